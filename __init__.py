@@ -1,0 +1,1 @@
+"""Mirlo: a machine-learning compiler built on MLIR, in Python from the graph to the kernel."""

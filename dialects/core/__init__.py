@@ -1,0 +1,1 @@
+"""The safe layer over MLIR's Python bindings: operation classes, attributes, types, contexts, surgery."""

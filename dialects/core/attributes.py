@@ -1,0 +1,226 @@
+"""Attributes of Mirlo's operations: declared on the class, read and written as plain Python values.
+
+    axis = Int(-1)              op.axis -> -1        {axis = 1 : i64}
+    mode = Str("nearest", choices=("nearest", "linear"))
+
+An attribute with a default may be left out of the IR; one without must be there. The verifier checks kinds and choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
+from mirlo.dialects.core.types import dim_attributes, dims_of_attribute
+
+REQUIRED: Any = object()
+
+
+class Attribute:
+    """A declared attribute. Subclasses say how a Python value becomes an MLIR attribute and back."""
+
+    expected = "an attribute"
+
+    def __init__(self, default: Any = REQUIRED, doc: str = "", choices: Sequence[Any] | None = None):
+        self.default = default
+        self.doc = doc
+        self.choices = choices
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Any, owner: type) -> Any:
+        if op is None:
+            return self
+        attributes = op.operation.attributes
+        if self.name not in attributes:
+            return None if self.default is REQUIRED else self.default
+        return self.decode(attributes[self.name])
+
+    def encode(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def decode(self, attribute: Any) -> Any:
+        raise NotImplementedError
+
+    def accepts(self, attribute: Any) -> bool:
+        raise NotImplementedError
+
+    def complaint(self, attribute: Any) -> str | None:
+        """What is wrong with this attribute in the IR, if anything."""
+        if not self.accepts(attribute):
+            return f"attribute '{self.name}' must be {self.expected}, got {attribute}"
+        value = self.decode(attribute)
+        if self.choices is not None and value not in self.choices:
+            allowed = ", ".join(f"'{choice}'" for choice in self.choices)
+            return f"attribute '{self.name}' must be one of {allowed}, got '{value}'"
+        return None
+
+
+class Int(Attribute):
+    expected = "an integer"
+
+    def encode(self, value: Any) -> Any:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
+
+    def decode(self, attribute: Any) -> Any:
+        return ir.IntegerAttr(attribute).value
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.IntegerAttr) and not isinstance(attribute, ir.BoolAttr)
+
+
+class Float(Attribute):
+    expected = "a number such as 0.5 : f64"
+
+    def encode(self, value: Any) -> Any:
+        return ir.FloatAttr.get(ir.F64Type.get(), float(value))
+
+    def decode(self, attribute: Any) -> Any:
+        return ir.FloatAttr(attribute).value
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.FloatAttr)
+
+
+class Bool(Attribute):
+    expected = "true or false"
+
+    def encode(self, value: Any) -> Any:
+        return ir.BoolAttr.get(bool(value))
+
+    def decode(self, attribute: Any) -> Any:
+        return ir.BoolAttr(attribute).value
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.BoolAttr)
+
+
+class Str(Attribute):
+    expected = "a string"
+
+    def encode(self, value: Any) -> Any:
+        return ir.StringAttr.get(str(value))
+
+    def decode(self, attribute: Any) -> Any:
+        return ir.StringAttr(attribute).value
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.StringAttr)
+
+
+class Ints(Attribute):
+    expected = "integers such as array<i64: 1, 1>"
+
+    def encode(self, value: Any) -> Any:
+        return ir.DenseI64ArrayAttr.get([int(item) for item in value])
+
+    def decode(self, attribute: Any) -> Any:
+        return tuple(ir.DenseI64ArrayAttr(attribute))
+
+    def accepts(self, attribute: Any) -> bool:
+        return ir.DenseI64ArrayAttr.isinstance(attribute)
+
+
+class Floats(Attribute):
+    expected = "numbers such as array<f64: 0.5, 1.0>"
+
+    def encode(self, value: Any) -> Any:
+        return ir.DenseF64ArrayAttr.get([float(item) for item in value])
+
+    def decode(self, attribute: Any) -> Any:
+        return tuple(ir.DenseF64ArrayAttr(attribute))
+
+    def accepts(self, attribute: Any) -> bool:
+        return ir.DenseF64ArrayAttr.isinstance(attribute)
+
+
+class Strs(Attribute):
+    expected = 'strings such as ["spatial", "reduce"]'
+
+    def encode(self, value: Any) -> Any:
+        return ir.ArrayAttr.get([ir.StringAttr.get(item) for item in value])
+
+    def decode(self, attribute: Any) -> Any:
+        return tuple(ir.StringAttr(item).value for item in ir.ArrayAttr(attribute))
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.ArrayAttr) and all(isinstance(item, ir.StringAttr) for item in attribute)
+
+
+class Dims(Attribute):
+    """A shape: numbers, and strings for symbolic dims."""
+
+    expected = 'dims such as [2, "batch"]'
+
+    def encode(self, value: tuple[Dim, ...]) -> Any:
+        return dim_attributes(tuple(value))
+
+    def decode(self, attribute: Any) -> Any:
+        return dims_of_attribute(attribute)
+
+    def accepts(self, attribute: Any) -> bool:
+        if not isinstance(attribute, ir.ArrayAttr):
+            return False
+        if not all(isinstance(item, (ir.IntegerAttr, ir.StringAttr)) for item in attribute):
+            return False
+        try:
+            dims_of_attribute(attribute)
+        except ValueError:
+            return False
+        return True
+
+
+class ElementType(Attribute):
+    """An element type, as a type attribute: `{dtype = f32}`."""
+
+    expected = "an element type such as f32"
+
+    def encode(self, value: str | DType) -> Any:
+        return ir.TypeAttr.get(dtype(value).to_mlir())
+
+    def decode(self, attribute: Any) -> Any:
+        return dtype_of_mlir(ir.TypeAttr(attribute).value)
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, ir.TypeAttr) and self.decode(attribute) is not None
+
+
+class Symbol(Attribute):
+    """A reference to a function: `@name` or `@module::@name`; the Python value is the list of names joined by '::'."""
+
+    expected = "a symbol such as @name"
+
+    def encode(self, value: str) -> Any:
+        names = value.split("::")
+        return ir.FlatSymbolRefAttr.get(names[0]) if len(names) == 1 else ir.SymbolRefAttr.get(names)
+
+    def decode(self, attribute: Any) -> Any:
+        if isinstance(attribute, ir.FlatSymbolRefAttr):
+            return attribute.value
+        return "::".join(ir.SymbolRefAttr(attribute).value)
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, (ir.FlatSymbolRefAttr, ir.SymbolRefAttr))
+
+
+class Raw(Attribute):
+    """Any MLIR attribute, handed over as it is."""
+
+    def __init__(self, kind: str, default: Any = REQUIRED, doc: str = ""):
+        super().__init__(default, doc)
+        self.kind = kind
+        self.expected = f"a {kind}"
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, attribute: Any) -> Any:
+        return attribute
+
+    def accepts(self, attribute: Any) -> bool:
+        return isinstance(attribute, getattr(ir, self.kind))

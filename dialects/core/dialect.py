@@ -1,0 +1,64 @@
+"""A dialect: a namespace, its operation classes, and loading them into a context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects import bindings
+from mirlo.dialects.bindings import ir
+
+
+class Dialect:
+    """Operations of one namespace. `load` registers them in the current context."""
+
+    def __init__(self, namespace: str, attributes: tuple[str, ...] = ()):
+        self.namespace = namespace
+        self.attributes = attributes
+        self.operations: dict[str, Any] = {}
+        self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
+        bindings.claim_dialect_module(namespace)
+
+    def add(self, op_class: Any) -> None:
+        name = op_class.OPERATION_NAME
+        known = self.operations.get(name)
+        if known is not None:
+            raise ValueError(f"operation '{name}' is defined twice: in {known.__module__} and in {op_class.__module__}")
+        self.operations[name] = op_class
+
+    def irdl_text(self) -> str:
+        attributes = "\n".join(
+            f"irdl.attribute @{name} {{ %{name} = irdl.any\n irdl.parameters(value: %{name}) }}" for name in self.attributes
+        )
+        operations = "\n".join(op.irdl_text() for op in self.operations.values())
+        return f"irdl.dialect @{self.namespace} {{\n{attributes}\n{operations}\n}}"
+
+    def load(self) -> None:
+        if ir.Context.current.is_dialect_loaded(self.namespace):
+            return
+        with ir.Location.unknown():
+            module = ir.Module.parse(self.irdl_text())
+            bindings.irdl.load_dialects(module)
+        for name, op in self.operations.items():
+            if op.PURE:
+                _NoEffects.attach(name)
+                _Speculatable.attach(name)
+            if op.TERMINATOR:
+                ir.IsTerminatorTrait.attach(name)
+            if op.ISOLATED:
+                ir.IsIsolatedFromAboveTrait.attach(name)
+            if op.REGIONS and not op.TERMINATOR and getattr(op, "NO_TERMINATOR", False):
+                ir.NoTerminatorTrait.attach(name)
+            ir.DynamicOpTrait.attach(name, op)
+            bindings._cext.register_operation(self._binding_class, replace=True)(op)
+
+
+class _NoEffects(ir.MemoryEffectsOpInterface):
+    @staticmethod
+    def get_effects(op: Any, effects: Any) -> None:
+        """Pure: no effect to report."""
+
+
+class _Speculatable(ir.ConditionallySpeculatable):
+    @staticmethod
+    def get_speculatability(op: Any) -> Any:
+        return ir.Speculatability.Speculatable

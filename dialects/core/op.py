@@ -1,0 +1,365 @@
+"""Operations as small typed classes.
+
+    class Softmax(RelaxOp, name="softmax"):
+        x = operand()
+        axis = Int(-1)
+
+        @staticmethod
+        def infer(x, *, axis):
+            return x
+
+`infer` is a pure function from the types of the operands (`TensorType`, None for an absent optional one, a list for a
+variadic one) and the attributes (as keywords) to the type of the result, or a tuple of types. It raises `OpError` with a
+sentence for the user. The builder calls it to make the operation, the verifier calls it to check one.
+
+Why not the bindings' own `ext.Operation`: it has no optional attributes, its builders are six times slower, and it prints
+segment attributes where none are needed. One limit of theirs is ours too: IRDL checks that all values of one variadic
+group have one type. A variadic operand of mixed types is therefore declared as several groups, and `operandSegmentSizes`
+holds the lengths of the runs of equal types.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.attributes import REQUIRED, Attribute
+from mirlo.dialects.core.types import TensorType, compatible
+
+RUNS = 16
+"""How many runs of equally typed values a variadic operand or result of mixed types may have."""
+
+
+class OpError(ValueError):
+    """An operation that makes no sense, told in one sentence; raised by `infer` and `check`."""
+
+
+class Values:
+    """A declared operand or result: single, optional or variadic."""
+
+    def __init__(self, kind: str, is_result: bool, doc: str, mixed: bool):
+        self.kind = kind
+        self.is_result = is_result
+        self.doc = doc
+        self.mixed = mixed
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Any, owner: type) -> Any:
+        if op is None:
+            return self
+        layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
+        values = op.operation.results if self.is_result else op.operation.operands
+        return layout.pick(self, op.operation, values)
+
+
+def operand(doc: str = "") -> Any:
+    """Exactly one operand."""
+    return Values("single", False, doc, False)
+
+
+def optional(doc: str = "") -> Any:
+    """One operand or none."""
+    return Values("optional", False, doc, False)
+
+
+def operands(doc: str = "", mixed: bool = True) -> Any:
+    """Any number of operands; `mixed` says that their types may differ."""
+    return Values("variadic", False, doc, mixed)
+
+
+def result(doc: str = "") -> Any:
+    """Exactly one result."""
+    return Values("single", True, doc, False)
+
+
+def results(doc: str = "", mixed: bool = True) -> Any:
+    """Any number of results."""
+    return Values("variadic", True, doc, mixed)
+
+
+class Layout:
+    """How the declared values of one side (operands or results) lie in the flat list of the operation."""
+
+    def __init__(self, fields: list[Values], segments: str):
+        self.fields = fields
+        self.groups = {f: RUNS if f.kind == "variadic" and f.mixed else 1 for f in fields}
+        loose = sum(self.groups[f] for f in fields if f.kind != "single")
+        self.segments = segments if loose > 1 else None
+        self.least = sum(f.kind == "single" for f in fields)
+        self.most = None if any(f.kind == "variadic" for f in fields) else len(fields)
+
+    def irdl(self) -> tuple[list[str], list[str]]:
+        """IRDL lines for the constraints, and the list of named groups."""
+        lines, names = [], []
+        keyword = {"single": "", "optional": "optional ", "variadic": "variadic "}
+        for field in self.fields:
+            for i in range(self.groups[field]):
+                name = f"{field.name}{i}" if self.groups[field] > 1 else field.name
+                variable = f"%{self.segments or 'v'}_{name}_{int(field.is_result)}"
+                lines.append(f"{variable} = irdl.any")
+                names.append(f"{name}_: {keyword[field.kind]}{variable}")
+        return lines, names
+
+    def sizes(self, op: Any, count: int) -> list[int]:
+        """How many values each field has."""
+        if self.segments is not None:
+            flat = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
+            sizes, start = [], 0
+            for field in self.fields:
+                sizes.append(sum(flat[start : start + self.groups[field]]))
+                start += self.groups[field]
+            return sizes
+        spare = count - self.least
+        return [1 if field.kind == "single" else spare for field in self.fields]
+
+    def pick(self, wanted: Values, op: Any, values: Any) -> Any:
+        if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
+            return values[self.fields.index(wanted)]
+        start = 0
+        for field, size in zip(self.fields, self.sizes(op, len(values)), strict=True):
+            if field is wanted:
+                if field.kind == "variadic":
+                    return [values[i] for i in range(start, start + size)]
+                return values[start] if size else None
+            start += size
+        raise AttributeError(wanted.name)
+
+    def flatten(self, given: Sequence[Any], type_of: Any, op_name: str) -> tuple[list[Any], list[int] | None]:
+        """The flat list of values, and the segment sizes where the operation needs them."""
+        flat: list[Any] = []
+        sizes: list[int] = []
+        for field, value in zip(self.fields, given, strict=True):
+            members = list(value) if field.kind == "variadic" else [] if value is None else [value]
+            flat += members
+            if self.groups[field] == 1:
+                sizes.append(len(members))
+                continue
+            runs = _runs([type_of(member) for member in members])
+            if len(runs) > RUNS:
+                side = "results" if field.is_result else "operands"
+                raise OpError(f"'{op_name}' cannot hold {len(members)} {side} in more than {RUNS} runs of equal types")
+            sizes += runs + [0] * (RUNS - len(runs))
+        return flat, sizes if self.segments else None
+
+
+def _runs(items: list[Any]) -> list[int]:
+    runs: list[int] = []
+    for i, item in enumerate(items):
+        if i and item == items[i - 1]:
+            runs[-1] += 1
+        else:
+            runs.append(1)
+    return runs
+
+
+class DialectOp(ir.OpView):
+    """Base of Mirlo's operations. Subclass with `name=` to define one."""
+
+    OPERATION_NAME: ClassVar[str] = ""
+    _ODS_REGIONS = (0, True)
+    _ODS_OPERAND_SEGMENTS = None
+    _ODS_RESULT_SEGMENTS = None
+
+    REGIONS: ClassVar[int] = 0
+    PURE: ClassVar[bool] = True
+    TERMINATOR: ClassVar[bool] = False
+    ISOLATED: ClassVar[bool] = False
+    infers: ClassVar[bool] = False
+
+    _dialect: ClassVar[Any] = None
+    _attributes: ClassVar[dict[str, Attribute]] = {}
+    _operand_layout: ClassVar[Layout] = Layout([], "operandSegmentSizes")
+    _result_layout: ClassVar[Layout] = Layout([], "resultSegmentSizes")
+
+    def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if name is None:
+            return
+        members: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            members.update({k: v for k, v in vars(base).items() if isinstance(v, (Values, Attribute))})
+        cls._attributes = {k: v for k, v in members.items() if isinstance(v, Attribute)}
+        values = [v for v in members.values() if isinstance(v, Values)]
+        cls._operand_layout = Layout([v for v in values if not v.is_result], "operandSegmentSizes")
+        cls._result_layout = Layout([v for v in values if v.is_result], "resultSegmentSizes")
+        cls.infers = hasattr(cls, "infer")
+        cls.OPERATION_NAME = f"{cls._dialect.namespace}.{name}"
+        cls._ODS_REGIONS = (cls.REGIONS, True)
+        cls.verify_invariants = staticmethod(lambda op, cls=cls: _verify(cls, op))  # type: ignore[attr-defined]
+        cls._dialect.add(cls)
+
+    @classmethod
+    def irdl_text(cls) -> str:
+        operand_lines, operand_names = cls._operand_layout.irdl()
+        result_lines, result_names = cls._result_layout.irdl()
+        lines = operand_lines + result_lines
+        if operand_names:
+            lines.append(f"irdl.operands({', '.join(operand_names)})")
+        if result_names:
+            lines.append(f"irdl.results({', '.join(result_names)})")
+        if cls.REGIONS:
+            lines += [f"%region{i} = irdl.region" for i in range(cls.REGIONS)]
+            lines.append(f"irdl.regions({', '.join(f'r{i}: %region{i}' for i in range(cls.REGIONS))})")
+        body = "\n".join(lines)
+        return f"irdl.operation @{cls.OPERATION_NAME.split('.', 1)[1]} {{ {body} }}"
+
+    @classmethod
+    def build(cls, *given: Any, result_types: Sequence[Any] | None = None, loc: Any = None, ip: Any = None, **attrs: Any) -> Any:
+        """Make the operation at the insertion point and return the operation view.
+
+        `given` are the operands, one per declared operand (None for an absent optional one, a list for a variadic one;
+        trailing optional ones may be left out). Attributes are keywords, as Python values. Result types
+        (`TensorType` or MLIR types) are inferred where the operation can do that.
+        """
+        layout = cls._operand_layout
+        given = given + (None,) * (len(layout.fields) - len(given))
+        if len(given) > len(layout.fields):
+            raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(given)}")
+        if result_types is None:
+            result_types = infer_results(cls, given, attrs)
+        attributes = encode_attributes(cls, attrs)
+        types = [t.to_mlir() if isinstance(t, TensorType) else t for t in result_types]
+        flat, sizes = layout.flatten(given, lambda value: value.type, cls.OPERATION_NAME)
+        if sizes is not None:
+            attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+        if cls._result_layout.segments:
+            grouped = [types] if len(cls._result_layout.fields) == 1 else types
+            _, sizes = cls._result_layout.flatten(grouped, lambda t: t, cls.OPERATION_NAME)
+            attributes["resultSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+        op = ir.Operation.create(
+            cls.OPERATION_NAME, results=types, operands=flat, attributes=attributes, regions=cls.REGIONS, loc=loc, ip=ip
+        )
+        return op.opview
+
+    @classmethod
+    def make(cls, *given: Any, **kwargs: Any) -> Any:
+        """Like `build`, but returns the result value, or the tuple of them where there is not exactly one."""
+        made = cls.build(*given, **kwargs).operation.results
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def attribute_values(self) -> dict[str, Any]:
+        """All declared attributes with their Python values, defaults included."""
+        return {name: getattr(self, name) for name in self._attributes}
+
+    def operand_types(self) -> list[Any]:
+        """`TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
+        return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
+
+
+def _types_of(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_types_of(member) for member in value]
+    return TensorType.from_mlir(value.type)
+
+
+def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, Any]:
+    """MLIR attributes for these Python values; those that equal their default are left out."""
+    encoded = {}
+    for name, value in attrs.items():
+        declared = cls._attributes.get(name)
+        if declared is None:
+            raise OpError(_no_such_attribute(cls, name))
+        if value is None or (declared.default is not REQUIRED and value == declared.default):
+            continue
+        attribute = declared.encode(value)
+        complaint = declared.complaint(attribute)
+        if complaint:
+            raise OpError(complaint)
+        encoded[name] = attribute
+    for name, declared in cls._attributes.items():
+        if declared.default is REQUIRED and name not in encoded:
+            raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
+    return encoded
+
+
+def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, Any]) -> Sequence[TensorType]:
+    """The types of the results for these operand values and attributes (Python values)."""
+    if not cls.infers:
+        raise OpError(f"'{cls.OPERATION_NAME}' cannot infer its results: pass result_types")
+    values = {name: declared.default for name, declared in cls._attributes.items()}
+    for name, value in attrs.items():
+        if name not in values:
+            raise OpError(_no_such_attribute(cls, name))
+        if value is not None:
+            values[name] = tuple(value) if isinstance(value, list) else value
+    for name, value in values.items():
+        if value is REQUIRED:
+            raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
+    types = [_types_of(value) for value in given]
+    for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
+        _require_tensors(field, found, value)
+    inferred = cls.infer(*types, **values)  # type: ignore[attr-defined]
+    return inferred if isinstance(inferred, (tuple, list)) else (inferred,)
+
+
+def _require_tensors(field: Values, found: Any, value: Any) -> None:
+    if found is None:
+        if value is None and field.kind == "single":
+            raise OpError(f"operand '{field.name}' is missing")
+        if value is not None:
+            raise OpError(f"operand '{field.name}' must be a ranked tensor of a known element type, got {value.type}")
+    elif isinstance(found, list):
+        for member_type, member in zip(found, value, strict=True):
+            if member_type is None:
+                raise OpError(f"operands '{field.name}' must be ranked tensors of known element types, got {member.type}")
+
+
+def _no_such_attribute(cls: type[DialectOp], name: str) -> str:
+    near = difflib.get_close_matches(name, cls._attributes, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else f"; it has: {', '.join(cls._attributes) or 'none'}"
+    return f"has no attribute '{name}'{hint}"
+
+
+_BUILT_IN = ("operandSegmentSizes", "resultSegmentSizes")
+
+
+def _verify(cls: type[DialectOp], op: Any) -> bool:
+    """The verifier of every operation: declared attributes, then inference, then the operation's own `check`."""
+    try:
+        view = cls(op.operation)
+        _verify_attributes(cls, view)
+        if cls.infers:
+            _verify_types(cls, view)
+        check = getattr(cls, "check", None)
+        if check is not None:
+            check(view)
+    except OpError as error:
+        op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
+        return False
+    return True
+
+
+def _verify_attributes(cls: type[DialectOp], view: Any) -> None:
+    present = view.operation.attributes
+    for named in present:
+        name = named if isinstance(named, str) else named.name
+        declared = cls._attributes.get(name)
+        if declared is not None:
+            complaint = declared.complaint(present[name])
+            if complaint:
+                raise OpError(complaint)
+        elif "." not in name and name not in _BUILT_IN:
+            raise OpError(_no_such_attribute(cls, name))
+    for name, declared in cls._attributes.items():
+        if declared.default is REQUIRED and name not in present:
+            raise OpError(f"needs the attribute '{name}', {declared.expected}")
+
+
+def _verify_types(cls: type[DialectOp], view: Any) -> None:
+    given = [getattr(view, field.name) for field in cls._operand_layout.fields]
+    inferred = infer_results(cls, given, view.attribute_values())
+    declared = view.operation.results
+    if len(declared) != len(inferred):
+        raise OpError(f"has {len(declared)} results, but {len(inferred)} were inferred")
+    for i, (value, expected) in enumerate(zip(declared, inferred, strict=True)):
+        found = TensorType.from_mlir(value.type)
+        if found is None or not compatible(found, expected):
+            which = f"result #{i}" if len(inferred) > 1 else "result"
+            raise OpError(f"{which} is declared {found or value.type}, but its operands and attributes make it {expected}")

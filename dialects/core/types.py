@@ -1,0 +1,120 @@
+"""`TensorType`: what the compiler knows of a tensor, as a plain Python value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
+
+DIMS_ATTRIBUTE = "relax.dims"
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor. Dims are numbers or symbolic expressions."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+
+    @staticmethod
+    def of(shape: Any, element: str | DType) -> TensorType:
+        """From a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
+        parsed = tuple(D.parse(dim) if isinstance(dim, str) else dim for dim in shape)
+        return TensorType(parsed, dtype(element))
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) for dim in self.shape)
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape, known to be numbers."""
+        if not self.is_static:
+            raise ValueError(f"{self} has dims that are not numbers")
+        return self.shape  # type: ignore[return-value]
+
+    @property
+    def elements(self) -> Dim:
+        return D.product(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a contiguous tensor of this (static) type."""
+        count = 1
+        for dim in self.static_shape:
+            count *= dim
+        return count * self.dtype.bytes
+
+    def with_shape(self, shape: tuple[Dim, ...] | list[Dim]) -> TensorType:
+        return TensorType(tuple(shape), self.dtype)
+
+    def with_dtype(self, element: str | DType) -> TensorType:
+        return TensorType(self.shape, dtype(element))
+
+    def to_mlir(self) -> Any:
+        """The `tensor<...>` type; symbolic dims travel in its encoding, `#relax.dims<[...]>`."""
+        element = self.dtype.to_mlir()
+        if self.is_static:
+            return ir.RankedTensorType.get(self.shape, element)
+        sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in self.shape]
+        return ir.RankedTensorType.get(sizes, element, dims_attribute(self.shape))
+
+    @staticmethod
+    def from_mlir(mlir_type: Any) -> TensorType | None:
+        """What this MLIR type says, or None where it is not a ranked tensor of a known element type."""
+        if not isinstance(mlir_type, ir.RankedTensorType):
+            return None
+        element = dtype_of_mlir(mlir_type.element_type)
+        if element is None:
+            return None
+        if mlir_type.has_static_shape:
+            return TensorType(tuple(mlir_type.shape), element)
+        encoding = mlir_type.encoding
+        if encoding is None or not isinstance(encoding, ir.DynamicAttr):
+            shape = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
+        else:
+            shape = [_dim_of(a) for a in ir.ArrayAttr(ir.DynamicAttr(encoding).params[0])]
+        return TensorType(tuple(shape), element)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def _dim_of(attribute: Any) -> Dim:
+    if isinstance(attribute, ir.IntegerAttr):
+        return attribute.value
+    return D.parse(ir.StringAttr(attribute).value)
+
+
+def dim_attributes(shape: tuple[Dim, ...]) -> Any:
+    """An array attribute of dims: integers, and strings for symbolic ones."""
+    i64 = ir.IntegerType.get_signless(64)
+    return ir.ArrayAttr.get(
+        [ir.IntegerAttr.get(i64, dim) if isinstance(dim, int) else ir.StringAttr.get(str(dim)) for dim in shape]
+    )
+
+
+def dims_of_attribute(attribute: Any) -> tuple[Dim, ...]:
+    return tuple(_dim_of(entry) for entry in ir.ArrayAttr(attribute))
+
+
+def dims_attribute(shape: tuple[Dim, ...]) -> Any:
+    """`#relax.dims<["batch", 128]>`."""
+    return ir.DynamicAttr.get(DIMS_ATTRIBUTE, [dim_attributes(shape)])
+
+
+def compatible(declared: TensorType, inferred: TensorType) -> bool:
+    """Whether a result declared like this may hold what was inferred: equal dims, or a dim that one side does not know."""
+    if declared.dtype is not inferred.dtype or declared.rank != inferred.rank:
+        return False
+    return all(
+        d is D.UNKNOWN or i is D.UNKNOWN or d == i for d, i in zip(declared.shape, inferred.shape, strict=True)
+    )

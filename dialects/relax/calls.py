@@ -1,0 +1,40 @@
+"""Calls from the graph to the level below and to the outside."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Str, Symbol
+from mirlo.dialects.core.op import operands, results
+from mirlo.dialects.relax.base import RelaxOp
+
+
+class CallTir(RelaxOp, name="call_tir"):
+    """Call of a prim function: pure, the results are written to destinations that the memory plan provides."""
+
+    args = operands()
+    outputs = results()
+    callee = Symbol()
+
+
+class CallDpsPacked(RelaxOp, name="call_dps_packed"):
+    """Call of a run-time function by name, with DLPack tensors: inputs, then outputs that the caller allocates."""
+
+    args = operands()
+    outputs = results()
+    function = Str()
+
+
+class CallPacked(RelaxOp, name="call_packed"):
+    """Call of a run-time function by name that allocates what it returns. Not pure."""
+
+    PURE = False
+    args = operands()
+    outputs = results()
+    function = Str()
+
+
+class CallExternal(RelaxOp, name="call_external"):
+    """Call of a function in an external module, `@module::@function`; its code generator replaces it."""
+
+    args = operands()
+    outputs = results()
+    callee = Symbol()

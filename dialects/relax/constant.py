@@ -1,0 +1,25 @@
+"""Constants: small ones in the IR, weights by name."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Raw, Str
+from mirlo.dialects.core.op import OpError, result
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+
+
+class Constant(RelaxOp, name="constant"):
+    """A tensor known at compile time: `value` in the IR, or `param`, the name of an array in the parameter store."""
+
+    output = result()
+    value = Raw("DenseElementsAttr", None)
+    param = Str(None)
+
+    def check(self) -> None:
+        declared = TensorType.from_mlir(self.output.type)
+        if declared is None or not declared.is_static:
+            raise OpError(f"result must be a tensor of numbers for dims, got {self.output.type}")
+        if (self.value is None) == (self.param is None):
+            raise OpError("needs either 'value', a dense attribute, or 'param', the name of a parameter")
+        if self.value is not None and self.value.type != self.output.type:
+            raise OpError(f"value is {self.value.type}, but the result is declared {self.output.type}")

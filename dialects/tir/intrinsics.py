@@ -1,0 +1,113 @@
+"""The table of intrinsics: pure operations on scalars or vectors. A row is the whole definition.
+
+name: operands, kind of the operands, kind of the result ('same' or 'bool'). Its meaning is the numpy function in
+`conformance/intrinsics.py`; how it becomes code is a rule of a target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.tir.base import TirOp
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    name: str
+    arity: int
+    operands: str
+    """'float' or 'int': what the operands are."""
+    result: str
+    """'same' as the first operand, or 'bool'."""
+
+
+_FLOAT_1 = """
+exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+erf erfc floor ceil trunc round roundeven abs sigmoid
+""".split()
+_FLOAT_2 = "pow atan2 fmod remainder hypot copysign nextafter".split()
+_TESTS = "isnan isinf isfinite".split()
+_INT_1 = "popcount clz ctz".split()
+_INT_2 = "sat_adds sat_addu sat_subs sat_subu".split()
+
+INTRINSICS: dict[str, Intrinsic] = {
+    row.name: row
+    for row in (
+        *(Intrinsic(name, 1, "float", "same") for name in _FLOAT_1),
+        *(Intrinsic(name, 2, "float", "same") for name in _FLOAT_2),
+        Intrinsic("fma", 3, "float", "same"),
+        Intrinsic("ldexp", 2, "float_int", "same"),
+        *(Intrinsic(name, 1, "float", "bool") for name in _TESTS),
+        *(Intrinsic(name, 1, "int", "same") for name in _INT_1),
+        *(Intrinsic(name, 2, "int", "same") for name in _INT_2),
+        Intrinsic("fixed_mul", 3, "int", "same"),
+    )
+}
+
+
+def _element(mlir_type: Any) -> Any:
+    return mlir_type.element_type if isinstance(mlir_type, ir.VectorType) else mlir_type
+
+
+def _is_float(mlir_type: Any) -> bool:
+    return isinstance(mlir_type, ir.FloatType)
+
+
+def _is_int(mlir_type: Any) -> bool:
+    return isinstance(mlir_type, (ir.IntegerType, ir.IndexType))
+
+
+class IntrinsicOp(TirOp):
+    """Elementwise on scalars or vectors of one shape."""
+
+    ROW: Intrinsic
+
+    def check(self) -> None:
+        types = [value.type for value in self.operation.operands]
+        kinds = {"float": "f" * len(types), "int": "i" * len(types), "float_int": "fi"}[self.ROW.operands]
+        for i, (kind, found) in enumerate(zip(kinds, types, strict=True)):
+            wanted = _is_float if kind == "f" else _is_int
+            if not wanted(_element(found)):
+                words = "floating point" if kind == "f" else "integer"
+                raise OpError(f"operand #{i} must be {words}, a scalar or a vector, got {found}")
+        self._check_result(types)
+
+    def _check_result(self, types: list[Any]) -> None:
+        result_type = self.operation.results[0].type
+        same = [t for t in types if self.ROW.operands != "float_int"]
+        if any(t != types[0] for t in same):
+            raise OpError(f"operands must have one type, got {', '.join(map(str, types))}")
+        if self.ROW.result == "same" and result_type != types[0]:
+            raise OpError(f"result must have the type of the operand, {types[0]}, got {result_type}")
+        if self.ROW.result == "bool" and str(_element(result_type)) != "i1":
+            raise OpError(f"result must be i1, or a vector of it, got {result_type}")
+
+
+def _define(row: Intrinsic) -> type:
+    fields: dict[str, Any] = {f"x{i}": operand() for i in range(row.arity)}
+    for name, field in fields.items():
+        field.__set_name__(None, name)
+    body = {**fields, "output": result(), "ROW": row, "__module__": __name__}
+    return type(row.name.capitalize(), (IntrinsicOp,), body, name=row.name)  # type: ignore[call-overload]
+
+
+OPS: dict[str, Any] = {name: _define(row) for name, row in INTRINSICS.items()}
+
+
+def result_type(row: Intrinsic, first: Any) -> Any:
+    """MLIR type of the result for a first operand of this type."""
+    if row.result == "same":
+        return first
+    i1 = ir.IntegerType.get_signless(1)
+    return ir.VectorType.get(first.shape, i1) if isinstance(first, ir.VectorType) else i1
+
+
+def emit(name: str, *values: Any) -> Any:
+    """Make the intrinsic `tir.<name>` at the insertion point; returns its value."""
+    row = INTRINSICS[name]
+    return ir.Operation.create(
+        f"tir.{name}", results=[result_type(row, values[0].type)], operands=list(values)
+    ).results[0]
