@@ -46,7 +46,7 @@ class Dialect:
                 ir.IsTerminatorTrait.attach(name)
             if op.ISOLATED:
                 ir.IsIsolatedFromAboveTrait.attach(name)
-            if op.REGIONS and not op.TERMINATOR and getattr(op, "NO_TERMINATOR", False):
+            if op.NO_TERMINATOR:
                 ir.NoTerminatorTrait.attach(name)
             ir.DynamicOpTrait.attach(name, op)
             bindings._cext.register_operation(self._binding_class, replace=True)(op)

@@ -28,7 +28,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.core.types import TensorType, compatible
 
-RUNS = 16
+OPERAND_RUNS = 16
+RESULT_RUNS = 4
 """How many runs of equally typed values a variadic operand or result of mixed types may have."""
 
 
@@ -39,11 +40,11 @@ class OpError(ValueError):
 class Values:
     """A declared operand or result: single, optional or variadic."""
 
-    def __init__(self, kind: str, is_result: bool, doc: str, mixed: bool):
+    def __init__(self, kind: str, is_result: bool, doc: str, runs: int = 1):
         self.kind = kind
         self.is_result = is_result
         self.doc = doc
-        self.mixed = mixed
+        self.runs = runs
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -59,27 +60,27 @@ class Values:
 
 def operand(doc: str = "") -> Any:
     """Exactly one operand."""
-    return Values("single", False, doc, False)
+    return Values("single", False, doc)
 
 
 def optional(doc: str = "") -> Any:
     """One operand or none."""
-    return Values("optional", False, doc, False)
+    return Values("optional", False, doc)
 
 
-def operands(doc: str = "", mixed: bool = True) -> Any:
-    """Any number of operands; `mixed` says that their types may differ."""
-    return Values("variadic", False, doc, mixed)
+def operands(doc: str = "", runs: int = OPERAND_RUNS) -> Any:
+    """Any number of operands, in at most `runs` runs of equal types."""
+    return Values("variadic", False, doc, runs)
 
 
 def result(doc: str = "") -> Any:
     """Exactly one result."""
-    return Values("single", True, doc, False)
+    return Values("single", True, doc)
 
 
-def results(doc: str = "", mixed: bool = True) -> Any:
-    """Any number of results."""
-    return Values("variadic", True, doc, mixed)
+def results(doc: str = "", runs: int = RESULT_RUNS) -> Any:
+    """Any number of results, in at most `runs` runs of equal types."""
+    return Values("variadic", True, doc, runs)
 
 
 class Layout:
@@ -87,7 +88,7 @@ class Layout:
 
     def __init__(self, fields: list[Values], segments: str):
         self.fields = fields
-        self.groups = {f: RUNS if f.kind == "variadic" and f.mixed else 1 for f in fields}
+        self.groups = {f: f.runs for f in fields}
         loose = sum(self.groups[f] for f in fields if f.kind != "single")
         self.segments = segments if loose > 1 else None
         self.least = sum(f.kind == "single" for f in fields)
@@ -140,10 +141,10 @@ class Layout:
                 sizes.append(len(members))
                 continue
             runs = _runs([type_of(member) for member in members])
-            if len(runs) > RUNS:
+            if len(runs) > field.runs:
                 side = "results" if field.is_result else "operands"
-                raise OpError(f"'{op_name}' cannot hold {len(members)} {side} in more than {RUNS} runs of equal types")
-            sizes += runs + [0] * (RUNS - len(runs))
+                raise OpError(f"'{op_name}' holds its {side} in at most {field.runs} runs of equal types, got {len(runs)}")
+            sizes += runs + [0] * (field.runs - len(runs))
         return flat, sizes if self.segments else None
 
 
@@ -169,6 +170,9 @@ class DialectOp(ir.OpView):
     PURE: ClassVar[bool] = True
     TERMINATOR: ClassVar[bool] = False
     ISOLATED: ClassVar[bool] = False
+    NO_TERMINATOR: ClassVar[bool] = False
+    DEFAULT_RESULT: ClassVar[bool] = False
+    """Whether a class that declares no result has one, `output`."""
     infers: ClassVar[bool] = False
 
     _dialect: ClassVar[Any] = None
@@ -185,6 +189,11 @@ class DialectOp(ir.OpView):
             members.update({k: v for k, v in vars(base).items() if isinstance(v, (Values, Attribute))})
         cls._attributes = {k: v for k, v in members.items() if isinstance(v, Attribute)}
         values = [v for v in members.values() if isinstance(v, Values)]
+        if cls.DEFAULT_RESULT and not any(v.is_result for v in values):
+            output = result()
+            output.__set_name__(cls, "output")
+            setattr(cls, "output", output)  # noqa: B010 (a class attribute made here)
+            values.append(output)
         cls._operand_layout = Layout([v for v in values if not v.is_result], "operandSegmentSizes")
         cls._result_layout = Layout([v for v in values if v.is_result], "resultSegmentSizes")
         cls.infers = hasattr(cls, "infer")

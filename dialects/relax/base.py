@@ -12,3 +12,4 @@ class RelaxOp(DialectOp):
     """An operator of the graph level: pure, on ranked tensors."""
 
     _dialect = DIALECT
+    DEFAULT_RESULT = True
