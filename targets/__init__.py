@@ -1,0 +1,1 @@
+"""Targets: one folder each, found through the entry point group `mirlo.targets`."""

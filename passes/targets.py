@@ -1,0 +1,87 @@
+"""Targets: what one is, and how they are found. Nothing in `passes` names one; all come through entry points."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from mirlo.passes.rules import DEFAULT
+
+GROUP = "mirlo.targets"
+
+
+class TargetError(ValueError):
+    """A target that is unknown, broken or claimed twice."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target: its place in the chain, the modules with its rules, its pipeline, and how it makes code."""
+
+    name: str
+    help: str
+    parent: str | None = None
+    """The target whose rules are tried after this one's; the default rules come last in any case."""
+    rule_modules: tuple[str, ...] = ()
+    """Modules that register the target's rules when imported."""
+    pipeline: Callable[[Any], str] | None = None
+    """Text of the pass pipeline from relax to what `emit` takes, for given options."""
+    emit: Callable[..., Any] | None = None
+    """Make the run-time artifact of a module that went through the pipeline."""
+    pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
+    """Other named pipelines (stages of the way)."""
+
+
+@cache
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=GROUP):
+        other = found.get(entry.name)
+        if other is not None and other.value != entry.value:
+            packages = " and ".join(f"'{e.dist.name if e.dist else e.value}'" for e in (other, entry))
+            raise TargetError(f"target '{entry.name}' is offered by two packages: {packages}; uninstall one")
+        found[entry.name] = entry
+    return found
+
+
+def target_names() -> list[str]:
+    """Names of the installed targets."""
+    return sorted(_entry_points())
+
+
+@cache
+def find_target(name: str) -> Target:
+    """The target of this name, with its rules registered."""
+    entry = _entry_points().get(name)
+    if entry is None:
+        near = difflib.get_close_matches(name, target_names(), n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise TargetError(f"unknown target '{name}'; {hint}installed: {', '.join(target_names()) or 'none'}")
+    package = entry.dist.name if entry.dist else entry.value
+    try:
+        target = entry.load()
+        for module in target.rule_modules:
+            importlib.import_module(module)
+    except Exception as error:
+        raise TargetError(f"target '{name}' of package '{package}' does not load: {error}") from error
+    if not isinstance(target, Target):
+        raise TargetError(f"target '{name}' of package '{package}' is a {type(target).__name__}, not a mirlo Target")
+    return target
+
+
+def chain(name: str) -> tuple[str, ...]:
+    """The target, its parents, and `default`: the order in which rules are tried."""
+    names: list[str] = []
+    current: str | None = name
+    while current is not None and current != DEFAULT:
+        if current in names:
+            raise TargetError(f"the parents of target '{name}' form a circle: {' → '.join([*names, current])}")
+        names.append(current)
+        current = find_target(current).parent
+    return (*names, DEFAULT)
