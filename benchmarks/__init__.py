@@ -1,0 +1,1 @@
+"""What is measured, and how. Run from the root of the repository; not part of the installed package."""

@@ -1,0 +1,25 @@
+"""`python -m benchmarks.models resnet50 out.onnx`: write a complete model. Without a file: into the cache; prints the path."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .seeded import fill, names, path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Write a complete model.")
+    parser.add_argument("model", choices=names(), help="which model")
+    parser.add_argument("output", nargs="?", help="file to write; default: a file in the cache folder")
+    parser.add_argument("--cache", help="cache folder (default: ~/.cache/mirlo/models)")
+    arguments = parser.parse_args()
+    if arguments.output:
+        print(fill(arguments.model, arguments.output))
+    else:
+        print(path(arguments.model, arguments.cache))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
