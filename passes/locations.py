@@ -1,0 +1,52 @@
+"""Locations for people: the place in a file, and the names (of ONNX nodes, say) around it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mirlo.dialects.bindings import ir
+
+PARSED_TEXT = "-"
+"""The file name that MLIR gives to text parsed from memory."""
+
+
+class Place(NamedTuple):
+    """A line and column (from 1) of a file."""
+
+    file: str
+    line: int
+    column: int
+
+
+def place_of(location: Any) -> Place | None:
+    """The first place in a file that a location names, or None."""
+    if isinstance(location, ir.FileLineColLoc):
+        return Place(location.filename, location.start_line, location.start_col)
+    if isinstance(location, ir.NameLoc):
+        return place_of(location.child_loc)
+    if isinstance(location, ir.CallSiteLoc):
+        return place_of(location.callee)
+    if isinstance(location, ir.FusedLoc):
+        return next((place for part in location.locations if (place := place_of(part))), None)
+    return None
+
+
+def names_of(location: Any) -> list[str]:
+    """The names in a location, outermost first: those of nodes of the user's model."""
+    if isinstance(location, ir.NameLoc):
+        return [location.name_str, *names_of(location.child_loc)]
+    if isinstance(location, ir.CallSiteLoc):
+        return names_of(location.callee)
+    if isinstance(location, ir.FusedLoc):
+        return list(dict.fromkeys(name for part in location.locations for name in names_of(part)))
+    return []
+
+
+def describe(location: Any) -> str:
+    """One line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
+    place = place_of(location)
+    at = f"{place.file}:{place.line}:{place.column}" if place else ""
+    names = ", ".join(f'"{name}"' for name in names_of(location))
+    if names and at:
+        return f"{names} at {at}"
+    return names or at or "unknown location"

@@ -1,0 +1,225 @@
+"""Options of passes: the fields of their dataclasses, from text and back to text.
+
+A field `max_size: int` is the option `max-size` in a pipeline. Its type is one of `bool`, `int`, `float`, `str`,
+`tuple[str, ...]`, `tuple[int, ...]`; also with `| None`, where None, the default, means that the option is not given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mirlo.passes.registry import Pass
+
+
+class RegistrationError(Exception):
+    """A pass is declared wrongly; the message is for its author."""
+
+
+class OptionError(ValueError):
+    """An option that a pass does not have, or a value that it cannot take. `at` is the index in the options' text."""
+
+    def __init__(self, message: str, at: int):
+        super().__init__(message)
+        self.at = at
+
+
+class Option(NamedTuple):
+    """One declared option."""
+
+    name: str
+    field: str
+    kind: Kind
+    default: Any
+    help: str
+
+
+class Kind(NamedTuple):
+    """A type that options may have: how it reads in help, from text, to text."""
+
+    label: str
+    parse: Callable[[str], Any]
+    print: Callable[[Any], str]
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "1": True, "": True, "false": False, "0": False}[text.lower()]
+
+
+def _parse_float(text: str) -> float:
+    value = float(text)
+    if math.isnan(value):
+        raise ValueError(text)
+    return value
+
+
+_BARE = re.compile(r"[^\s{}()\"'=,]+")
+
+
+def quote(text: str) -> str:
+    """Text as a value in a pipeline: bare where it can be."""
+    if _BARE.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def split_list(text: str) -> list[str]:
+    """Members of a list value: split at the commas outside quotes and braces."""
+    if not text:
+        return []
+    members, depth, quoted, start = [], 0, "", 0
+    for i, char in enumerate(text):
+        if quoted:
+            quoted = "" if char == quoted and text[i - 1] != "\\" else quoted
+        elif char in "\"'":
+            quoted = char
+        elif char in "{}":
+            depth += 1 if char == "{" else -1
+        elif char == "," and not depth:
+            members.append(text[start:i])
+            start = i + 1
+    return [*members, text[start:]]
+
+
+def unquote(text: str) -> str:
+    """The value that a piece of option text means, without its quotes or its outer braces."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    if len(text) >= 2 and text[0] == "{" and text[-1] == "}":
+        return text[1:-1]
+    return text
+
+
+def _list_of(label: str, member: Callable[[str], Any]) -> Kind:
+    def parse(text: str) -> tuple[Any, ...]:
+        inner = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else text
+        return tuple(member(unquote(piece)) for piece in split_list(inner))
+
+    return Kind(label, parse, lambda values: "{" + ",".join(quote(str(value)) for value in values) + "}")
+
+
+KINDS: dict[Any, Kind] = {
+    bool: Kind("bool", lambda text: _parse_bool(unquote(text)), lambda value: "true" if value else "false"),
+    int: Kind("int", lambda text: int(unquote(text), 0), str),
+    float: Kind("float", lambda text: _parse_float(unquote(text)), repr),
+    str: Kind("string", unquote, quote),
+    tuple[str, ...]: _list_of("list of strings", str),
+    tuple[int, ...]: _list_of("list of ints", lambda text: int(text, 0)),
+}
+
+
+def options_of(cls: type[Pass]) -> dict[str, Option]:
+    """The options that a pass declares, by name."""
+    hints = typing.get_type_hints(cls)
+    declared = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        kind = _kind_of(hints[field.name])
+        where = f"{cls.__module__}.{cls.__qualname__}.{field.name}"
+        if kind is None:
+            labels = ", ".join(kind.label for kind in KINDS.values())
+            raise RegistrationError(f"{where}: an option cannot have type {hints[field.name]}; it can be {labels}")
+        if field.default is dataclasses.MISSING or "help" not in field.metadata:
+            raise RegistrationError(f"{where}: declare it as option(default, 'one line of help')")
+        name = field.name.replace("_", "-")
+        declared[name] = Option(name, field.name, kind, field.default, field.metadata["help"])
+    return declared
+
+
+def _kind_of(hint: Any) -> Kind | None:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(hint) if member is not type(None)]
+        return KINDS.get(members[0]) if len(members) == 1 else None
+    return KINDS.get(hint)
+
+
+_OPTION = re.compile(r"\s*(?P<key>[\w.-]+)(?P<equals>=)?")
+
+
+def scan_options(text: str) -> list[tuple[str, str, int, int]]:
+    """Pieces of `a=1 b={x y} c`: key, value as written, where the key starts, where the value starts."""
+    pieces, at = [], 0
+    while text[at:].strip():
+        found = _OPTION.match(text, at)
+        if found is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            raise OptionError(f"expected the name of an option, found '{text[at]}'", at)
+        start = found.end()
+        end = _end_of_value(text, start) if found["equals"] else start
+        pieces.append((found["key"], text[start:end], found.start("key"), start))
+        at = end
+        if at < len(text) and not text[at].isspace():
+            raise OptionError(f"expected a space or '=' after the option '{found['key']}', found '{text[at]}'", at)
+    return pieces
+
+
+def _end_of_value(text: str, start: int) -> int:
+    closers: list[str] = []
+    at = start
+    while at < len(text):
+        char = text[at]
+        if closers and closers[-1] in "\"'":
+            if char == "\\":
+                at += 1
+            elif char == closers[-1]:
+                closers.pop()
+        elif char in "\"'{":
+            closers.append("}" if char == "{" else char)
+        elif closers and char == closers[-1]:
+            closers.pop()
+        elif not closers and char.isspace():
+            break
+        at += 1
+    if closers:
+        raise OptionError(f"the value has no closing {closers[-1]}", start)
+    return min(at, len(text))
+
+
+def make_pass(cls: type[Pass], text: str) -> Pass:
+    """The pass with the options of this text, `limit=4 names=a,b`."""
+    declared = options_of(cls)
+    given: dict[str, Any] = {}
+    for key, value, key_at, value_at in scan_options(text):
+        found = declared.get(key.replace("_", "-"))
+        if found is None:
+            raise OptionError(f"pass '{cls.name}' has no option '{key}'{_hint(key, declared)}", key_at)
+        if found.field in given:
+            raise OptionError(f"option '{key}' is given twice", key_at)
+        try:
+            given[found.field] = found.kind.parse(value)
+        except (ValueError, KeyError):
+            expected = f"option '{key}' of pass '{cls.name}' is {_article(found.kind.label)}"
+            raise OptionError(f"{expected}, got '{value}'", value_at) from None
+    try:
+        return cls(**given)
+    except ValueError as error:
+        raise OptionError(f"pass '{cls.name}': {error}", 0) from error
+
+
+def _article(label: str) -> str:
+    return f"{'an' if label[0] in 'aeiou' else 'a'} {label}"
+
+
+def _hint(key: str, declared: dict[str, Option]) -> str:
+    near = difflib.get_close_matches(key, declared, n=1)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; it has: {', '.join(declared)}" if declared else "; it has no options"
+
+
+def print_options(instance: Pass) -> str:
+    """`{limit=4}`: the options that differ from their defaults, or nothing."""
+    pieces = []
+    for declared in options_of(type(instance)).values():
+        value = getattr(instance, declared.field)
+        if value != declared.default:
+            pieces.append(f"{declared.name}={declared.kind.print(value)}")
+    return "{" + " ".join(pieces) + "}" if pieces else ""

@@ -1,0 +1,154 @@
+"""Passes: how one is written, registered and found by name.
+
+    @register_pass
+    @dataclass(frozen=True)
+    class FoldConstant(Pass):
+        \"\"\"Evaluate operators whose inputs are constants.\"\"\"
+
+        name = "fold-constant"
+        limit: int = option(1024, "largest result folded, in elements")
+
+        def run(self, op, session):
+            ...
+
+The docstring is the help: its first line in lists, all of it under `mirlo-opt --help fold-constant`. A module with
+passes is imported when one of them is asked for: the registry looks through the source files of the packages in
+`SEARCHED`, and of those that installed distributions name in the entry point group `mirlo.passes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from mirlo.passes.options import RegistrationError, options_of, print_options
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+SEARCHED = ["mirlo.passes", "mirlo.targets"]
+"""Packages whose modules may register passes. A directory of passes is added here, or with the entry point group."""
+
+PLUGINS = "mirlo.passes"
+"""The entry point group in which other distributions name their packages of passes."""
+
+__all__ = ["Pass", "PassError", "RegistrationError", "find_pass", "load_all", "option", "register_pass", "summary"]
+
+ROOT_ANCHOR = "builtin.module"
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class PassError(Exception):
+    """A pass cannot do its work: a sentence for the user and, where there is one, the place in their model."""
+
+    def __init__(self, message: str, location: Any | None = None):
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+
+class Pass:
+    """A step over the operations of one kind. Subclasses are frozen dataclasses; their fields are the options."""
+
+    name: ClassVar[str] = ""
+    anchor: ClassVar[str] = ROOT_ANCHOR
+    """The operation it runs on: `builtin.module`, or `func.func`, then on each function."""
+
+    def run(self, op: Any, session: Session) -> None:
+        """Change `op` in place. Raise `PassError` where that is impossible."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.name}{print_options(self)}"
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of a pass that is an option: its default and one line of help."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+PassClass = TypeVar("PassClass", bound=type[Pass])
+_REGISTERED: dict[str, type[Pass]] = {}
+
+
+def register_pass(cls: PassClass) -> PassClass:
+    """Class decorator: makes the pass known by its name."""
+    where = f"{cls.__module__}.{cls.__qualname__}"
+    if not _NAME.fullmatch(cls.name):
+        raise RegistrationError(f"{where}: a pass needs a name such as 'fold-constant', got '{cls.name}'")
+    if not dataclasses.is_dataclass(cls):
+        raise RegistrationError(f"{where}: put @dataclass(frozen=True) between @register_pass and the class")
+    if cls.run is Pass.run:
+        raise RegistrationError(f"{where}: the pass has no 'run' method")
+    if not summary(cls):
+        raise RegistrationError(f"{where}: the pass has no docstring; its first line is the help")
+    options_of(cls)
+    known = _REGISTERED.get(cls.name)
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise RegistrationError(f"pass '{cls.name}' is registered twice: in {known.__module__} and in {cls.__module__}")
+    _REGISTERED[cls.name] = cls
+    return cls
+
+
+def summary(cls: type[Pass]) -> str:
+    """The one-line help of a pass."""
+    # A dataclass without docstring gets its signature for one.
+    doc = cls.__doc__ or ""
+    return "" if doc.startswith(f"{cls.__name__}(") else doc.strip().split("\n")[0]
+
+
+def find_pass(name: str) -> type[Pass] | None:
+    """The pass of this name, or None. Imports only the modules that mention the name."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    if not _NAME.fullmatch(name):
+        return None
+    mention = re.compile(rf"""\bname\b[^\n]*=\s*(['"]){re.escape(name)}\1""")
+    for module, source in _pass_modules(SEARCHED):
+        if mention.search(source):
+            importlib.import_module(module)
+            if name in _REGISTERED:
+                return _REGISTERED[name]
+    for module, _ in _pass_modules(_plugin_packages()):
+        importlib.import_module(module)
+    return _REGISTERED.get(name)
+
+
+def load_all() -> dict[str, type[Pass]]:
+    """Every pass by name, sorted; imports all modules that register passes."""
+    for module, _ in _pass_modules([*SEARCHED, *_plugin_packages()]):
+        importlib.import_module(module)
+    return dict(sorted(_REGISTERED.items()))
+
+
+def _plugin_packages() -> list[str]:
+    return [entry.value for entry in importlib.metadata.entry_points(group=PLUGINS) if entry.value not in SEARCHED]
+
+
+def _pass_modules(packages: list[str]) -> Iterator[tuple[str, str]]:
+    """Name and source of each module that registers passes, without importing it."""
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec is None:
+            raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
+        if spec.submodule_search_locations is None:
+            yield from _if_registering(package, Path(spec.origin or ""))
+            continue
+        for folder in spec.submodule_search_locations:
+            for path in sorted(Path(folder).rglob("*.py")):
+                parts = path.relative_to(folder).with_suffix("").parts
+                if parts[-1] == "__init__":
+                    parts = parts[:-1]
+                yield from _if_registering(".".join([package, *parts]), path)
+
+
+def _if_registering(module: str, path: Path) -> Iterator[tuple[str, str]]:
+    source = path.read_text(encoding="utf-8")
+    if re.search(r"^@(\w+\.)*register_pass\b", source, re.MULTILINE):
+        yield module, source

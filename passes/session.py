@@ -1,0 +1,58 @@
+"""What one compilation carries beside the module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mirlo.passes.locations import describe
+
+if TYPE_CHECKING:
+    from mirlo.runtime.params import ParameterStore
+
+
+Report = Callable[[str, str, "Any | None"], None]
+"""Called with a severity ("warning", "remark"), a message, and a location or None."""
+
+
+def _print_to_stderr(severity: str, message: str, location: Any | None) -> None:
+    place = f"{describe(location)}: " if location is not None else ""
+    print(f"{place}{severity}: {message}", file=sys.stderr)
+
+
+class Session:
+    """Passed to every pass: the weights, what passes have to tell, the caller's options.
+
+    `notes` holds the records that passes append (declined rules, placement decisions); tools print them. `options` is
+    free for whoever runs the pipeline. `report` receives the warnings and remarks of passes.
+    """
+
+    def __init__(
+        self,
+        params: ParameterStore | None = None,
+        notes: list[Any] | None = None,
+        options: dict[str, Any] | None = None,
+        report: Report = _print_to_stderr,
+    ):
+        self._params = params
+        self.notes: list[Any] = [] if notes is None else notes
+        self.options: dict[str, Any] = {} if options is None else options
+        self.report = report
+
+    @property
+    def params(self) -> ParameterStore:
+        """The arrays that `relax.constant` names; an empty store, made when first asked for, where none was given."""
+        if self._params is None:
+            from mirlo.runtime.params import ParameterStore
+
+            self._params = ParameterStore()
+        return self._params
+
+    def warning(self, message: str, location: Any | None = None) -> None:
+        """Tell the user something that may be wrong, at a place in their model."""
+        self.report("warning", message, location)
+
+    def remark(self, message: str, location: Any | None = None) -> None:
+        """Tell the user what the compiler did and why."""
+        self.report("remark", message, location)

@@ -1,0 +1,23 @@
+"""Passes about the IR as such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.registry import Pass, register_pass
+from mirlo.passes.session import Session
+
+
+@register_pass
+@dataclass(frozen=True)
+class Verify(Pass):
+    """Check every operation of the module.
+
+    `mirlo-opt` does this after each pass anyway, unless told `--no-verify-each`.
+    """
+
+    name = "verify"
+
+    def run(self, op: Any, session: Session) -> None:
+        op.verify()
