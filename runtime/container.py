@@ -1,0 +1,243 @@
+"""The layout that parameter files and compiled models share: prefix, JSON header, code, aligned tensors.
+
+    0   8  magic  93 'MIRLO' 0D 0A
+    8   4  kind   'PRMS' (parameters) or 'EXEC' (a compiled model)
+    12  4  version
+    16  8  bytes of the header
+    24  8  bytes of the code
+    32  8  bytes of the file
+    40  16 BLAKE2b of bytes 0 to 40, the header and the code
+    56  8  zero
+    64     header (UTF-8 JSON), then code, each padded to 64 bytes, then the tensors at the offsets
+           that the header's list `tensors` gives, counted from the first byte after the code's padding
+
+Numbers are little-endian. The tensors are outside the checksum: they are mapped, and read when they are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.fields import Fields
+
+ALIGNMENT = 64
+_MAGIC = b"\x93MIRLO\r\n"
+_PREFIX = struct.Struct("<8s4sIQQQ")
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file of this layout is, for its checks and its error messages."""
+
+    tag: bytes
+    noun: str
+    version: int
+    error: type[MirloError]
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    """Byte offset from the start of the file."""
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
+
+
+class MappedFile:
+    """A file mapped into memory for reading; the arrays it gives keep the mapping alive."""
+
+    def __init__(self, path: str | os.PathLike[str], error: type[MirloError]) -> None:
+        self.path = Path(path)
+        try:
+            with open(self.path, "rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                # An empty file cannot be mapped; it has no bytes to give either.
+                self._bytes: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
+        except (OSError, ValueError) as failure:
+            reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+            raise error(f"{self.path}: cannot read the file: {reason}") from None
+
+    def read(self, start: int, stop: int) -> bytes:
+        return bytes(self._bytes[start:stop])
+
+    def array(self, offset: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+        """A read-only view of a range that was checked to lie in the file."""
+        nbytes = math.prod(shape) * ELEMENT_TYPES[dtype].bytes
+        flat: np.ndarray = np.frombuffer(self._bytes, np.uint8, nbytes, offset) if nbytes else np.empty(0, np.uint8)
+        array = flat.view(numpy_dtype(dtype)).reshape(shape)
+        array.flags.writeable = False
+        return array
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file whose prefix, header and checksum are right."""
+
+    file: MappedFile
+    header: Fields
+    code: bytes
+    tensors: tuple[StoredTensor, ...]
+
+
+def aligned(offset: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def write_file(
+    path: str | os.PathLike[str],
+    kind: FileKind,
+    header: dict[str, Any],
+    code: bytes,
+    arrays: Sequence[tuple[str, np.ndarray]],
+) -> None:
+    """Writes a file in one step: a reader sees the old one or the complete new one."""
+    target = Path(path)
+    rows, end = _place_arrays(target, kind, arrays)
+    text = json.dumps({**header, "tensors": rows}, ensure_ascii=False, separators=(",", ":")).encode()
+    data_start = aligned(aligned(ALIGNMENT + len(text)) + len(code))
+    prefix = _PREFIX.pack(_MAGIC, kind.tag, kind.version, len(text), len(code), data_start + end)
+    try:
+        with _replacing(target) as file:
+            file.write(prefix + _digest(prefix, text, code))
+            _pad_to(file, ALIGNMENT)
+            file.write(text)
+            _pad_to(file, aligned(ALIGNMENT + len(text)))
+            file.write(code)
+            for row, (_, array) in zip(rows, arrays, strict=True):
+                _pad_to(file, data_start + row["offset"])
+                file.write(memoryview(array.reshape(-1).view(np.uint8)))
+            _pad_to(file, data_start + end)
+    except OSError as failure:
+        raise kind.error(f"{target}: cannot write the {kind.noun}: {failure.strerror or failure}") from None
+
+
+def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
+    """Maps a file and checks its prefix, its checksum and the place of every tensor."""
+    file = MappedFile(path, kind.error)
+    header_bytes, code_bytes = _check_prefix(file, kind)
+    code_start = aligned(ALIGNMENT + header_bytes)
+    data_start = aligned(code_start + code_bytes)
+    text = file.read(ALIGNMENT, ALIGNMENT + header_bytes)
+    code = file.read(code_start, code_start + code_bytes)
+    stored = file.read(_PREFIX.size, _PREFIX.size + _DIGEST_BYTES)
+    if _digest(file.read(0, _PREFIX.size), text, code) != stored:
+        raise kind.error(f"{file.path}: the file is damaged: its checksum does not match; save the {kind.noun} again")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as failure:
+        raise kind.error(f"{file.path}: the file is damaged: its header is not JSON: {failure}") from None
+    header = Fields(file.path, "", value, kind.error)
+    return OpenedFile(file, header, code, _stored_tensors(header, data_start, file.size))
+
+
+def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
+    """Whether a file that can be read starts as one of this kind."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC) + len(kind.tag)) == _MAGIC + kind.tag
+    except OSError:
+        return False
+
+
+def _place_arrays(
+    path: Path, kind: FileKind, arrays: Sequence[tuple[str, np.ndarray]]
+) -> tuple[list[dict[str, Any]], int]:
+    rows: list[dict[str, Any]] = []
+    end = 0
+    for name, array in arrays:
+        element = element_type_of(array.dtype)
+        if element is None:
+            raise kind.error(f"{path}: parameter '{name}': numpy type {array.dtype} is not an element type")
+        offset = aligned(end)
+        rows.append({"name": name, "dtype": element.name, "shape": list(array.shape), "offset": offset})
+        end = offset + array.nbytes
+    return rows, end
+
+
+def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int]:
+    """The sizes of header and code, after every check that needs no more than the prefix."""
+    prefix = file.read(0, _PREFIX.size)
+    if not prefix.startswith(_MAGIC[: len(prefix)]) or not prefix:
+        raise kind.error(f"{file.path}: not a {kind.noun}: it does not start with Mirlo's signature")
+    if file.size < ALIGNMENT:
+        raise kind.error(f"{file.path}: the file is truncated: {file.size} bytes, at least {ALIGNMENT} are expected")
+    _, tag, version, header_bytes, code_bytes, file_bytes = _PREFIX.unpack(prefix)
+    if tag != kind.tag:
+        raise kind.error(f"{file.path}: not a {kind.noun}: it is a Mirlo file of kind {tag!r}, expected {kind.tag!r}")
+    if version > kind.version:
+        raise kind.error(
+            f"{file.path}: written in format {version} by a newer Mirlo; this one reads formats up to {kind.version}: "
+            f"upgrade mirlo, or save the {kind.noun} again with this version"
+        )
+    if version == 0:
+        raise kind.error(f"{file.path}: the file is damaged: format version 0 does not exist")
+    if file.size < file_bytes:
+        raise kind.error(f"{file.path}: the file is truncated: {file.size} bytes of {file_bytes}; copy it again")
+    data_start = aligned(aligned(ALIGNMENT + header_bytes) + code_bytes)
+    if file.size != file_bytes or data_start > file_bytes:
+        raise kind.error(f"{file.path}: the file is damaged: the sizes in its prefix do not fit its {file.size} bytes")
+    return header_bytes, code_bytes
+
+
+def _stored_tensors(header: Fields, data_start: int, file_bytes: int) -> tuple[StoredTensor, ...]:
+    found: dict[str, StoredTensor] = {}
+    for row in header.each("tensors"):
+        offset = row.count("offset")
+        tensor = StoredTensor(row.text("name"), row.dtype("dtype"), row.shape("shape"), data_start + offset)
+        if tensor.offset + tensor.nbytes > file_bytes:
+            raise row.fail(f"{row.place}.offset", f"{tensor.nbytes} bytes of '{tensor.name}' inside the file", offset)
+        if offset % ALIGNMENT:
+            raise row.fail(f"{row.place}.offset", f"a multiple of {ALIGNMENT}", offset)
+        if tensor.name in found:
+            raise row.fail(f"{row.place}.name", "names that occur once", tensor.name)
+        found[tensor.name] = tensor
+    return tuple(found.values())
+
+
+def _digest(prefix: bytes, text: bytes, code: bytes) -> bytes:
+    digest = hashlib.blake2b(prefix, digest_size=_DIGEST_BYTES)
+    digest.update(text)
+    digest.update(code)
+    return digest.digest()
+
+
+def _pad_to(file: BinaryIO, offset: int) -> None:
+    file.write(b"\0" * (offset - file.tell()))
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file beside `path` that takes its place when everything was written."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

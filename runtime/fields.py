@@ -1,0 +1,91 @@
+"""Reading the JSON header of a file that may be damaged or hostile: every field is checked as it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.errors import MirloError
+
+_MAX_COUNT = 2**63 - 1
+_MAX_RANK = 32
+_MAX_ELEMENTS = 2**60
+
+
+class Fields:
+    """A JSON object of a file, read field by field; a bad one is an error that names the file and the field."""
+
+    def __init__(self, path: Path, place: str, value: Any, error: type[MirloError]) -> None:
+        self.path, self.place, self.error = path, place, error
+        if not isinstance(value, dict):
+            raise self.fail(place, "an object", value)
+        self._value = value
+
+    def fail(self, place: str, expected: str, found: Any) -> MirloError:
+        shown = repr(found)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return self._damaged(f"header field '{place}': expected {expected}, found {shown}")
+
+    def _damaged(self, what: str) -> MirloError:
+        return self.error(f"{self.path}: the file is damaged: {what}")
+
+    def _place(self, name: str) -> str:
+        return f"{self.place}.{name}" if self.place else name
+
+    def _get(self, name: str, expected: str) -> Any:
+        if name not in self._value:
+            raise self._damaged(f"header field '{self._place(name)}' ({expected}) is missing")
+        return self._value[name]
+
+    def text(self, name: str) -> str:
+        value = self._get(name, "text")
+        if not isinstance(value, str):
+            raise self.fail(self._place(name), "text", value)
+        return value
+
+    def count(self, name: str) -> int:
+        value = self._get(name, "a count")
+        if not _is_count(value):
+            raise self.fail(self._place(name), "a count (0 or more)", value)
+        return value
+
+    def dtype(self, name: str) -> str:
+        value = self.text(name)
+        if value not in ELEMENT_TYPES:
+            raise self.fail(self._place(name), f"one of {', '.join(ELEMENT_TYPES)}", value)
+        return value
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        value = self._get(name, "a shape")
+        if not isinstance(value, list) or not all(_is_count(dim) for dim in value):
+            raise self.fail(self._place(name), "a list of dims (0 or more)", value)
+        if len(value) > _MAX_RANK or math.prod(dim for dim in value if dim) > _MAX_ELEMENTS:
+            raise self.fail(self._place(name), f"at most {_MAX_RANK} dims and 2^60 elements", value)
+        return tuple(value)
+
+    def symbolic_shape(self, name: str) -> tuple[int | str, ...]:
+        value = self._get(name, "a shape")
+        if not isinstance(value, list) or not all(_is_count(dim) or isinstance(dim, str) for dim in value):
+            raise self.fail(self._place(name), "a list of dims (numbers or symbols)", value)
+        return tuple(value)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        value = self._get(name, "an object")
+        if not isinstance(value, dict):
+            raise self.fail(self._place(name), "an object", value)
+        return value
+
+    def each(self, name: str) -> Iterator[Fields]:
+        """The objects of a list."""
+        value = self._get(name, "a list")
+        if not isinstance(value, list):
+            raise self.fail(self._place(name), "a list", value)
+        for index, item in enumerate(value):
+            yield Fields(self.path, f"{self._place(name)}[{index}]", item, self.error)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT

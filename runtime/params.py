@@ -1,0 +1,223 @@
+"""The parameter store: the weights of a model, by name, each held in memory (or mapped from its file) once."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.runtime.container import FileKind, MappedFile, has_magic, read_file, write_file
+from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
+from mirlo.runtime.errors import ParameterError
+
+PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
+
+Reader = Callable[[Path, "ParameterStore"], None]
+_READERS: dict[str, Reader] = {}
+
+
+def register_reader(suffix: str, reader: Reader) -> None:
+    """Makes `ParameterStore.open` read files with this suffix (such as `.onnx`) by `reader(path, store)`.
+
+    The reader adds what the file holds with `add` or `add_range`, giving `source=path`, and raises
+    `ParameterError` for a file that it cannot read.
+    """
+    if not suffix.startswith(".") or suffix != suffix.lower():
+        raise ValueError(f"a reader's suffix is a dot and lower-case letters, such as '.onnx'; found '{suffix}'")
+    _READERS[suffix] = reader
+
+
+@dataclass(frozen=True)
+class _Entry:
+    dtype: str
+    shape: tuple[int, ...]
+    source: Path | None
+    """The file that brings this parameter back, under this name, when it is opened."""
+    array: np.ndarray | None = None
+    file: MappedFile | None = None
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
+
+    def view(self) -> np.ndarray:
+        if self.array is not None:
+            return self.array
+        assert self.file is not None
+        return self.file.array(self.offset, self.dtype, self.shape)
+
+
+class ParameterStore:
+    """Named arrays that the IR refers to by name.
+
+    Arrays are not copied: one given to `add` must not be written to afterwards, one that lies in a file
+    (`open`, `add_range`) is mapped, and its pages are read when they are used.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._files: dict[Path, MappedFile] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order in which they were added."""
+        return tuple(self._entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters, mapped or not."""
+        return sum(entry.nbytes for entry in self._entries.values())
+
+    def get(self, name: str) -> np.ndarray:
+        """A read-only view of the array of this name."""
+        return self._entry(name).view()
+
+    def spec(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Element type and shape, without touching the data."""
+        entry = self._entry(name)
+        return entry.dtype, entry.shape
+
+    def source(self, name: str) -> Path | None:
+        """The file that brings this parameter back when it is opened, if there is one."""
+        return self._entry(name).source
+
+    def add(self, name: str, array: np.ndarray, source: str | os.PathLike[str] | None = None) -> None:
+        """Holds an array under a name.
+
+        There is no copy, unless the array is not contiguous or has foreign byte order. `source` is the file from
+        which `open` brings it back. Adding the same content under the same name again changes nothing; other
+        content is an error.
+        """
+        element = element_type_of(array.dtype)
+        if element is None:
+            raise _unknown_type(name, f"numpy type {array.dtype}")
+        native = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C").view()
+        native.flags.writeable = False
+        self._insert(name, _Entry(element.name, native.shape, _absolute(source), array=native))
+
+    def add_range(
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        offset: int,
+        dtype: str,
+        shape: Iterable[int],
+        source: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Holds a range of a file under a name: little-endian, row-major elements, mapped when they are used.
+
+        `source` is the file to `open` for it, where that is another one than `path` (a model with external data).
+        """
+        dims = tuple(int(dim) for dim in shape)
+        if dtype not in ELEMENT_TYPES:
+            raise _unknown_type(name, f"'{dtype}'")
+        file = self._file(path)
+        entry = _Entry(dtype, dims, _absolute(source or path), file=file, offset=offset)
+        if offset < 0 or min(dims, default=0) < 0 or offset + entry.nbytes > file.size:
+            raise ParameterError(
+                f"{file.path}: parameter '{name}' ({dtype}, shape {list(dims)}) takes bytes {offset} to "
+                f"{offset + entry.nbytes}, the file has {file.size}: it is truncated, or not the file that was saved"
+            )
+        self._insert(name, entry)
+
+    def add_unique(self, base: str, array: np.ndarray) -> str:
+        """Holds an array under `base`, or under `base_1`, `base_2`... where that is taken, and returns the name."""
+        name, count = base, 0
+        while name in self._entries:
+            count += 1
+            name = f"{base}_{count}"
+        self.add(name, array)
+        return name
+
+    def discard(self, name: str) -> None:
+        """Forgets a parameter; a name that is not there is no error."""
+        self._entries.pop(name, None)
+
+    def open(self, path: str | os.PathLike[str]) -> None:
+        """Adds the parameters of a file: one of `save`, or one whose suffix has a reader (see `register_reader`)."""
+        target = Path(path)
+        reader = _READERS.get(target.suffix.lower())
+        if reader is not None and not has_magic(target, PARAMETER_FILE):
+            reader(target, self)
+            return
+        opened = read_file(target, PARAMETER_FILE)
+        self._files[target.resolve()] = opened.file
+        source = _absolute(target)
+        for row in opened.tensors:
+            self._insert(row.name, _Entry(row.dtype, row.shape, source, file=opened.file, offset=row.offset))
+
+    def save(self, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> None:
+        """Writes the named parameters (all of them by default) to a file that `open` reads."""
+        chosen = self.names() if names is None else tuple(dict.fromkeys(names))
+        write_file(path, PARAMETER_FILE, {}, b"", [(name, self.get(name)) for name in chosen])
+        source = _absolute(path)
+        for name in chosen:
+            entry = self._entries[name]
+            if entry.source is None:
+                self._entries[name] = replace(entry, source=source)
+
+    def unsaved(self) -> tuple[str, ...]:
+        """The names of the parameters that are in no file."""
+        return tuple(name for name, entry in self._entries.items() if entry.source is None)
+
+    def _entry(self, name: str) -> _Entry:
+        found = self._entries.get(name)
+        if found is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self._entries, n=1)
+            hint = f"; nearest: '{near[0]}'" if near else ""
+            raise ParameterError(f"no parameter '{name}' among the {len(self._entries)} of the store{hint}")
+        return found
+
+    def _file(self, path: str | os.PathLike[str]) -> MappedFile:
+        key = Path(path).resolve()
+        found = self._files.get(key)
+        if found is None:
+            found = self._files[key] = MappedFile(path, ParameterError)
+        return found
+
+    def _insert(self, name: str, entry: _Entry) -> None:
+        present = self._entries.get(name)
+        if present is None:
+            self._entries[name] = entry
+            return
+        difference = _difference(present, entry)
+        if difference:
+            raise ParameterError(
+                f"parameter '{name}' is in the store already with {difference}; give one of them another name"
+            )
+        if present.source is None and entry.source is not None:
+            self._entries[name] = entry
+
+
+def _unknown_type(name: str, found: str) -> ParameterError:
+    return ParameterError(f"parameter '{name}': {found} is not an element type; known: {', '.join(ELEMENT_TYPES)}")
+
+
+def _difference(left: _Entry, right: _Entry) -> str | None:
+    if (left.dtype, left.shape) != (right.dtype, right.shape):
+        return f"another type: {left.dtype} {list(left.shape)}, now {right.dtype} {list(right.shape)}"
+    a, b = left.view(), right.view()
+    if a.ctypes.data == b.ctypes.data:
+        return None
+    # Bytes are compared, not values: a NaN equals itself here, and -0.0 is not 0.0.
+    same = np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8))
+    return None if same else "other values"
+
+
+def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(os.path.abspath(path))

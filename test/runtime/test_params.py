@@ -1,0 +1,245 @@
+"""The parameter store: one copy of each weight, mapped files, clear errors for damaged ones."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from mirlo.runtime import params
+from mirlo.runtime.container import ALIGNMENT
+from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
+from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.params import PARAMETER_FILE, ParameterStore, register_reader
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def small_store() -> ParameterStore:
+    store = ParameterStore()
+    store.add("w", np.arange(12, dtype=np.float32).reshape(3, 4))
+    store.add("scale", np.float32(2.5).reshape(()))
+    store.add("empty", np.zeros((0, 7), np.int64))
+    store.add("half", np.arange(5).astype(ml_dtypes.bfloat16))
+    return store
+
+
+def test_add_copies_nothing_and_gives_read_only_views():
+    array = np.ones((2, 3), np.float32)
+    store = ParameterStore()
+    store.add("a", array)
+    view = store.get("a")
+    assert address(view) == address(array)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0, 0] = 3
+    array[0, 0] = 5  # the owner's own array stays writeable
+    assert store.names() == ("a",) and "a" in store and "b" not in store and store.nbytes == 24
+
+
+def test_arrays_that_cannot_be_held_as_they_are_become_row_major_and_native():
+    store = ParameterStore()
+    store.add("t", np.arange(6, dtype=np.float32).reshape(2, 3).T)
+    store.add("big", np.arange(3, dtype=">i4"))
+    assert store.get("t").flags.c_contiguous and store.get("t").tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert store.get("big").dtype == np.dtype("=i4") and store.get("big").tolist() == [0, 1, 2]
+
+
+def test_name_clash():
+    store = ParameterStore()
+    store.add("a", np.array([1.0, np.nan], np.float32))
+    store.add("a", np.array([1.0, np.nan], np.float32))
+    with pytest.raises(ParameterError, match=r"parameter 'a' is in the store already with other values"):
+        store.add("a", np.array([1.0, 2.0], np.float32))
+    with pytest.raises(ParameterError, match=r"another type: f32 \[2\], now f32 \[1, 2\]"):
+        store.add("a", np.array([[1.0, np.nan]], np.float32))
+    assert store.add_unique("a", np.zeros(1, np.int8)) == "a_1"
+    assert store.add_unique("a", np.zeros(1, np.int8)) == "a_2"
+
+
+def test_unknown_name_and_type():
+    store = small_store()
+    with pytest.raises(ParameterError, match="no parameter 'scal' among the 4 of the store; nearest: 'scale'"):
+        store.get("scal")
+    with pytest.raises(ParameterError, match="'c': numpy type complex64 is not an element type; known: f64, f32"):
+        store.add("c", np.zeros(2, np.complex64))
+
+
+def test_save_and_open_round_trip_maps_aligned(tmp_path: Path):
+    store = small_store()
+    assert store.unsaved() == ("w", "scale", "empty", "half")
+    store.save(tmp_path / "a.params", ["w", "scale", "empty"])
+    assert store.unsaved() == ("half",)
+    store.save(tmp_path / "b.params", store.unsaved())
+    again = ParameterStore()
+    again.open(tmp_path / "a.params")
+    again.open(tmp_path / "b.params")
+    assert again.names() == store.names() and again.unsaved() == () and again.nbytes == store.nbytes
+    assert again.source("half") == tmp_path / "b.params"
+    for name in store.names():
+        left, right = store.get(name), again.get(name)
+        assert left.dtype == right.dtype and left.shape == right.shape and np.array_equal(left, right)
+        assert not right.flags.writeable
+        assert right.size == 0 or address(right) % ALIGNMENT == 0
+    # Both views are of one mapping: nothing was read into memory of its own.
+    assert address(again.get("w")) == address(again.get("w"))
+
+
+def test_every_element_type_round_trips(tmp_path: Path):
+    store = ParameterStore()
+    for name in ELEMENT_TYPES:
+        store.add(name, np.array([0, 1, 1, 0]).astype(numpy_dtype(name)))
+    store.save(tmp_path / "all")
+    again = ParameterStore()
+    again.open(tmp_path / "all")
+    for name in ELEMENT_TYPES:
+        assert again.spec(name) == (name, (4,))
+        assert again.get(name).dtype == numpy_dtype(name)
+        assert again.get(name).tobytes() == store.get(name).tobytes()
+
+
+def test_saving_over_the_file_that_is_mapped_keeps_the_arrays(tmp_path: Path):
+    path = tmp_path / "p"
+    small_store().save(path)
+    store = ParameterStore()
+    store.open(path)
+    before = store.get("w")
+    store.add("new", np.ones(3, np.float32))
+    store.save(path)
+    assert before.sum() == 66 and [entry.name for entry in tmp_path.iterdir()] == ["p"]
+    again = ParameterStore()
+    again.open(path)
+    assert again.get("w").sum() == 66 and again.get("new").sum() == 3
+
+
+def test_range_of_a_file_is_mapped_once(tmp_path: Path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"xyz" + np.arange(6, dtype=np.float32).tobytes())
+    store = ParameterStore()
+    store.add_range("a", path, 3, "f32", [2, 2])
+    store.add_range("b", path, 3 + 16, "f32", [2], source=tmp_path / "model.onnx")
+    assert store.get("a").tolist() == [[0, 1], [2, 3]] and store.get("b").tolist() == [4, 5]
+    assert address(store.get("b")) - address(store.get("a")) == 16
+    assert store.source("a") == path and store.source("b") == tmp_path / "model.onnx" and store.unsaved() == ()
+    with pytest.raises(ParameterError, match=r"model.bin: parameter 'c' .* takes bytes 3 to 31, the file has 27"):
+        store.add_range("c", path, 3, "f32", [7])
+    with pytest.raises(ParameterError, match="'c': 'float' is not an element type"):
+        store.add_range("c", path, 3, "float", [1])
+    with pytest.raises(ParameterError, match="gone.bin: cannot read the file: No such file"):
+        store.add_range("c", tmp_path / "gone.bin", 0, "f32", [1])
+
+
+def test_reader_by_suffix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(params, "_READERS", {})
+    path = tmp_path / "m.RAWF"
+    path.write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    register_reader(".rawf", lambda file, store: store.add_range("raw", file, 0, "f32", [3]))
+    store = ParameterStore()
+    store.open(path)
+    assert store.get("raw").tolist() == [0, 1, 2]
+    small_store().save(path)  # the content decides before the suffix does
+    store.open(path)
+    assert "scale" in store
+    with pytest.raises(ValueError, match="lower-case"):
+        register_reader("onnx", lambda file, store: None)
+
+
+@pytest.mark.parametrize("make", ["directory", "missing", "empty", "text"])
+def test_what_is_not_a_parameter_file(tmp_path: Path, make: str):
+    path = tmp_path / "p"
+    if make == "directory":
+        path.mkdir()
+    elif make != "missing":
+        path.write_bytes(b"" if make == "empty" else b"hello, this is no parameter file" * 10)
+    expected = "cannot read the file" if make in ("directory", "missing") else "not a parameter file"
+    with pytest.raises(ParameterError, match=f"{path}: {expected}"):
+        ParameterStore().open(path)
+
+
+def test_cannot_write(tmp_path: Path):
+    with pytest.raises(ParameterError, match="no/such/p: cannot write the parameter file"):
+        small_store().save(tmp_path / "no/such/p")
+
+
+def test_newer_version_and_truncation(tmp_path: Path):
+    path = tmp_path / "p"
+    small_store().save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:12] + struct.pack("<I", PARAMETER_FILE.version + 6) + data[16:])
+    with pytest.raises(ParameterError, match="written in format 7 by a newer Mirlo; .* up to 1: upgrade"):
+        ParameterStore().open(path)
+    path.write_bytes(data[:-5])
+    with pytest.raises(ParameterError, match=f"truncated: {len(data) - 5} bytes of {len(data)}"):
+        ParameterStore().open(path)
+
+
+def signed(header: dict | str | bytes, data: bytes = b"") -> bytes:
+    """A file whose prefix and checksum are right, as someone hostile would write it."""
+    from mirlo.runtime import container
+
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    start = container.aligned(ALIGNMENT + len(text))
+    prefix = container._PREFIX.pack(container._MAGIC, b"PRMS", 1, len(text), 0, start + len(data))
+    head = (prefix + container._digest(prefix, text, b"")).ljust(ALIGNMENT, b"\0") + text
+    return head.ljust(start, b"\0") + data
+
+
+ROW = {"name": "w", "dtype": "f32", "shape": [4], "offset": 0}
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ([], r"header field '': expected an object, found \[\]"),
+        ({}, r"header field 'tensors' \(a list\) is missing"),
+        ({"tensors": 3}, "header field 'tensors': expected a list, found 3"),
+        ({"tensors": [7]}, r"header field 'tensors\[0\]': expected an object"),
+        ({"tensors": [{**ROW, "name": None}]}, r"'tensors\[0\].name': expected text"),
+        ({"tensors": [{**ROW, "dtype": "f33"}]}, r"'tensors\[0\].dtype': expected one of f64, f32"),
+        ({"tensors": [{**ROW, "shape": [-1]}]}, r"'tensors\[0\].shape': expected a list of dims"),
+        ({"tensors": [{**ROW, "shape": [True]}]}, r"'tensors\[0\].shape': expected a list of dims"),
+        ({"tensors": [{**ROW, "shape": [2**40, 2**40, 0]}]}, r"shape': expected at most 32 dims and 2\^60 elements"),
+        ({"tensors": [{**ROW, "shape": [1] * 40}]}, r"shape': expected at most 32 dims"),
+        ({"tensors": [{**ROW, "shape": [5]}]}, r"'tensors\[0\].offset': expected 20 bytes of 'w' inside the file"),
+        ({"tensors": [{**ROW, "offset": -1}]}, r"offset': expected a count"),
+        ({"tensors": [{**ROW, "offset": 10**30}]}, r"offset': expected a count"),
+        ({"tensors": [{**ROW, "offset": 1, "shape": [1]}]}, r"offset': expected a multiple of 64"),
+        ({"tensors": [ROW, ROW]}, r"'tensors\[1\].name': expected names that occur once, found 'w'"),
+        (b"{", "its header is not JSON"),
+        (b"\xff\xfe", "its header is not JSON"),
+        (b"[" * 100_000, "its header is not JSON"),
+        (b"9" * 10_000, "its header is not JSON"),
+    ],
+)
+def test_hostile_headers(tmp_path: Path, header, message: str):
+    path = tmp_path / "p"
+    path.write_bytes(signed(header, bytes(16)))
+    with pytest.raises(ParameterError, match=message):
+        ParameterStore().open(path)
+
+
+def test_signed_helper_writes_good_files(tmp_path: Path):
+    path = tmp_path / "p"
+    path.write_bytes(signed({"tensors": [ROW]}, np.arange(4, dtype=np.float32).tobytes()))
+    store = ParameterStore()
+    store.open(path)
+    assert store.get("w").tolist() == [0, 1, 2, 3]
+
+
+def test_flipped_bytes_and_truncations_are_errors(tmp_path: Path):
+    path = tmp_path / "p"
+    small_store().save(path)
+    data = path.read_bytes()
+    header_end = 64 + struct.unpack_from("<Q", data, 16)[0]
+    mutations = [data[:length] for length in range(0, len(data), 7)]
+    mutations += [data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :] for at in range(56) for flip in (1, 0x80, 0xFF)]
+    mutations += [data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :] for at in range(64, header_end, 3)]
+    for mutated in mutations:
+        path.write_bytes(mutated)
+        with pytest.raises(ParameterError):
+            ParameterStore().open(path)
