@@ -275,7 +275,7 @@ def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, 
         declared = cls._attributes.get(name)
         if declared is None:
             raise OpError(_no_such_attribute(cls, name))
-        if value is None or (declared.default is not REQUIRED and value == declared.default):
+        if value is None or (declared.default is not REQUIRED and declared.default is not None and value == declared.default):
             continue
         attribute = declared.encode(value)
         complaint = declared.complaint(attribute)

@@ -115,4 +115,4 @@ class Yield(TirOp, name="yield"):
     """Ends the body of a block (with one element per output) or of a loop (with nothing)."""
 
     TERMINATOR = True
-    values = operands()
+    values = operands(runs=4)

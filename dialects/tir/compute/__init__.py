@@ -1,0 +1,35 @@
+"""The compute builder: prim functions from Python lambdas over index variables."""
+
+from mirlo.dialects.tir.compute.builder import PRIM_FUNC, PrimBuilder, TensorExpr, storage_type
+from mirlo.dialects.tir.compute.expr import (
+    BOOL,
+    INDEX,
+    Axis,
+    Expr,
+    abs_,
+    all_of,
+    call,
+    ceil,
+    clamp,
+    constant,
+    erf,
+    exp,
+    floor,
+    lift,
+    log,
+    maximum,
+    minimum,
+    roundeven,
+    rsqrt,
+    select,
+    sigmoid,
+    sqrt,
+    tanh,
+    trunc,
+)
+
+__all__ = [
+    "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Expr", "PrimBuilder", "TensorExpr", "abs_", "all_of", "call", "ceil", "clamp",
+    "constant", "erf", "exp", "floor", "lift", "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid",
+    "sqrt", "storage_type", "tanh", "trunc",
+]  # fmt: skip

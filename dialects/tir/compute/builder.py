@@ -1,0 +1,355 @@
+"""The compute builder: prim functions from Python lambdas over index variables.
+
+    p = PrimBuilder(module, "softmax")
+    x = p.input(TensorType.of((128, 64), "f32"))
+    peak = p.reduce("max", (128,), (64,), lambda i, j: x[i, j])
+    e = p.compute((128, 64), lambda i, j: exp(x[i, j] - peak[i]))
+    p.finish(e)
+
+Each `compute` or `reduce` becomes one `tir.block`. An access whose indices are affine in the axes becomes a mapped operand of
+the block; any other (a gather) hands the tensor to the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
+from mirlo.dialects.tir.compute.emit import BodyEmitter, convert, create, emit_constant, scalar_type
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum
+
+PRIM_FUNC = "tir.prim_func"
+
+
+class TensorExpr:
+    """A tensor inside a prim function: a parameter or the output of a block. Index it to read an element."""
+
+    def __init__(self, value: Any, tensor_type: TensorType):
+        self.value = value
+        self.type = tensor_type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.static_shape
+
+    @property
+    def rank(self) -> int:
+        return self.type.rank
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def __getitem__(self, indices: Any) -> Expr:
+        return self.at(*(indices if isinstance(indices, tuple) else (indices,)))
+
+    def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
+        """The element at these indices; `outside` is what is read beyond the edges (padding)."""
+        if len(indices) != self.rank:
+            raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
+        lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)
+        element = self.dtype if self.dtype.bits > 4 or not self.dtype.is_float else self.dtype
+        return Expr("load", lifted, element, (self, outside))
+
+
+@dataclass(frozen=True)
+class Access:
+    """A mapped or opaque operand of a block."""
+
+    tensor: TensorExpr
+    map: Any
+    outside: float | int | None
+
+
+def storage_type(tensor_type: TensorType) -> Any:
+    """The tensor type of a prim function's parameter for this relax tensor."""
+    return ir.RankedTensorType.get(tensor_type.static_shape, ir.Type.parse(tensor_type.dtype.storage))
+
+
+REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda acc, x: acc + x,
+    "mul": lambda acc, x: acc * x,
+    "max": maximum,
+    "min": minimum,
+    "and": lambda acc, x: acc & x,
+    "or": lambda acc, x: acc | x,
+}
+
+
+def identity_of(kind: str, element: DType) -> float | int | bool:
+    """What a reduction of this kind starts from."""
+    if kind in ("add", "or"):
+        return 0
+    if kind == "mul":
+        return 1
+    if kind == "and":
+        return True if element is BOOL else -1
+    if element.is_float:
+        return float("-inf") if kind == "max" else float("inf")
+    low = 0 if element.is_unsigned else -(1 << (element.bits - 1))
+    high = (1 << (element.bits - (0 if element.is_unsigned else 1))) - 1
+    return low if kind == "max" else high
+
+
+class PrimBuilder:
+    """Builds one prim function in tensor form."""
+
+    def __init__(self, name: str, inputs: Sequence[TensorType], loc: Any):
+        self.name = name
+        self.loc = loc
+        self.block_count = 0
+        types = [storage_type(t) for t in inputs]
+        with loc:
+            self.function = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private", ip=False)
+            self.body = self.function.add_entry_block()
+        self.inputs = [TensorExpr(v, t) for v, t in zip(self.body.arguments, inputs, strict=True)]
+        self.outputs: list[TensorExpr] = []
+
+    def compute(
+        self,
+        shape: Sequence[int],
+        element: Callable[..., ExprLike],
+        *,
+        dtype: str | DType | None = None,
+        name: str = "compute",
+    ) -> TensorExpr:
+        """A tensor of this shape, each element computed from its indices."""
+        axes = [Axis(i) for i in range(len(shape))]
+        value = element(*axes)
+        return self._block(name, tuple(shape), (), [self._typed(value, dtype)], None, None)[0]
+
+    def reduce(
+        self,
+        kind: str,
+        shape: Sequence[int],
+        extents: Sequence[int],
+        element: Callable[..., ExprLike],
+        *,
+        dtype: str | DType | None = None,
+        init: float | int | None = None,
+        name: str | None = None,
+    ) -> TensorExpr:
+        """Elements combined over the reduction axes: 'add', 'mul', 'max', 'min', 'and', 'or'."""
+        axes = [Axis(i) for i in range(len(shape) + len(extents))]
+        value = self._typed(element(*axes), dtype)
+        start = identity_of(kind, value.dtype) if init is None else init
+        combine = REDUCTIONS[kind]
+        return self._block(
+            name or f"reduce_{kind}", tuple(shape), tuple(extents), [value], [start],
+            lambda acc, new: [combine(acc[0], new[0])],
+        )[0]  # fmt: skip
+
+    def reduce_many(
+        self,
+        shape: Sequence[int],
+        extents: Sequence[int],
+        elements: Callable[..., Sequence[Expr]],
+        init: Sequence[float | int],
+        combine: Callable[[list[Expr], list[Expr]], Sequence[Expr]],
+        *,
+        name: str = "reduce",
+    ) -> list[TensorExpr]:
+        """Several values reduced together, such as a maximum and where it is."""
+        axes = [Axis(i) for i in range(len(shape) + len(extents))]
+        values = list(elements(*axes))
+        return self._block(name, tuple(shape), tuple(extents), values, list(init), combine)
+
+    def finish(self, *outputs: TensorExpr, attributes: dict[str, Any] | None = None) -> Any:
+        """End the function: it returns these tensors. Returns the `func.func`, in no module yet."""
+        self.outputs = list(outputs)
+        values = [output.value for output in outputs]
+        with ir.InsertionPoint(self.body), self.loc:
+            func.ReturnOp(values)
+        ins = [argument.type for argument in self.body.arguments]
+        op = self.function.operation
+        op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(ins, [v.type for v in values]))
+        op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        for name, value in (attributes or {}).items():
+            op.attributes[name] = value
+        return self.function
+
+    def _typed(self, value: ExprLike, wanted: str | DType | None) -> Expr:
+        if isinstance(value, Expr):
+            return value.cast(wanted) if wanted is not None else value
+        if wanted is None:
+            raise TypeError("a number needs a dtype: compute(..., dtype='f32')")
+        return lift(value, dtype(wanted))
+
+    def _block(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        extents: tuple[int, ...],
+        values: list[Expr],
+        init: list[Any] | None,
+        combine: Callable[..., Sequence[Expr]] | None,
+    ) -> list[TensorExpr]:
+        rank, domain = len(shape), shape + extents
+        accesses = _collect(values, len(domain))
+        out_types = [TensorType(shape, INDEX_AS if v.dtype is INDEX else v.dtype) for v in values]
+        values = [v.cast(INDEX_AS) if v.dtype is INDEX else v for v in values]
+        out_map = ir.AffineMap.get(len(domain), 0, [ir.AffineExpr.get_dim(i) for i in range(rank)])
+        unit = ir.UnitAttr.get()
+        maps = [ir.AffineMapAttr.get(a.map) if a.map is not None else unit for a in accesses]
+        maps += [ir.AffineMapAttr.get(out_map)] * len(values)
+        attributes: dict[str, Any] = {
+            "name": name,
+            "axes": [SPATIAL] * rank + [REDUCE] * len(extents),
+            "domain": domain,
+            "maps": ir.ArrayAttr.get(maps),
+            "init": ir.ArrayAttr.get(
+                [unit] * len(values) if init is None
+                else [_number(start, t.dtype) for start, t in zip(init, out_types, strict=True)]
+            ),
+        }  # fmt: skip
+        if any(a.outside is not None for a in accesses):
+            attributes["outside"] = ir.ArrayAttr.get(
+                [unit if a.outside is None else _number(a.outside, a.tensor.dtype) for a in accesses]
+            )
+        with ir.InsertionPoint(self.body), self.loc:
+            block = Block.build(
+                [a.tensor.value for a in accesses], result_types=[storage_type(t) for t in out_types], **attributes
+            )
+            self._emit_body(block, accesses, values, init is not None, combine, len(domain))
+        return [TensorExpr(v, t) for v, t in zip(block.operation.results, out_types, strict=True)]
+
+    def _emit_body(
+        self, block: Any, accesses: list[Access], values: list[Expr], reduces: bool, combine: Any, rank: int
+    ) -> None:
+        index = ir.IndexType.get()
+        types = [index] * rank
+        types += [a.tensor.value.type if a.map is None else a.tensor.value.type.element_type for a in accesses]
+        if reduces:
+            types += [ir.Type.parse(v.dtype.storage) for v in values]
+        body = block.operation.regions[0].blocks.append(*types, arg_locs=[self.loc] * len(types))
+        arguments = list(body.arguments)
+        slots = {(id(a.tensor), str(a.map), repr(a.outside)): arguments[rank + i] for i, a in enumerate(accesses)}
+        accumulators = arguments[rank + len(accesses) :]
+
+        def leaf(expr: Expr, emitter: BodyEmitter) -> Any:
+            if expr.op == "axis":
+                return arguments[expr.data]
+            if expr.op == "acc":
+                return from_storage(accumulators[expr.data], expr.dtype)
+            tensor, outside = expr.data
+            map_ = access_map(expr, rank)
+            found = slots[(id(tensor), str(map_), repr(outside if map_ is not None else None))]
+            if map_ is None:
+                indices = [emitter.emit(i) for i in expr.args]
+                found = create("tensor.extract", found.type.element_type, found, *indices)
+            return from_storage(found, expr.dtype)
+
+        with ir.InsertionPoint(body), self.loc:
+            emitter = BodyEmitter(leaf)
+            if reduces:
+                held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
+                values = list(combine(held, values))
+            made = [to_storage(emitter.emit(v), v.dtype) for v in values]
+            ir.Operation.create(
+                "tir.yield", operands=made, attributes=_yield_segments(made)
+            )
+
+
+INDEX_AS = DTYPES["i64"]
+
+
+def _yield_segments(values: list[Any]) -> dict[str, Any]:
+    from mirlo.dialects.tir.block import Yield
+
+    _, sizes = Yield._operand_layout.flatten([values], lambda v: v.type, "tir.yield")
+    return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get(sizes)} if sizes is not None else {}
+
+
+def _number(value: Any, element: DType) -> Any:
+    mlir_type = ir.Type.parse(element.storage)
+    if isinstance(mlir_type, ir.FloatType):
+        return ir.FloatAttr.get(mlir_type, float(value))
+    width = mlir_type.width
+    wrapped = int(value) & ((1 << width) - 1)
+    return ir.IntegerAttr.get(mlir_type, wrapped - (1 << width) if wrapped >> (width - 1) else wrapped)
+
+
+def from_storage(value: Any, element: DType) -> Any:
+    """A loaded element as the scalar that is computed with."""
+    if element is BOOL:
+        zero = emit_constant(0, value.type)
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
+    return value
+
+
+def to_storage(value: Any, element: DType) -> Any:
+    """A scalar as it is stored."""
+    if element is BOOL:
+        return create("arith.extui", ir.Type.parse(element.storage), value)
+    return value
+
+
+def _collect(values: list[Expr], rank: int) -> list[Access]:
+    """The distinct accesses of these expressions, in order."""
+    found: dict[Any, Access] = {}
+    seen: set[int] = set()
+
+    def visit(expr: Expr) -> None:
+        if id(expr) in seen:
+            return
+        seen.add(id(expr))
+        if expr.op == "load":
+            tensor, outside = expr.data
+            map_ = access_map(expr, rank)
+            if map_ is None and outside is not None:
+                raise TypeError("`outside` needs indices that are affine in the axes")
+            key = (id(tensor), str(map_), repr(outside))
+            found.setdefault(key, Access(tensor, map_, outside))
+            if map_ is not None:
+                return
+        for arg in expr.args:
+            visit(arg)
+
+    for value in values:
+        visit(value)
+    return list(found.values())
+
+
+def access_map(load: Expr, rank: int) -> Any:
+    """The affine map of a load's indices over the axes, or None where they are not affine."""
+    results = [affine(index) for index in load.args]
+    if any(r is None for r in results):
+        return None
+    return ir.AffineMap.get(rank, 0, results)
+
+
+def affine(expr: Expr) -> Any:
+    """This index expression as an affine expression of the axes, or None."""
+    if expr.op == "axis":
+        return ir.AffineExpr.get_dim(expr.data)
+    if expr.op == "const":
+        return ir.AffineExpr.get_constant(expr.data)
+    if expr.dtype is not INDEX or expr.op not in ("add", "sub", "mul", "floordiv", "mod", "neg"):
+        return None
+    parts = [affine(arg) for arg in expr.args]
+    if any(p is None for p in parts):
+        return None
+    if expr.op == "neg":
+        return parts[0] * -1
+    left, right = parts
+    if expr.op == "add":
+        return left + right
+    if expr.op == "sub":
+        return left + right * -1
+    constants = [arg.op == "const" for arg in expr.args]
+    if expr.op == "mul":
+        return left * right if any(constants) else None
+    if not constants[1] or expr.args[1].data <= 0:
+        return None
+    if expr.op == "floordiv":
+        return ir.AffineExpr.get_floor_div(left, right)
+    return ir.AffineExpr.get_mod(left, right)
+
+
+__all__ = ["PRIM_FUNC", "PrimBuilder", "TensorExpr", "convert", "scalar_type", "storage_type"]

@@ -1,0 +1,172 @@
+"""From expressions to scalar operations in the body of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
+from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
+
+_FLOAT_OPS = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf", "max": "maximumf", "min": "minimumf"}
+_CONTRACTED = ("addf", "subf", "mulf")
+_INT_OPS = {
+    "add": "addi", "sub": "subi", "mul": "muli", "and": "andi", "or": "ori", "xor": "xori", "shl": "shli",
+}  # fmt: skip
+_SIGNED_OPS = {"div": "divsi", "floordiv": "floordivsi", "max": "maxsi", "min": "minsi", "shr": "shrsi"}
+_UNSIGNED_OPS = {"div": "divui", "floordiv": "divui", "max": "maxui", "min": "minui", "shr": "shrui", "mod": "remui"}
+_FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13}
+_SIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
+_UNSIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
+
+
+def create(name: str, result: Any, *operands: Any, **attributes: Any) -> Any:
+    """One operation with one result, at the insertion point."""
+    return ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes).results[0]
+
+
+def scalar_type(element: DType) -> Any:
+    """The MLIR type that a scalar of this element type is computed in."""
+    return ir.Type.parse("i1" if element is BOOL else element.compute)
+
+
+def emit_constant(value: Any, mlir_type: Any) -> Any:
+    if isinstance(mlir_type, ir.FloatType):
+        return create("arith.constant", mlir_type, value=ir.FloatAttr.get(mlir_type, float(value)))
+    if isinstance(mlir_type, ir.IntegerType):
+        width = mlir_type.width
+        wrapped = int(value) & ((1 << width) - 1)
+        signed = wrapped - (1 << width) if wrapped >> (width - 1) and width > 1 else wrapped
+        return create("arith.constant", mlir_type, value=ir.IntegerAttr.get(mlir_type, signed))
+    return create("arith.constant", mlir_type, value=ir.IntegerAttr.get(mlir_type, int(value)))
+
+
+class BodyEmitter:
+    """Emits expressions at the insertion point, each distinct one once. `leaf` gives values for axes, loads, accumulators."""
+
+    def __init__(self, leaf: Callable[[Expr, BodyEmitter], Any]):
+        self.leaf = leaf
+        self.done: dict[Any, Any] = {}
+        self.contract = ir.Attribute.parse("#arith.fastmath<contract>")
+
+    def emit(self, expr: Expr) -> Any:
+        key = expr.key()
+        value = self.done.get(key)
+        if value is None:
+            value = self.done[key] = self._emit(expr)
+        return value
+
+    def _emit(self, expr: Expr) -> Any:
+        if expr.op == "const":
+            return emit_constant(expr.data, scalar_type(expr.dtype))
+        if expr.op in ("axis", "load", "acc"):
+            return self.leaf(expr, self)
+        args = [self.emit(arg) for arg in expr.args]
+        handler = getattr(self, f"_emit_{expr.op}", None)
+        return handler(expr, *args) if handler else self._emit_arithmetic(expr, *args)
+
+    def _emit_arithmetic(self, expr: Expr, a: Any, b: Any) -> Any:
+        element = expr.dtype
+        if element.is_float:
+            if expr.op == "floordiv":
+                return emit_intrinsic("floor", create("arith.divf", a.type, a, b))
+            name = _FLOAT_OPS[expr.op]
+            flags = {"fastmath": self.contract} if name in _CONTRACTED else {}
+            return create(f"arith.{name}", a.type, a, b, **flags)
+        specific = _UNSIGNED_OPS if element.is_unsigned else _SIGNED_OPS
+        name = _INT_OPS.get(expr.op) or specific[expr.op]
+        return create(f"arith.{name}", a.type, a, b)
+
+    def _emit_mod(self, expr: Expr, a: Any, b: Any) -> Any:
+        if expr.dtype.is_unsigned:
+            return create("arith.remui", a.type, a, b)
+        # Python's remainder: the sign of the divisor.
+        if expr.dtype.is_float:
+            quotient = emit_intrinsic("floor", create("arith.divf", a.type, a, b))
+            return create("arith.subf", a.type, a, create("arith.mulf", a.type, quotient, b))
+        quotient = create("arith.floordivsi", a.type, a, b)
+        return create("arith.subi", a.type, a, create("arith.muli", a.type, quotient, b))
+
+    def _emit_neg(self, expr: Expr, a: Any) -> Any:
+        if expr.dtype.is_float:
+            return create("arith.negf", a.type, a)
+        return create("arith.subi", a.type, emit_constant(0, a.type), a)
+
+    def _emit_cmp(self, expr: Expr, a: Any, b: Any) -> Any:
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        element = expr.args[0].dtype
+        if element.is_float:
+            return create("arith.cmpf", i1, a, b, predicate=ir.IntegerAttr.get(i64, _FLOAT_PREDICATES[expr.data]))
+        table = _UNSIGNED_PREDICATES if element.is_unsigned else _SIGNED_PREDICATES
+        return create("arith.cmpi", i1, a, b, predicate=ir.IntegerAttr.get(i64, table[expr.data]))
+
+    def _emit_select(self, expr: Expr, condition: Any, a: Any, b: Any) -> Any:
+        return create("arith.select", a.type, condition, a, b)
+
+    def _emit_intrinsic(self, expr: Expr, *args: Any) -> Any:
+        return emit_intrinsic(expr.data, *args)
+
+    def _emit_bitcast(self, expr: Expr, a: Any) -> Any:
+        return create("arith.bitcast", scalar_type(expr.dtype), a)
+
+    def _emit_cast(self, expr: Expr, a: Any) -> Any:
+        return convert(a, expr.args[0].dtype, expr.dtype)
+
+
+def convert(value: Any, source: DType, target: DType) -> Any:
+    """A scalar as another element type."""
+    result = scalar_type(target)
+    if target is BOOL:
+        return _to_bool(value, source)
+    if INDEX in (source, target) and not (source.is_float or target.is_float):
+        name = "arith.index_castui" if source.is_unsigned else "arith.index_cast"
+        return create(name, result, value)
+    if source is INDEX:
+        return convert(create("arith.index_cast", scalar_type(DTYPES["i64"]), value), DTYPES["i64"], target)
+    if target is INDEX:
+        return create("arith.index_cast", result, convert(value, source, DTYPES["i64"]))
+    if source.is_float and target.is_float:
+        return _float_to_float(value, result)
+    if source.is_float:
+        return _float_to_int(value, target, result)
+    if target.is_float:
+        return create("arith.uitofp" if source.is_unsigned else "arith.sitofp", result, value)
+    return _int_to_int(value, source, result)
+
+
+def _to_bool(value: Any, source: DType) -> Any:
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    zero = emit_constant(0, value.type)
+    if source.is_float:
+        return create("arith.cmpf", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 13))
+    return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
+
+
+def _float_to_float(value: Any, result: Any) -> Any:
+    if value.type == result:
+        return value
+    if value.type.width < result.width:
+        return create("arith.extf", result, value)
+    if value.type.width == result.width:  # f16 and bf16
+        f32 = ir.F32Type.get()
+        return create("arith.truncf", result, create("arith.extf", f32, value))
+    return create("arith.truncf", result, value)
+
+
+def _float_to_int(value: Any, target: DType, result: Any) -> Any:
+    # Narrow integers go through i32, so that what is out of range wraps as it does in C and numpy.
+    wide = result if result.width >= 32 else ir.IntegerType.get_signless(32)
+    unsigned = target.is_unsigned and result.width >= 32
+    made = create("arith.fptoui" if unsigned else "arith.fptosi", wide, value)
+    return made if wide == result else create("arith.trunci", result, made)
+
+
+def _int_to_int(value: Any, source: DType, result: Any) -> Any:
+    width = value.type.width
+    if width == result.width:
+        return value
+    if width > result.width:
+        return create("arith.trunci", result, value)
+    return create("arith.extui" if source.is_unsigned else "arith.extsi", result, value)

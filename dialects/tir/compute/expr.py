@@ -1,0 +1,223 @@
+"""Scalar expressions of the compute builder: what a lambda over index variables returns.
+
+Python operators build them; every expression has an element type. Index variables and arithmetic on them have type
+`index`. Numbers take the type of the expression that they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+
+INDEX = DTYPES["index"]
+BOOL = DTYPES["bool"]
+Number = Union[int, float, bool]
+ExprLike = Union["Expr", Number]
+
+
+class Expr:
+    """A scalar: an operation on other expressions."""
+
+    __slots__ = ("op", "args", "dtype", "data", "_key")
+
+    def __init__(self, op: str, args: tuple[Expr, ...], element: DType, data: Any = None):
+        self.op = op
+        self.args = args
+        self.dtype = element
+        self.data = data
+        self._key: tuple[Any, ...] | None = None
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for expressions that are the same computation."""
+        if self._key is None:
+            data = repr(self.data) if isinstance(self.data, float) else self.data
+            self._key = (self.op, self.dtype.name, data, tuple(arg.key() for arg in self.args))
+        return self._key
+
+    def _binary(self, op: str, other: ExprLike, swap: bool = False) -> Expr:
+        right = lift(other, self.dtype)
+        left: Expr = self
+        if left.dtype is INDEX and right.dtype is not INDEX:
+            right = right.cast(INDEX) if right.dtype.is_integer else right
+        if right.dtype is INDEX and left.dtype is not INDEX:
+            left = left.cast(INDEX)
+        if left.dtype is not right.dtype:
+            raise TypeError(f"'{op}' of {left.dtype} and {right.dtype}: cast one of them")
+        return Expr(op, (right, left) if swap else (left, right), left.dtype)
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return self._binary("add", other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return self._binary("add", other, swap=True)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return self._binary("sub", other, swap=True)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return self._binary("mul", other, swap=True)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return self._binary("div", other, swap=True)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return self._binary("floordiv", other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return self._binary("floordiv", other, swap=True)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return self._binary("mod", other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return self._binary("mod", other, swap=True)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return self._binary("and", other)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return self._binary("or", other)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return self._binary("xor", other)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return self._binary("shr", other)
+
+    def __neg__(self) -> Expr:
+        return Expr("neg", (self,), self.dtype)
+
+    def __invert__(self) -> Expr:
+        return self ^ (True if self.dtype is BOOL else -1)
+
+    def compare(self, predicate: str, other: ExprLike) -> Expr:
+        """eq, ne, lt, le, gt or ge; a comparison with NaN is false, except ne."""
+        made = self._binary("cmp", other)
+        return Expr("cmp", made.args, BOOL, predicate)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return self.compare("lt", other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return self.compare("le", other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return self.compare("gt", other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return self.compare("ge", other)
+
+    def equals(self, other: ExprLike) -> Expr:
+        return self.compare("eq", other)
+
+    def differs(self, other: ExprLike) -> Expr:
+        return self.compare("ne", other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression has no truth value while it is built: use select(condition, a, b)")
+
+    def cast(self, to: str | DType) -> Expr:
+        """Converted: numbers to bool compare with zero; floats to integers truncate (saturating where out of range)."""
+        target = dtype(to)
+        return self if target is self.dtype else Expr("cast", (self,), target)
+
+    def bitcast(self, to: str | DType) -> Expr:
+        """The same bits as another type of the same size."""
+        return Expr("bitcast", (self,), dtype(to))
+
+
+class Axis(Expr):
+    """An index variable of a block."""
+
+    __slots__ = ()
+
+    def __init__(self, position: int):
+        super().__init__("axis", (), INDEX, position)
+
+
+def constant(value: Number, element: str | DType) -> Expr:
+    """A number of this element type."""
+    target = dtype(element)
+    if target.is_float:
+        return Expr("const", (), target, float(value))
+    return Expr("const", (), target, bool(value) if target.is_bool else int(value))
+
+
+def lift(value: ExprLike, element: DType) -> Expr:
+    return value if isinstance(value, Expr) else constant(value, element)
+
+
+def select(condition: Expr, yes: ExprLike, no: ExprLike) -> Expr:
+    """`yes` where the condition holds, else `no`; both are computed."""
+    if not isinstance(yes, Expr) and not isinstance(no, Expr):
+        raise TypeError("select needs an expression for one of its values")
+    element = yes.dtype if isinstance(yes, Expr) else no.dtype  # type: ignore[union-attr]
+    a, b = lift(yes, element), lift(no, element)
+    if a.dtype is not b.dtype:
+        raise TypeError(f"select between {a.dtype} and {b.dtype}: cast one of them")
+    return Expr("select", (condition, a, b), a.dtype)
+
+
+def maximum(a: Expr, b: ExprLike) -> Expr:
+    """The larger; NaN if one is NaN."""
+    return a._binary("max", b)
+
+
+def minimum(a: Expr, b: ExprLike) -> Expr:
+    """The smaller; NaN if one is NaN."""
+    return a._binary("min", b)
+
+
+def call(name: str, *args: ExprLike) -> Expr:
+    """The intrinsic `tir.<name>` of these arguments."""
+    row = INTRINSICS[name]
+    first = args[0]
+    if not isinstance(first, Expr):
+        raise TypeError(f"the first argument of '{name}' must be an expression")
+    lifted = tuple(lift(arg, first.dtype) for arg in args)
+    return Expr("intrinsic", lifted, BOOL if row.result == "bool" else first.dtype, name)
+
+
+def _unary(name: str) -> Any:
+    def function(x: Expr) -> Expr:
+        return call(name, x)
+
+    function.__name__ = name
+    function.__doc__ = f"The intrinsic `tir.{name}`."
+    return function
+
+
+exp, log, sqrt, rsqrt, tanh, erf, sigmoid = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"))
+floor, ceil, trunc, roundeven = map(_unary, ("floor", "ceil", "trunc", "roundeven"))
+
+
+def abs_(x: Expr) -> Expr:
+    """The absolute value, of floats and integers."""
+    return call("abs", x) if x.dtype.is_float else x if x.dtype.is_unsigned else maximum(x, -x)
+
+
+def clamp(x: Expr, low: ExprLike, high: ExprLike) -> Expr:
+    return minimum(maximum(x, low), high)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """Whether all conditions hold; true for none."""
+    result = constant(True, BOOL)
+    for i, condition in enumerate(conditions):
+        result = condition if i == 0 else result & condition
+    return result
