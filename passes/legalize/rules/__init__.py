@@ -1,0 +1,1 @@
+"""Default legalization rules: one file per family of operators."""

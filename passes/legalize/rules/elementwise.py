@@ -1,0 +1,137 @@
+"""Default rules of elementwise operators: one row of a table each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.tir.compute import (
+    Expr,
+    TensorExpr,
+    abs_,
+    call,
+    constant,
+    maximum,
+    minimum,
+    select,
+)
+from mirlo.passes.rules import legalize
+
+
+def aligned(tensor: TensorExpr, axes: Sequence[Expr]) -> Expr:
+    """The element that broadcasting puts at these output axes."""
+    own = axes[len(axes) - tensor.rank :]
+    return tensor.at(*(0 if dim == 1 else axis for dim, axis in zip(tensor.shape, own, strict=True)))
+
+
+def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., Expr]) -> Any:
+    """Call of a prim function that applies `function` to the broadcast elements of the values."""
+
+    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+        rank = max(t.rank for t in tensors)
+        shape = [1] * rank
+        for tensor in tensors:
+            for i, dim in enumerate(tensor.shape):
+                at = rank - tensor.rank + i
+                shape[at] = dim if shape[at] == 1 else shape[at]
+        return p.compute(shape, lambda *axes: function(*(aligned(t, axes) for t in tensors)), name=op.operation.name[6:])
+
+    return b.call_prim(body, *values)
+
+
+def _sign(x: Expr) -> Expr:
+    zero = constant(0, x.dtype)
+    if x.dtype.is_unsigned:
+        return select(x > zero, constant(1, x.dtype), zero)
+    signed = select(x > zero, constant(1, x.dtype), select(x < zero, constant(-1, x.dtype), zero))
+    return select(x.differs(x), x, signed) if x.dtype.is_float else signed
+
+
+def _power(x: Expr, y: Expr) -> Expr:
+    if x.dtype.is_float:
+        return call("pow", x, y)
+    # Integers: by squaring, as long as the exponent has bits. A negative exponent gives 0 unless the base is ±1.
+    result = constant(1, x.dtype)
+    base, left = x, y
+    for _ in range(min(x.dtype.bits, 64).bit_length()):
+        result = select((left & 1).differs(0), result * base, result)
+        base, left = base * base, left >> 1
+    if x.dtype.is_unsigned:
+        return result
+    odd = (y & 1).differs(0)
+    of_minus_one = select(odd, constant(-1, x.dtype), constant(1, x.dtype))
+    negative = select(x.equals(1), constant(1, x.dtype), select(x.equals(-1), of_minus_one, constant(0, x.dtype)))
+    return select(y < 0, negative, result)
+
+
+def _fmod(x: Expr, y: Expr) -> Expr:
+    return call("fmod", x, y) if x.dtype.is_float else x - x / y * y
+
+
+def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
+    def function(x: Expr, y: Expr) -> Expr:
+        shifted = x << y if direction == "left" else x >> y
+        within = y.bitcast(y.dtype) < y.dtype.bits
+        return select(within, shifted, constant(0, x.dtype))
+
+    return function
+
+
+_INTRINSICS = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc floor ceil trunc isnan isinf isfinite"
+).split()
+
+UNARY: dict[str, Callable[[Expr], Expr]] = {
+    **{name: (lambda x, name=name: call(name, x)) for name in _INTRINSICS},
+    "round": lambda x: call("roundeven", x),
+    "abs": abs_,
+    "negative": lambda x: -x,
+    "sign": _sign,
+    "reciprocal": lambda x: 1.0 / x,
+    "square": lambda x: x * x,
+    "logical_not": lambda x: ~x,
+    "bitwise_not": lambda x: ~x,
+}
+BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y,
+    "floor_divide": lambda x, y: x // y,
+    "mod": lambda x, y: x % y,
+    "fmod": _fmod,
+    "power": _power,
+    "maximum": maximum,
+    "minimum": minimum,
+    "atan2": lambda x, y: call("atan2", x, y),
+    "logical_and": lambda x, y: x & y,
+    "logical_or": lambda x, y: x | y,
+    "logical_xor": lambda x, y: x ^ y,
+    "bitwise_and": lambda x, y: x & y,
+    "bitwise_or": lambda x, y: x | y,
+    "bitwise_xor": lambda x, y: x ^ y,
+    "shift_left": _shift("left"),
+    "shift_right": _shift("right"),
+    "equal": lambda x, y: x.equals(y),
+    "not_equal": lambda x, y: x.differs(y),
+    "less": lambda x, y: x < y,
+    "less_equal": lambda x, y: x <= y,
+    "greater": lambda x, y: x > y,
+    "greater_equal": lambda x, y: x >= y,
+}
+
+
+@legalize(*(f"relax.{name}" for name in UNARY))
+def unary(op: Any, b: Any) -> Any:
+    return elementwise(op, b, [op.x], UNARY[op.operation.name[6:]])
+
+
+@legalize(*(f"relax.{name}" for name in BINARY))
+def binary(op: Any, b: Any) -> Any:
+    return elementwise(op, b, [op.lhs, op.rhs], BINARY[op.operation.name[6:]])
+
+
+@legalize("relax.where")
+def where(op: Any, b: Any) -> Any:
+    return elementwise(op, b, [op.condition, op.x, op.y], select)

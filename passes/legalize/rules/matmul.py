@@ -1,0 +1,45 @@
+"""Default rules of matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.passes.rules import legalize
+
+
+def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
+    """Indices of the leading dims, broadcast against the output's batch axes."""
+    dims = tensor.shape[:-2]
+    own = axes[len(axes) - len(dims) :] if dims else ()
+    return [0 if dim == 1 else axis for dim, axis in zip(dims, own, strict=True)]
+
+
+@legalize("relax.matmul")
+def matmul(op: Any, b: Any) -> Any:
+    left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
+    out = op.output.type
+
+    def body(p: Any, lhs: TensorExpr, rhs: TensorExpr) -> TensorExpr:
+        left_vector, right_vector = lhs.rank == 1, rhs.rank == 1
+        k = lhs.shape[-2] if left_transposed else lhs.shape[-1]
+        shape = tuple(out.shape)
+        batch = len(shape) - (not left_vector) - (not right_vector)
+
+        def element(*axes: Expr) -> Expr:
+            leading, kk = axes[:batch], axes[-1]
+            rest = list(axes[batch:-1])
+            m = None if left_vector else rest.pop(0)
+            n = None if right_vector else rest.pop(0)
+            left = (kk, m) if left_transposed else (m, kk)
+            right = (n, kk) if right_transposed else (kk, n)
+            x = lhs.at(kk) if left_vector else lhs.at(*_batch(lhs, leading), *left)
+            y = rhs.at(kk) if right_vector else rhs.at(*_batch(rhs, leading), *right)
+            if op.out_dtype is not None:
+                x, y = x.cast(op.out_dtype), y.cast(op.out_dtype)
+            return x * y
+
+        return p.reduce("add", shape, (k,), element, name="matmul")
+
+    return b.call_prim(body, op.lhs, op.rhs)
