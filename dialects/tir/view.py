@@ -1,0 +1,129 @@
+"""Read-only views of prim functions and blocks: what analyses, fusion and schedules look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
+
+PRIM_FUNC = "tir.prim_func"
+
+
+@dataclass(frozen=True)
+class OperandView:
+    """An operand or output of a block."""
+
+    value: Any
+    map: Any
+    """`ir.AffineMap` from the axes to the dims, or None for a tensor that the body reads by itself."""
+    outside: Any = None
+    """Attribute with what is read beyond the edges, or None."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.value.type.shape)
+
+    @property
+    def element_type(self) -> Any:
+        return self.value.type.element_type
+
+    @property
+    def is_opaque(self) -> bool:
+        return self.map is None
+
+
+class BlockView:
+    """A `tir.block`, taken apart."""
+
+    def __init__(self, op: Any):
+        self.op = op.operation
+        view = op.operation.opview
+        self.name: str = view.name
+        self.axes: tuple[str, ...] = view.axes
+        self.domain: tuple[int, ...] = view.domain
+        ins, outs = split_operands(view)
+        maps = [None if isinstance(a, ir.UnitAttr) else a.value for a in view.maps]
+        outside = list(view.outside) if view.outside is not None else [None] * len(ins)
+        outside = [None if o is None or isinstance(o, ir.UnitAttr) else o for o in outside]
+        self.inputs = [OperandView(v, m, o) for v, m, o in zip(ins, maps[: len(ins)], outside, strict=True)]
+        self.outputs = [OperandView(v, m) for v, m in zip(outs, maps[len(ins) :], strict=True)]
+        self.init = [None if isinstance(a, ir.UnitAttr) else a for a in view.init]
+
+    @property
+    def rank(self) -> int:
+        return len(self.axes)
+
+    @property
+    def is_reduction(self) -> bool:
+        return REDUCE in self.axes
+
+    @cached_property
+    def spatial(self) -> tuple[int, ...]:
+        """Positions of the spatial axes."""
+        return tuple(i for i, kind in enumerate(self.axes) if kind == SPATIAL)
+
+    @cached_property
+    def reduce(self) -> tuple[int, ...]:
+        """Positions of the reduction axes."""
+        return tuple(i for i, kind in enumerate(self.axes) if kind == REDUCE)
+
+    @property
+    def body(self) -> Any:
+        return self.op.regions[0].blocks[0]
+
+    @property
+    def body_ops(self) -> list[Any]:
+        """Operations of the body, the final yield left out."""
+        return [op.operation for op in self.body.operations][:-1]
+
+    @property
+    def yielded(self) -> list[Any]:
+        return list(list(self.body.operations)[-1].operation.operands)
+
+    @property
+    def index_arguments(self) -> list[Any]:
+        return list(self.body.arguments)[: self.rank]
+
+    @property
+    def input_arguments(self) -> list[Any]:
+        return list(self.body.arguments)[self.rank : self.rank + len(self.inputs)]
+
+    @property
+    def accumulators(self) -> list[Any]:
+        return list(self.body.arguments)[self.rank + len(self.inputs) :]
+
+    def uses_index(self, axis: int) -> bool:
+        """Whether the body computes with the index of this axis itself."""
+        return any(True for _ in self.index_arguments[axis].uses)
+
+
+class PrimView:
+    """A prim function in tensor form: its blocks in order, and what it returns."""
+
+    def __init__(self, function: Any):
+        self.op = function.operation
+        self.name: str = ir.StringAttr(self.op.attributes["sym_name"]).value
+        self.entry = self.op.regions[0].blocks[0]
+        operations = list(self.entry.operations)
+        self.blocks = [BlockView(op) for op in operations if op.operation.name == "tir.block"]
+        self.others = [op for op in operations[:-1] if op.operation.name != "tir.block"]
+        self.arguments = list(self.entry.arguments)
+        self.returned = list(operations[-1].operation.operands)
+
+
+def is_prim_func(op: Any) -> bool:
+    return op.operation.name == "func.func" and PRIM_FUNC in op.operation.attributes
+
+
+def is_tensor_form(function: Any) -> bool:
+    """Whether a prim function still is in tensor form (blocks over tensors)."""
+    kind = ir.TypeAttr(function.operation.attributes["function_type"]).value
+    return not any(isinstance(t, ir.MemRefType) for t in (*kind.inputs, *kind.results))
+
+
+def prim_functions(module: Any) -> list[Any]:
+    """The prim functions of a module."""
+    return [op for op in module.regions[0].blocks[0].operations if is_prim_func(op)]

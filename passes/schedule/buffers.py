@@ -1,0 +1,132 @@
+"""From tensor form to buffer form: the parameters, scratch memory and results of a prim function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
+from mirlo.passes.schedule.loops import index
+
+WORKSPACE = "tir.workspace"
+"""Attribute of a buffer-form prim function: bytes of scratch memory that its last parameter must give."""
+SCHEDULE = "tir.schedule"
+"""Attribute: the rule that scheduled the function, and its parameters."""
+STACK_LIMIT = 16 * 1024
+"""Scratch buffers up to this many bytes, all together, live on the stack."""
+ALIGNMENT = 64
+
+
+def memref_of(tensor_type: Any) -> Any:
+    return ir.MemRefType.get(tensor_type.shape, tensor_type.element_type)
+
+
+def element_bytes(mlir_type: Any) -> int:
+    """Bytes of one stored element."""
+    if isinstance(mlir_type, ir.IndexType):
+        return 8
+    return max(1, (mlir_type.width + 7) // 8)
+
+
+def buffer_bytes(memref_type: Any) -> int:
+    size = element_bytes(memref_type.element_type)
+    for dim in memref_type.shape:
+        size *= dim
+    return size
+
+
+class BufferFunction:
+    """The buffer form of a prim function while a schedule builds it.
+
+    `buffer(value)` gives the memref of a tensor value: a parameter, an output, or scratch memory made on demand.
+    """
+
+    def __init__(self, view: PrimView):
+        self.view = view
+        self.location = view.op.location
+        inputs = [memref_of(v.type) for v in view.arguments]
+        outputs = [memref_of(v.type) for v in view.returned]
+        self.workspace_bytes = 0
+        self.stack_bytes = 0
+        with self.location:
+            self.function = func.FuncOp(
+                view.name, ir.FunctionType.get(inputs + outputs, []), visibility="private", ip=ir.InsertionPoint(view.op)
+            )
+            self.entry = self.function.add_entry_block()
+        arguments = list(self.entry.arguments)
+        self.buffers: dict[Any, Any] = dict(zip(view.arguments, arguments[: len(inputs)], strict=True))
+        self.copies: list[tuple[Any, Any]] = []
+        for value, buffer in zip(view.returned, arguments[len(inputs) :], strict=True):
+            if value in self.buffers:
+                self.copies.append((value, buffer))
+            else:
+                self.buffers[value] = buffer
+        self._views: list[tuple[Any, int]] = []
+
+    def buffer(self, value: Any) -> Any:
+        """The buffer of a tensor value; scratch memory where it is neither a parameter nor returned."""
+        if value not in self.buffers:
+            self.buffers[value] = self.scratch(memref_of(value.type))
+        return self.buffers[value]
+
+    def scratch(self, memref_type: Any) -> Any:
+        """Scratch memory, at the start of the function: small ones on the stack, others in the workspace."""
+        size = buffer_bytes(memref_type)
+        with ir.InsertionPoint.at_block_begin(self.entry), self.location:
+            if self.stack_bytes + size <= STACK_LIMIT:
+                self.stack_bytes += size
+                alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
+                return memref.AllocaOp(memref_type, [], [], alignment=alignment).result
+            if self.workspace_bytes == 0:
+                self._add_workspace()
+            offset = self.workspace_bytes
+            self.workspace_bytes += -(-size // ALIGNMENT) * ALIGNMENT
+            return memref.ViewOp(memref_type, self.workspace, index(offset), []).result
+
+    def _add_workspace(self) -> None:
+        dynamic = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
+        self.workspace = self.entry.add_argument(dynamic, self.location)
+
+    def build(self, body: Callable[[], None], schedule: dict[str, Any]) -> Any:
+        """Run `body` at the insertion point of the function, finish it, and put it in place of the tensor form."""
+        with ir.InsertionPoint(self.entry), self.location:
+            body()
+            for value, target in self.copies:
+                memref.CopyOp(self.buffer(value), target)
+            func.ReturnOp([])
+        if self.workspace_bytes:
+            self._fix_workspace()
+        op, old = self.function.operation, self.view.op
+        types = [argument.type for argument in self.entry.arguments]
+        op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        for i in range(len(old.attributes)):
+            named = old.attributes[i]
+            if "." in named.name:
+                op.attributes[named.name] = named.attr
+        op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        op.attributes[SCHEDULE] = schedule_attribute(schedule)
+        old.erase()
+        return self.function
+
+    def _fix_workspace(self) -> None:
+        i64 = ir.IntegerType.get_signless(64)
+        static = ir.MemRefType.get([self.workspace_bytes], ir.IntegerType.get_signless(8))
+        self.workspace.set_type(static)
+        self.function.operation.attributes[WORKSPACE] = ir.IntegerAttr.get(i64, self.workspace_bytes)
+
+
+def schedule_attribute(schedule: dict[str, Any]) -> Any:
+    """A dictionary attribute of strings, numbers and lists of numbers."""
+    i64 = ir.IntegerType.get_signless(64)
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, str):
+            return ir.StringAttr.get(value)
+        if isinstance(value, bool):
+            return ir.BoolAttr.get(value)
+        if isinstance(value, int):
+            return ir.IntegerAttr.get(i64, value)
+        return ir.DenseI64ArrayAttr.get(list(value))
+
+    return ir.DictAttr.get({name: encode(value) for name, value in schedule.items()})

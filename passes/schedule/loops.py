@@ -1,0 +1,127 @@
+"""Building blocks of schedules: loops, buffers, loads, and bodies of blocks emitted as scalars or vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import affine, ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+
+
+def index(value: int) -> Any:
+    """An index constant."""
+    return emit_constant(value, ir.IndexType.get())
+
+
+def for_loop(
+    lower: Any, upper: Any, step: int, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = ()
+) -> list[Any]:
+    """`scf.for`; `body(i, *carried)` returns the next carried values. Returns the final ones."""
+    low = index(lower) if isinstance(lower, int) else lower
+    high = index(upper) if isinstance(upper, int) else upper
+    loop = scf.ForOp(low, high, index(step), list(carried))
+    with ir.InsertionPoint(loop.body):
+        following = body(loop.induction_variable, *list(loop.inner_iter_args))
+        scf.YieldOp(list(following or ()))
+    return list(loop.results)
+
+
+def nest(extents: Sequence[int], body: Callable[[list[Any]], None]) -> None:
+    """Loops over all extents, outermost first; those of extent 1 are left out."""
+
+    def level(done: list[Any]) -> None:
+        if len(done) == len(extents):
+            body(done)
+            return
+        extent = extents[len(done)]
+        if extent == 1:
+            level([*done, index(0)])
+            return
+        for_loop(0, extent, 1, lambda i: level([*done, i]))
+
+    level([])
+
+
+def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of an affine map for these index values; plain dims and constants need no operation."""
+    results = []
+    for expr in map_.results:
+        if isinstance(expr, ir.AffineDimExpr):
+            results.append(operands[expr.position])
+        elif isinstance(expr, ir.AffineConstantExpr):
+            results.append(index(expr.value))
+        else:
+            single = ir.AffineMap.get(map_.n_dims, 0, [expr])
+            results.append(affine.AffineApplyOp(single, list(operands)).result)
+    return results
+
+
+def load(buffer: Any, indices: Sequence[Any]) -> Any:
+    return memref.LoadOp(buffer, list(indices)).result
+
+
+def store(value: Any, buffer: Any, indices: Sequence[Any]) -> None:
+    memref.StoreOp(value, buffer, list(indices))
+
+
+def attribute_constant(attribute: Any) -> Any:
+    """The scalar that an attribute such as `0.0 : f32` says."""
+    return create("arith.constant", attribute.type, value=attribute)
+
+
+def all_inside(indices: Sequence[Any], shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> Any:
+    """An i1: whether all indices lie inside the shape; None where their possible ranges say so already."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    condition = None
+    for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
+        tests = []
+        if low < 0:
+            tests.append(create("arith.cmpi", i1, value, index(0), predicate=ir.IntegerAttr.get(i64, 5)))
+        if high >= size:
+            tests.append(create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 2)))
+        for test in tests:
+            condition = test if condition is None else create("arith.andi", i1, condition, test)
+    return condition
+
+
+def map_ranges(map_: Any, domain: Sequence[int]) -> list[tuple[int, int]]:
+    """Smallest and largest value of each result of an affine map over a domain (conservative for mod and floordiv)."""
+    return [_range(expr, domain) for expr in map_.results]
+
+
+def _range(expr: Any, domain: Sequence[int]) -> tuple[int, int]:
+    if isinstance(expr, ir.AffineDimExpr):
+        return 0, max(domain[expr.position] - 1, 0)
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value, expr.value
+    left, right = _range(expr.lhs, domain), _range(expr.rhs, domain)
+    if isinstance(expr, ir.AffineAddExpr):
+        return left[0] + right[0], left[1] + right[1]
+    if isinstance(expr, ir.AffineMulExpr):
+        corners = [a * b for a in left for b in right]
+        return min(corners), max(corners)
+    divisor = right[0]
+    if isinstance(expr, ir.AffineModExpr):
+        return (left if left[0] >= 0 and left[1] < divisor else (0, divisor - 1))
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return left[0] // divisor, left[1] // divisor
+    return -(-left[0] // divisor), -(-left[1] // divisor)
+
+
+def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
+    """Emit a block's body as scalars, its arguments replaced; returns what it yields."""
+    env = dict(values)
+    for op in block.body_ops:
+        operands = [env[v] for v in op.operands]
+        made = _clone(op, operands)
+        for old, new in zip(op.results, made.results, strict=True):
+            env[old] = new
+    return [env[v] for v in block.yielded]
+
+
+def _clone(op: Any, operands: list[Any]) -> Any:
+    if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
+        return memref.LoadOp(operands[0], operands[1:]).operation
+    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)

@@ -1,0 +1,96 @@
+"""The schedule of last resort: every block a nest of scalar loops. Right for every prim function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import (
+    all_inside,
+    apply_map,
+    attribute_constant,
+    clone_body,
+    for_loop,
+    load,
+    map_ranges,
+    nest,
+    store,
+)
+
+
+@schedule("any")
+def scalar_nest(kernel: Any, context: Any) -> Any:
+    """Loops in the order of the axes, one element at a time."""
+    buffers = BufferFunction(kernel.view)
+
+    def body() -> None:
+        for block in kernel.view.blocks:
+            emit_block(block, buffers)
+
+    return buffers.build(body, {"rule": "scalar_nest"})
+
+
+def emit_block(block: BlockView, buffers: BufferFunction) -> None:
+    """One block as a loop nest over buffers."""
+    outputs = [buffers.buffer(output.value) for output in block.outputs]
+    inputs = [buffers.buffer(operand.value) for operand in block.inputs]
+
+    def point(spatial: list[Any]) -> None:
+        if not block.is_reduction:
+            made = clone_body(block, _environment(block, spatial, inputs, ()))
+        else:
+            made = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
+        for value, output, buffer in zip(made, block.outputs, outputs, strict=True):
+            where = _scatter(block, spatial)
+            store(value, buffer, apply_map(output.map, where))
+
+    nest([block.domain[i] for i in block.spatial], point)
+
+
+def _scatter(block: BlockView, spatial: list[Any]) -> list[Any]:
+    """Index values by axis position; the reduction axes of an output's map are not read."""
+    values: list[Any] = [None] * block.rank
+    for position, value in zip(block.spatial, spatial, strict=True):
+        values[position] = value
+    filler = spatial[0] if spatial else None
+    return [filler if v is None else v for v in values] if filler is not None else values
+
+
+def _reduce(block: BlockView, spatial: list[Any], inputs: list[Any], start: list[Any]) -> list[Any]:
+    extents = [block.domain[i] for i in block.reduce]
+
+    def level(done: list[Any], carried: list[Any]) -> list[Any]:
+        if len(done) == len(extents):
+            indices: list[Any] = [None] * block.rank
+            for position, value in zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True):
+                indices[position] = value
+            return clone_body(block, _environment(block, indices, inputs, carried))
+        return for_loop(0, extents[len(done)], 1, lambda i, *acc: level([*done, i], list(acc)), carried)
+
+    return level([], start)
+
+
+def _environment(block: BlockView, indices: list[Any], inputs: list[Any], carried: Any) -> dict[Any, Any]:
+    values = dict(zip(block.index_arguments, indices, strict=True))
+    for argument, operand, buffer in zip(block.input_arguments, block.inputs, inputs, strict=True):
+        values[argument] = buffer if operand.is_opaque else _read(operand, buffer, indices, block.domain)
+    values.update(zip(block.accumulators, carried, strict=True))
+    return values
+
+
+def _read(operand: Any, buffer: Any, indices: list[Any], domain: Any) -> Any:
+    where = apply_map(operand.map, indices)
+    if operand.outside is None:
+        return load(buffer, where)
+    inside = all_inside(where, operand.shape, map_ranges(operand.map, domain))
+    if inside is None:
+        return load(buffer, where)
+    branch = scf.IfOp(inside, [operand.element_type], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.YieldOp([load(buffer, where)])
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp([attribute_constant(operand.outside)])
+    return branch.results[0]

@@ -1,0 +1,68 @@
+"""The pass `schedule`: prim functions from tensor form to loops over buffers, by the rules of the target."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import SCHEDULE, Attempt, Rule, try_rules
+from mirlo.passes.targets import chain
+
+ANY = "any"
+"""The subject of rules that look at every prim function."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a schedule rule is given: the prim function, in tensor form."""
+
+    view: PrimView
+
+
+@dataclass(frozen=True)
+class ScheduleRecord:
+    """What became of one prim function."""
+
+    function: str
+    rule: Rule
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True)
+class ScheduleContext:
+    """What a schedule rule may ask of its surroundings."""
+
+    target: str
+    options: dict[str, Any]
+
+
+@register_pass
+@dataclass(frozen=True)
+class Schedule(Pass):
+    """Turn prim functions over tensors into loops over buffers.
+
+    Rules of the target are tried in order; the rule that won and its parameters stay on the function as `tir.schedule`.
+    """
+
+    name = "schedule"
+    target: str = option("llvm", "target whose rules come first")
+
+    def run(self, op: Any, session: Any) -> None:
+        importlib.import_module("mirlo.passes.schedule.nest")
+        targets = chain(self.target)
+        context = ScheduleContext(self.target, session.options)
+        for function in prim_functions(op):
+            if not is_tensor_form(function):
+                continue
+            kernel = Kernel(PrimView(function))
+            name, location = kernel.view.name, kernel.view.op.location
+            rules = SCHEDULE.candidates(ANY, targets)
+            made, rule, attempts = try_rules(rules, kernel, context)
+            if rule is None:
+                reasons = "\n".join(f"  {attempt}" for attempt in attempts)
+                raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
+            del made
+            session.notes.append(ScheduleRecord(name, rule, tuple(attempts)))

@@ -1,0 +1,92 @@
+"""Bodies of blocks emitted over vectors: one lane per element along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, vector
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import index
+
+
+def is_vector(value: Any) -> bool:
+    return isinstance(value.type, ir.VectorType)
+
+
+def splat(value: Any, lanes: int) -> Any:
+    """A vector whose lanes all hold this value; a vector stays as it is."""
+    if is_vector(value):
+        return value
+    return create("vector.broadcast", ir.VectorType.get([lanes], value.type), value)
+
+
+def lane_indices(first: Any, lanes: int) -> Any:
+    """The index vector first, first + 1, ..."""
+    index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
+    return create("arith.addi", index_vector, splat(first, lanes), create("vector.step", index_vector))
+
+
+def flat(buffer: Any) -> Any:
+    """A contiguous buffer as one dimension."""
+    kind = buffer.type
+    if len(kind.shape) == 1:
+        return buffer
+    size = 1
+    for dim in kind.shape:
+        size *= dim
+    result = ir.MemRefType.get([size], kind.element_type)
+    if not len(kind.shape):
+        return memref.ExpandShapeOp(result, buffer, [], [], [1]).result
+    return memref.CollapseShapeOp(result, buffer, [list(range(len(kind.shape)))]).result
+
+
+def gather(buffer: Any, indices: Sequence[Any], lanes: int) -> Any:
+    """Elements of a contiguous buffer at these indices, some of which are vectors."""
+    if not any(is_vector(i) for i in indices):
+        return memref.LoadOp(buffer, list(indices)).result
+    kind = buffer.type
+    index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
+    linear: Any = None
+    stride = 1
+    for position, dim in reversed(list(zip(indices, kind.shape, strict=True))):
+        scaled: Any = position
+        if stride != 1:
+            factor = index(stride)
+            scaled = create("arith.muli", position.type, position, splat(factor, lanes) if is_vector(position) else factor)
+        if linear is None:
+            linear = scaled
+        elif is_vector(linear) or is_vector(scaled):
+            linear = create("arith.addi", index_vector, splat(linear, lanes), splat(scaled, lanes))
+        else:
+            linear = create("arith.addi", ir.IndexType.get(), linear, scaled)
+        stride *= dim
+    result = ir.VectorType.get([lanes], kind.element_type)
+    mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    mask = create("arith.constant", mask_type, value=ir.DenseElementsAttr.get_splat(mask_type, ir.BoolAttr.get(True)))
+    filler = splat(emit_constant(0, kind.element_type), lanes)
+    return create("vector.gather", result, flat(buffer), index(0), linear, mask, filler)
+
+
+def vector_body(block: Any, values: dict[Any, Any], lanes: int) -> list[Any]:
+    """Emit a block's body; arguments may be scalars or vectors of this many lanes. Returns what it yields.
+
+    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar.
+    """
+    env = dict(values)
+    for op in block.body_ops:
+        operands = [env[v] for v in op.operands]
+        for old, new in zip(op.results, _emit(op, operands, lanes), strict=True):
+            env[old] = new
+    return [env[v] for v in block.yielded]
+
+
+def _emit(op: Any, operands: list[Any], lanes: int) -> list[Any]:
+    if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
+        return [gather(operands[0], operands[1:], lanes)]
+    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    types = [r.type for r in op.results]
+    if any(is_vector(v) for v in operands):
+        operands = [splat(v, lanes) for v in operands]
+        types = [ir.VectorType.get([lanes], t) for t in types]
+    return list(ir.Operation.create(op.name, results=types, operands=operands, attributes=attributes).results)
