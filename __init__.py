@@ -1,1 +1,21 @@
 """Mirlo: a machine-learning compiler built on MLIR, in Python from the graph to the kernel."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_LAZY = {"Pipeline": "mirlo.passes.pipeline"}
+"""Where the names of the package come from; imported on first use, since most commands need few of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,81 @@
+"""Watching a pipeline run: the hooks, and the printing of IR around passes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from mirlo.passes.pipeline_parser import Step
+    from mirlo.passes.runner import Leaf, PassFailed
+
+
+class Instrument:
+    """Hooks around the passes of a run; every one may be left as it is."""
+
+    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+        """Before each step of the outermost level; `remaining` starts with it."""
+
+    def before_pass(self, step: Leaf, op: Any) -> None:
+        """Before a pass runs on one operation."""
+
+    def before_verify(self, step: Leaf, op: Any) -> None:
+        """After the pass, before what it left is verified."""
+
+    def after_pass(self, step: Leaf, op: Any) -> None:
+        """After the pass and the verification."""
+
+    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+        """Instead of `after_pass`, when the pass or the verification failed."""
+
+    def end_run(self, op: Any) -> None:
+        """After the last pass, when none failed."""
+
+
+@dataclass
+class PrintIR(Instrument):
+    """Prints the IR before and after the passes named; None stands for all."""
+
+    before: Collection[str] | None = ()
+    after: Collection[str] | None = ()
+    only_changes: bool = False
+    debug_info: bool = False
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    _before: str = ""
+
+    def before_pass(self, step: Leaf, op: Any) -> None:
+        if _selects(self.before, step):
+            self._print("Before", step, op, self._text(op))
+        if self.only_changes and _selects(self.after, step):
+            self._before = self._text(op)
+
+    def after_pass(self, step: Leaf, op: Any) -> None:
+        if not _selects(self.after, step):
+            return
+        text = self._text(op)
+        if not self.only_changes or text != self._before:
+            self._print("After", step, op, text)
+
+    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+        if _selects(self.after, step):
+            self._print("After", step, op, self._text(op), " Failed")
+
+    def _text(self, op: Any) -> str:
+        return op.operation.get_asm(enable_debug_info=self.debug_info)
+
+    def _print(self, when: str, step: Leaf, op: Any, text: str, suffix: str = "") -> None:
+        header = f"// -----// IR Dump {when} {step.name}{suffix}{_which(op)} //----- //"
+        self.stream.write(f"{header}\n{text.rstrip()}\n\n")
+
+
+def _selects(names: Collection[str] | None, step: Leaf) -> bool:
+    return names is None or step.name in names
+
+
+def _which(op: Any) -> str:
+    attributes = op.operation.attributes
+    if "sym_name" not in attributes:
+        return ""
+    return f" ('{op.operation.name}' operation: @{attributes['sym_name'].value})"

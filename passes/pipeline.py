@@ -1,0 +1,181 @@
+"""Pipelines: built from text or passes, edited by name, printed, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.pipeline_parser import (
+    Nested,
+    PipelineError,
+    Step,
+    join_steps,
+    misplaced,
+    parse_steps,
+)
+from mirlo.passes.registry import ROOT_ANCHOR, Pass
+from mirlo.passes.runner import PassFailed, Runner
+from mirlo.passes.session import Session
+from mirlo.passes.upstream import UpstreamPass
+
+__all__ = ["Pipeline", "PipelineError", "PassFailed", "Steps"]
+
+Steps = str | Pass | UpstreamPass | Nested | Iterable[str | Pass | UpstreamPass | Nested]
+"""What stands for steps wherever some are asked for: text, a pass, or several of these."""
+
+
+class Pipeline:
+    """Passes in order, over one module.
+
+        pipeline = Pipeline("fold-constant,func.func(cse),legalize{target=llvm}")
+        pipeline.insert_before("legalize", "canonicalize").remove("cse")
+        pipeline.run(module)
+
+    The editing methods change the pipeline and return it. They take the name of a pass, nested ones included; where the
+    name occurs several times, `occurrence` (from 0) says which.
+    """
+
+    def __init__(self, steps: Steps = ()):
+        self.steps: tuple[Step, ...] = _as_steps(steps, ROOT_ANCHOR)
+
+    @classmethod
+    def named(cls, target: str) -> Pipeline:
+        """The pipeline of a target, ready to be edited: each call gives a new one."""
+        from importlib.metadata import entry_points
+
+        found = {entry.name: entry for entry in entry_points(group="mirlo.targets")}
+        if target not in found:
+            raise PipelineError(f"unknown target '{target}'; installed are: {', '.join(sorted(found)) or 'none'}")
+        return cls(str(found[target].load().pipeline()))
+
+    def run(
+        self,
+        module: Any,
+        session: Session | None = None,
+        instrumentation: Sequence[Instrument] = (),
+        verify_each: bool = True,
+    ) -> None:
+        """Run every pass on a module, in place. Raises `PassFailed`; the module is then as the failing pass left it."""
+        operation = getattr(module, "operation", None)
+        if operation is None or operation.name != ROOT_ANCHOR:
+            raise TypeError(f"a pipeline runs on a module, got {type(module).__name__}")
+        with operation.context, ir.Location.unknown():
+            Runner(session or Session(), instrumentation, verify_each).run(self.steps, operation.opview)
+
+    def names(self) -> list[str]:
+        """The names of all passes in order, nested ones included."""
+        return [step.name for step in self]
+
+    def __iter__(self) -> Iterator[Pass | UpstreamPass]:
+        return _leaves(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __getitem__(self, name: str) -> Pass | UpstreamPass:
+        self._require(name, None)
+        return next(step for step in self if step.name == name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pipeline) and self.steps == other.steps
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"{ROOT_ANCHOR}({join_steps(self.steps)})"
+
+    def __repr__(self) -> str:
+        return f"Pipeline({str(self)!r})"
+
+    def copy(self) -> Pipeline:
+        return Pipeline(self.steps)
+
+    def append(self, steps: Steps) -> Pipeline:
+        """Add steps at the end."""
+        self.steps += _as_steps(steps, ROOT_ANCHOR)
+        return self
+
+    def prepend(self, steps: Steps) -> Pipeline:
+        """Add steps at the start."""
+        self.steps = _as_steps(steps, ROOT_ANCHOR) + self.steps
+        return self
+
+    def insert_before(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
+        """Add steps right before a pass, at its level of nesting."""
+        return self._edit(name, occurrence, lambda found, anchor: (*_as_steps(steps, anchor), found))
+
+    def insert_after(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
+        """Add steps right after a pass, at its level of nesting."""
+        return self._edit(name, occurrence, lambda found, anchor: (found, *_as_steps(steps, anchor)))
+
+    def replace(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
+        """Put steps in the place of a pass."""
+        return self._edit(name, occurrence, lambda found, anchor: _as_steps(steps, anchor))
+
+    def remove(self, name: str, occurrence: int | None = None) -> Pipeline:
+        """Take a pass out."""
+        return self._edit(name, occurrence, lambda found, anchor: ())
+
+    def _edit(self, name: str, occurrence: int | None, change: Callable[[Step, str], tuple[Step, ...]]) -> Pipeline:
+        wanted = self._require(name, occurrence)
+        seen = -1
+
+        def rebuild(steps: tuple[Step, ...], anchor: str) -> tuple[Step, ...]:
+            nonlocal seen
+            rebuilt: list[Step] = []
+            for step in steps:
+                if isinstance(step, Nested):
+                    inner = rebuild(step.steps, step.anchor)
+                    rebuilt += [Nested(step.anchor, inner)] if inner else []
+                    continue
+                seen += step.name == name
+                found = step.name == name and seen == wanted
+                rebuilt += change(step, anchor) if found else [step]
+            return tuple(rebuilt)
+
+        self.steps = rebuild(self.steps, ROOT_ANCHOR)
+        return self
+
+    def _require(self, name: str, occurrence: int | None) -> int:
+        count = self.names().count(name)
+        if not count:
+            raise PipelineError(_no_such_step(name, self.names()))
+        if occurrence is None and count > 1:
+            raise PipelineError(f"pass '{name}' occurs {count} times: say which with occurrence=0 to {count - 1}")
+        if occurrence is not None and not 0 <= occurrence < count:
+            raise PipelineError(f"pass '{name}' occurs {count} times, there is no occurrence {occurrence}")
+        return occurrence or 0
+
+
+def _no_such_step(name: str, names: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(names) or 'no passes'}"
+    return f"the pipeline has no pass '{name}'; {hint}"
+
+
+def _leaves(steps: tuple[Step, ...]) -> Iterator[Pass | UpstreamPass]:
+    for step in steps:
+        if isinstance(step, Nested):
+            yield from _leaves(step.steps)
+        else:
+            yield step
+
+
+def _as_steps(given: Steps, anchor: str) -> tuple[Step, ...]:
+    if isinstance(given, str):
+        return parse_steps(given, anchor)
+    if isinstance(given, (Pass, UpstreamPass, Nested)):
+        complaint = misplaced(given, anchor)
+        if complaint:
+            raise PipelineError(complaint)
+        return (given,)
+    if isinstance(given, type) or not isinstance(given, Iterable):
+        raise TypeError(f"expected passes or text for a pipeline, got {given!r}")
+    return tuple(step for member in given for step in _as_steps(member, anchor))

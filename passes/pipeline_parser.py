@@ -1,0 +1,193 @@
+"""Text to pipelines: `legalize{target=llvm},func.func(cse),canonicalize{max-iterations=3}`.
+
+Passes in Python and upstream passes stand side by side. An operation's name with parentheses nests: what is inside runs
+on each such operation right below. The outermost `builtin.module(...)` may be left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirlo.passes.options import OptionError, make_pass
+from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
+from mirlo.passes.upstream import UpstreamPass, find_upstream
+from mirlo.passes.upstream_names import UPSTREAM_NAMES
+
+CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
+"""Operations that hold functions: inside them, a pass over functions runs on each, without nesting being written."""
+
+ANCHORS = (*CONTAINERS, "func.func", "gpu.func", "llvm.func", "spirv.func")
+"""Operations that a pipeline may nest on."""
+
+
+class PipelineError(ValueError):
+    """A pipeline that cannot be; the text shows the place."""
+
+    def __init__(self, message: str, text: str = "", at: int = 0):
+        super().__init__(f"{message}\n{caret(text, at)}" if text else message)
+        self.message = message
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Steps that run on each operation of a kind, right below the operation that the pipeline is on."""
+
+    anchor: str
+    steps: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        return self.anchor
+
+    def __str__(self) -> str:
+        return f"{self.anchor}({join_steps(self.steps)})"
+
+
+Step = Pass | UpstreamPass | Nested
+
+
+def join_steps(steps: Iterable[Step]) -> str:
+    return ",".join(str(step) for step in steps)
+
+
+def parse_steps(text: str, anchor: str = ROOT_ANCHOR) -> tuple[Step, ...]:
+    """The steps that a text describes, in a pipeline on operations of the kind `anchor`."""
+    parser = _Parser(text)
+    steps = parser.elements(anchor) if text.strip() else ()
+    parser.skip_space()
+    if parser.at < len(text):
+        raise parser.error(f"expected ',' or the end, found '{text[parser.at]}'")
+    if anchor == ROOT_ANCHOR and len(steps) == 1 and isinstance(steps[0], Nested) and steps[0].anchor == ROOT_ANCHOR:
+        return steps[0].steps
+    return steps
+
+
+def misplaced(step: Step, anchor: str) -> str | None:
+    """Why a step cannot stand in a pipeline on `anchor`, or None."""
+    if isinstance(step, Nested) or step.anchor in (None, anchor):
+        return None
+    if step.anchor != ROOT_ANCHOR and anchor in CONTAINERS:
+        return None
+    return f"pass '{step.name}' runs on {step.anchor}, and cannot stand in {anchor}(...)"
+
+
+def unknown_pass(name: str) -> str:
+    """The message for a name that no pass has, with the nearest that one has."""
+    near = difflib.get_close_matches(name, [*load_all(), *UPSTREAM_NAMES], n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "'mirlo-opt --list-passes' lists them all"
+    return f"unknown pass '{name}'; {hint}"
+
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class _Parser:
+    def __init__(self, text: str):
+        self.text = text
+        self.at = 0
+
+    def error(self, message: str, at: int | None = None) -> PipelineError:
+        return PipelineError(message, self.text, self.at if at is None else at)
+
+    def skip_space(self) -> None:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+
+    def accept(self, char: str) -> bool:
+        self.skip_space()
+        found = self.text[self.at : self.at + 1] == char
+        self.at += found
+        return found
+
+    def elements(self, anchor: str) -> tuple[Step, ...]:
+        steps = [self.element(anchor)]
+        while self.accept(","):
+            steps.append(self.element(anchor))
+        return tuple(steps)
+
+    def element(self, anchor: str) -> Step:
+        self.skip_space()
+        start = self.at
+        found = _NAME.match(self.text, start)
+        if found is None:
+            got = f"'{self.text[start]}'" if start < len(self.text) else "the end"
+            raise self.error(f"expected the name of a pass, found {got}")
+        name = found[0]
+        self.at = found.end()
+        if self.accept("("):
+            return self.nested(name, start)
+        options, options_at = self.options()
+        step = self.find(name, start, options, options_at)
+        complaint = misplaced(step, anchor)
+        if complaint:
+            raise self.error(complaint, start)
+        return step
+
+    def nested(self, anchor: str, start: int) -> Nested:
+        opened = self.at - 1
+        if anchor not in ANCHORS:
+            if "." not in anchor and (find_pass(anchor) or find_upstream(anchor)):
+                raise self.error(f"'{anchor}' is a pass: its options go in braces, '{anchor}{{...}}'", opened)
+            near = difflib.get_close_matches(anchor, ANCHORS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it can be {', '.join(ANCHORS)}"
+            raise self.error(f"a pipeline cannot nest on '{anchor}'; {hint}", start)
+        if self.accept(")"):
+            return Nested(anchor, ())
+        steps = self.elements(anchor)
+        if not self.accept(")"):
+            if self.at < len(self.text):
+                raise self.error(f"expected ',' or ')', found '{self.text[self.at]}'")
+            raise self.error(f"'{anchor}(' is not closed", opened)
+        return Nested(anchor, steps)
+
+    def options(self) -> tuple[str, int]:
+        """The text between the braces that follow, and where it starts."""
+        if not self.accept("{"):
+            return "", self.at
+        start = self.at
+        closers = ["}"]
+        while self.at < len(self.text) and closers:
+            char = self.text[self.at]
+            if closers[-1] in "\"'":
+                if char == "\\":
+                    self.at += 1
+                elif char == closers[-1]:
+                    closers.pop()
+            elif char == closers[-1]:
+                closers.pop()
+            elif char in "\"'{":
+                closers.append("}" if char == "{" else char)
+            self.at += 1
+        if closers:
+            what = "brace" if closers[-1] == "}" else "quote"
+            raise self.error(f"the {what} of these options is not closed", start - 1)
+        return self.text[start : self.at - 1].strip(), _after_space(self.text, start)
+
+    def find(self, name: str, start: int, options: str, options_at: int) -> Step:
+        try:
+            cls = find_pass(name)
+            if cls is not None:
+                return make_pass(cls, options)
+            upstream = find_upstream(name, options)
+        except OptionError as error:
+            raise self.error(str(error), options_at + error.at) from None
+        if upstream is None:
+            raise self.error(unknown_pass(name), start)
+        return upstream
+
+
+def _after_space(text: str, at: int) -> int:
+    return at + len(text[at:]) - len(text[at:].lstrip())
+
+
+def caret(text: str, at: int, width: int = 100) -> str:
+    """The part of a text around a place, and a caret under the place."""
+    text = text.replace("\n", " ").replace("\t", " ")
+    start = max(0, min(at - width // 2, len(text) - width))
+    end = min(len(text), start + width)
+    left, right = "..." if start else "", "..." if end < len(text) else ""
+    return f"  {left}{text[start:end]}{right}\n  {' ' * (len(left) + at - start)}^"

@@ -1,0 +1,108 @@
+"""Runs the steps of a pipeline, watched by instruments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.locations import describe
+from mirlo.passes.pipeline_parser import Nested, Step
+from mirlo.passes.registry import Pass, PassError
+from mirlo.passes.session import Session
+from mirlo.passes.upstream import UpstreamPass
+
+Leaf = Pass | UpstreamPass
+
+
+class PassFailed(PassError):
+    """A pass of a pipeline failed.
+
+    `diagnostics` are those that MLIR gave; `internal` marks an exception that the pass did not mean to raise.
+    """
+
+    def __init__(
+        self, name: str, reason: str, location: Any = None, diagnostics: Sequence[Any] = (), internal: bool = False
+    ):
+        super().__init__(f"pass '{name}' failed: {reason}", location)
+        self.pass_name = name
+        self.diagnostics = tuple(diagnostics)
+        self.internal = internal
+
+    def __str__(self) -> str:
+        lines = [f"{describe(self.location)}: {self.message}" if self.location is not None else self.message]
+        lines += [f"  {describe(d.location)}: {d.severity.name.lower()}: {d.message}" for d in self.diagnostics]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One run of a pipeline."""
+
+    session: Session
+    instruments: Sequence[Instrument] = ()
+    verify_each: bool = True
+
+    def run(self, steps: Sequence[Step], op: Any) -> None:
+        for i, step in enumerate(steps):
+            for instrument in self.instruments:
+                instrument.begin_stage(op, steps[i:])
+            self._run_step(step, op)
+        for instrument in self.instruments:
+            instrument.end_run(op)
+
+    def _run_step(self, step: Step, op: Any) -> None:
+        if isinstance(step, Nested):
+            for child in _children(op, step.anchor):
+                for inner in step.steps:
+                    self._run_step(inner, child)
+        elif step.anchor not in (None, op.operation.name):
+            for child in _children(op, step.anchor):
+                self._run_pass(step, child)
+        else:
+            self._run_pass(step, op)
+
+    def _run_pass(self, step: Leaf, op: Any) -> None:
+        if isinstance(step, Pass) and step.anchor == "func.func" and op.is_external:
+            return
+        for instrument in self.instruments:
+            instrument.before_pass(step, op)
+        try:
+            step.run(op, self.session)
+        except Exception as error:
+            raise self._failed(_explain(step, error), step, op) from error
+        for instrument in self.instruments:
+            instrument.before_verify(step, op)
+        if self.verify_each:
+            try:
+                op.operation.verify()
+            except ir.MLIRError as error:
+                failure = PassFailed(step.name, "it left invalid IR", None, error.error_diagnostics)
+                raise self._failed(failure, step, op) from error
+        for instrument in self.instruments:
+            instrument.after_pass(step, op)
+
+    def _failed(self, failure: PassFailed, step: Leaf, op: Any) -> PassFailed:
+        for instrument in self.instruments:
+            instrument.pass_failed(step, op, failure)
+        return failure
+
+
+def _children(op: Any, anchor: str | None) -> Iterator[Any]:
+    """Operations of a kind right below, as they are now: a pass may add others."""
+    found = [child for region in op.regions for block in region for child in block if child.operation.name == anchor]
+    yield from found
+
+
+def _explain(step: Leaf, error: Exception) -> PassFailed:
+    if isinstance(error, PassFailed):
+        return PassFailed(step.name, error.message, error.location, error.diagnostics, error.internal)
+    if isinstance(error, PassError):
+        return PassFailed(step.name, error.message, error.location)
+    if isinstance(error, ir.MLIRError):
+        diagnostics = error.error_diagnostics
+        return PassFailed(step.name, "see its errors" if diagnostics else "it gave no reason", None, diagnostics)
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return PassFailed(step.name, reason, internal=True)

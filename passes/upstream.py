@@ -1,0 +1,111 @@
+"""Passes of MLIR itself, by name, mixed with those in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir, passmanager
+from mirlo.passes.options import OptionError, scan_options
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+
+@dataclass(frozen=True)
+class UpstreamPass:
+    """One pass, or pass pipeline, of MLIR; `options` are kept as they were written."""
+
+    name: str
+    options: str = ""
+    anchor: str | None = None
+    """The only kind of operation it runs on; None when it takes any."""
+
+    def run(self, op: Any, session: Session) -> None:
+        operation = op.operation
+        manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
+        # The runner verifies after each pass, whoever wrote it.
+        manager.enable_verifier(False)
+        manager.run(operation)
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+
+@functools.cache
+def find_upstream(name: str, options: str = "") -> UpstreamPass | None:
+    """The upstream pass of this name, or None. Raises `OptionError` where it does not take these options."""
+    if _complaint(f"any({name})", "does not refer to"):
+        return None
+    found = UpstreamPass(name, options, _restriction(name))
+    complaint = _complaint(f"{found.anchor or 'any'}({found})") if options else None
+    if complaint:
+        raise _option_error(found, complaint)
+    return found
+
+
+def default_options(name: str, anchor: str | None = None) -> str:
+    """All options of an upstream pass with their defaults, as MLIR prints them."""
+    printed = str(_parse(f"{anchor or 'any'}({name})"))
+    found = re.search(r"\{(.*)\}\)$", printed, re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def _restriction(name: str) -> str | None:
+    complaint = _complaint(f"builtin.module({name})", "restricted to")
+    found = re.search(r"restricted to '([\w.]+)'", complaint or "")
+    return found[1] if found else None
+
+
+def _complaint(pipeline: str, containing: str = "") -> str | None:
+    """What MLIR's parser has against a pipeline, if that contains this text."""
+    try:
+        _parse(pipeline)
+    except ValueError as error:
+        return str(error) if containing in str(error) else None
+    return None
+
+
+def _parse(pipeline: str) -> Any:
+    # Parsing needs some context, and the answer is the same in all.
+    with _silent_stderr():
+        return passmanager.PassManager.parse(pipeline, ir.Context.current or _spare_context())
+
+
+@functools.cache
+def _spare_context() -> Any:
+    return ir.Context()
+
+
+@contextlib.contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """MLIR prints part of what it has against an option right to the process's standard error."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _option_error(found: UpstreamPass, complaint: str) -> OptionError:
+    given = scan_options(found.options)
+    unknown = re.search(r"no such option ([\w.-]+)", complaint)
+    known = [key for key, *_ in scan_options(default_options(found.name, found.anchor))]
+    for key, value, key_at, value_at in given:
+        if unknown and key == unknown[1]:
+            near = difflib.get_close_matches(key, known, n=1)
+            has = f"; it has: {', '.join(known)}" if known else "; it has no options"
+            hint = f"; did you mean '{near[0]}'?" if near else has
+            return OptionError(f"pass '{found.name}' has no option '{key}'{hint}", key_at)
+        if not unknown and _complaint(f"{found.anchor or 'any'}({found.name}{{{key}={value}}})"):
+            return OptionError(f"pass '{found.name}' cannot take '{value}' for its option '{key}'", value_at)
+    return OptionError(f"pass '{found.name}' cannot take these options", 0)
