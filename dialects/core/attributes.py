@@ -8,13 +8,14 @@ An attribute with a default may be left out of the IR; one without must be there
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
-from mirlo.dialects.core.types import dim_attributes, dims_of_attribute
+from mirlo.dialects.core.types import as_dim, dim_attributes, dims_of_attribute
 
 REQUIRED: Any = object()
 
@@ -25,7 +26,7 @@ class Attribute:
     expected = "an attribute"
 
     def __init__(self, default: Any = REQUIRED, doc: str = "", choices: Sequence[Any] | None = None):
-        self.default = default
+        self.default = default if default is REQUIRED or default is None else self.normalize(default)
         self.doc = doc
         self.choices = choices
         self.name = ""
@@ -41,7 +42,12 @@ class Attribute:
             return None if self.default is REQUIRED else self.default
         return self.decode(attributes[self.name])
 
+    def normalize(self, value: Any) -> Any:
+        """The Python value in the form that `decode` returns; TypeError or ValueError for one of another kind."""
+        return value
+
     def encode(self, value: Any) -> Any:
+        """The MLIR attribute of a normalized value."""
         raise NotImplementedError
 
     def decode(self, attribute: Any) -> Any:
@@ -64,8 +70,11 @@ class Attribute:
 class Int(Attribute):
     expected = "an integer"
 
-    def encode(self, value: Any) -> Any:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
+    def normalize(self, value: Any) -> Any:
+        return operator.index(value)
+
+    def encode(self, value: int) -> Any:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
     def decode(self, attribute: Any) -> Any:
         return ir.IntegerAttr(attribute).value
@@ -77,8 +86,11 @@ class Int(Attribute):
 class Float(Attribute):
     expected = "a number such as 0.5 : f64"
 
-    def encode(self, value: Any) -> Any:
-        return ir.FloatAttr.get(ir.F64Type.get(), float(value))
+    def normalize(self, value: Any) -> Any:
+        return float(value)
+
+    def encode(self, value: float) -> Any:
+        return ir.FloatAttr.get(ir.F64Type.get(), value)
 
     def decode(self, attribute: Any) -> Any:
         return ir.FloatAttr(attribute).value
@@ -90,8 +102,11 @@ class Float(Attribute):
 class Bool(Attribute):
     expected = "true or false"
 
-    def encode(self, value: Any) -> Any:
-        return ir.BoolAttr.get(bool(value))
+    def normalize(self, value: Any) -> Any:
+        return bool(operator.index(value))
+
+    def encode(self, value: bool) -> Any:
+        return ir.BoolAttr.get(value)
 
     def decode(self, attribute: Any) -> Any:
         return ir.BoolAttr(attribute).value
@@ -103,8 +118,13 @@ class Bool(Attribute):
 class Str(Attribute):
     expected = "a string"
 
-    def encode(self, value: Any) -> Any:
-        return ir.StringAttr.get(str(value))
+    def normalize(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise TypeError
+        return value
+
+    def encode(self, value: str) -> Any:
+        return ir.StringAttr.get(value)
 
     def decode(self, attribute: Any) -> Any:
         return ir.StringAttr(attribute).value
@@ -116,33 +136,42 @@ class Str(Attribute):
 class Ints(Attribute):
     expected = "integers such as array<i64: 1, 1>"
 
-    def encode(self, value: Any) -> Any:
-        return ir.DenseI64ArrayAttr.get([int(item) for item in value])
+    def normalize(self, value: Any) -> Any:
+        return tuple(map(operator.index, value))
+
+    def encode(self, value: tuple[int, ...]) -> Any:
+        return ir.DenseI64ArrayAttr.get(value)
 
     def decode(self, attribute: Any) -> Any:
         return tuple(ir.DenseI64ArrayAttr(attribute))
 
     def accepts(self, attribute: Any) -> bool:
-        return ir.DenseI64ArrayAttr.isinstance(attribute)
+        return isinstance(attribute, ir.DenseI64ArrayAttr)
 
 
 class Floats(Attribute):
     expected = "numbers such as array<f64: 0.5, 1.0>"
 
-    def encode(self, value: Any) -> Any:
-        return ir.DenseF64ArrayAttr.get([float(item) for item in value])
+    def normalize(self, value: Any) -> Any:
+        return tuple(map(float, value))
+
+    def encode(self, value: tuple[float, ...]) -> Any:
+        return ir.DenseF64ArrayAttr.get(value)
 
     def decode(self, attribute: Any) -> Any:
         return tuple(ir.DenseF64ArrayAttr(attribute))
 
     def accepts(self, attribute: Any) -> bool:
-        return ir.DenseF64ArrayAttr.isinstance(attribute)
+        return isinstance(attribute, ir.DenseF64ArrayAttr)
 
 
 class Strs(Attribute):
     expected = 'strings such as ["spatial", "reduce"]'
 
-    def encode(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
+        return tuple(value)
+
+    def encode(self, value: tuple[str, ...]) -> Any:
         return ir.ArrayAttr.get([ir.StringAttr.get(item) for item in value])
 
     def decode(self, attribute: Any) -> Any:
@@ -157,8 +186,11 @@ class Dims(Attribute):
 
     expected = 'dims such as [2, "batch"]'
 
+    def normalize(self, value: Any) -> Any:
+        return tuple(map(as_dim, value))
+
     def encode(self, value: tuple[Dim, ...]) -> Any:
-        return dim_attributes(tuple(value))
+        return dim_attributes(value)
 
     def decode(self, attribute: Any) -> Any:
         return dims_of_attribute(attribute)
@@ -169,10 +201,10 @@ class Dims(Attribute):
         if not all(isinstance(item, (ir.IntegerAttr, ir.StringAttr)) for item in attribute):
             return False
         try:
-            dims_of_attribute(attribute)
+            dims = dims_of_attribute(attribute)
         except ValueError:
             return False
-        return True
+        return all(dim >= 0 for dim in dims if isinstance(dim, int))
 
 
 class ElementType(Attribute):
@@ -180,8 +212,11 @@ class ElementType(Attribute):
 
     expected = "an element type such as f32"
 
-    def encode(self, value: str | DType) -> Any:
-        return ir.TypeAttr.get(dtype(value).to_mlir())
+    def normalize(self, value: Any) -> Any:
+        return dtype(value)
+
+    def encode(self, value: DType) -> Any:
+        return ir.TypeAttr.get(value.to_mlir())
 
     def decode(self, attribute: Any) -> Any:
         return dtype_of_mlir(ir.TypeAttr(attribute).value)

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Union
 
 Dim = Union[int, "SymbolicDim"]
@@ -168,10 +169,17 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
     return result
 
 
+def same_product(left: Dim, right: Dim) -> bool:
+    """Whether both are a number times one and the same product of atoms."""
+    both = [_terms(left), _terms(right)]
+    return all(len(terms) == 1 for terms in both) and both[0][0][0] == both[1][0][0]
+
+
 def is_static(dim: Dim) -> bool:
     return isinstance(dim, int)
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Dim:
     """A dim from its text, as `str` prints it."""
     if text.strip() == "?":

@@ -229,9 +229,9 @@ class DialectOp(ir.OpView):
         given = given + (None,) * (len(layout.fields) - len(given))
         if len(given) > len(layout.fields):
             raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(given)}")
+        attributes = encode_attributes(cls, attrs)
         if result_types is None:
             result_types = infer_results(cls, given, attrs)
-        attributes = encode_attributes(cls, attrs)
         types = [t.to_mlir() if isinstance(t, TensorType) else t for t in result_types]
         flat, sizes = layout.flatten(given, lambda value: value.type, cls.OPERATION_NAME)
         if sizes is not None:
@@ -265,7 +265,10 @@ def _types_of(value: Any) -> Any:
         return None
     if isinstance(value, (list, tuple)):
         return [_types_of(member) for member in value]
-    return TensorType.from_mlir(value.type)
+    try:
+        return TensorType.from_mlir(value.type)
+    except ValueError as error:
+        raise OpError(str(error)) from None
 
 
 def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, Any]:
@@ -275,7 +278,10 @@ def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, 
         declared = cls._attributes.get(name)
         if declared is None:
             raise OpError(_no_such_attribute(cls, name))
-        if value is None or (declared.default is not REQUIRED and declared.default is not None and value == declared.default):
+        if value is None:
+            continue
+        value = _normalize(declared, value)
+        if declared.default is not None and declared.default is not REQUIRED and value == declared.default:
             continue
         attribute = declared.encode(value)
         complaint = declared.complaint(attribute)
@@ -288,6 +294,14 @@ def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, 
     return encoded
 
 
+def _normalize(declared: Attribute, value: Any) -> Any:
+    try:
+        return declared.normalize(value)
+    except (TypeError, ValueError) as error:
+        why = f" ({error})" if isinstance(error, ValueError) else ""
+        raise OpError(f"attribute '{declared.name}' must be {declared.expected}, got {value!r}{why}") from None
+
+
 def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types of the results for these operand values and attributes (Python values)."""
     if not cls.infers:
@@ -297,7 +311,7 @@ def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, A
         if name not in values:
             raise OpError(_no_such_attribute(cls, name))
         if value is not None:
-            values[name] = tuple(value) if isinstance(value, list) else value
+            values[name] = _normalize(cls._attributes[name], value)
     for name, value in values.items():
         if value is REQUIRED:
             raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
@@ -368,7 +382,7 @@ def _verify_types(cls: type[DialectOp], view: Any) -> None:
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but {len(inferred)} were inferred")
     for i, (value, expected) in enumerate(zip(declared, inferred, strict=True)):
-        found = TensorType.from_mlir(value.type)
+        found = _types_of(value)
         if found is None or not compatible(found, expected):
             which = f"result #{i}" if len(inferred) > 1 else "result"
             raise OpError(f"{which} is declared {found or value.type}, but its operands and attributes make it {expected}")

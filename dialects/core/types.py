@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,7 @@ class TensorType:
     @staticmethod
     def of(shape: Any, element: str | DType) -> TensorType:
         """From a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
-        parsed = tuple(D.parse(dim) if isinstance(dim, str) else dim for dim in shape)
-        return TensorType(parsed, dtype(element))
+        return TensorType(tuple(map(as_dim, shape)), dtype(element))
 
     @property
     def rank(self) -> int:
@@ -77,21 +77,41 @@ class TensorType:
             return None
         if mlir_type.has_static_shape:
             return TensorType(tuple(mlir_type.shape), element)
+        sizes = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
         encoding = mlir_type.encoding
-        if encoding is None or not isinstance(encoding, ir.DynamicAttr):
-            shape = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
-        else:
-            shape = [_dim_of(a) for a in ir.ArrayAttr(ir.DynamicAttr(encoding).params[0])]
-        return TensorType(tuple(shape), element)
+        if encoding is None or not str(encoding).startswith("#relax.dims<"):
+            return TensorType(tuple(sizes), element)
+        return TensorType(_encoded_dims(mlir_type, encoding, sizes), element)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def as_dim(dim: Any) -> Dim:
+    """A dim from an integer of any kind, from its text, or from itself."""
+    if isinstance(dim, str):
+        return D.parse(dim)
+    return dim if isinstance(dim, D.SymbolicDim) else operator.index(dim)
 
 
 def _dim_of(attribute: Any) -> Dim:
     if isinstance(attribute, ir.IntegerAttr):
         return attribute.value
     return D.parse(ir.StringAttr(attribute).value)
+
+
+def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim, ...]:
+    """The dims in the encoding of a tensor type, which must agree with its sizes; ValueError where they do not."""
+    try:
+        shape = dims_of_attribute(ir.DynamicAttr(encoding).params[0])
+    except ValueError as error:
+        raise ValueError(f"{mlir_type} has an encoding that is not a list of dims: {error}") from None
+    if len(shape) != len(sizes):
+        raise ValueError(f"{mlir_type} has {len(sizes)} dims, but its encoding lists {len(shape)}")
+    for i, (dim, size) in enumerate(zip(shape, sizes, strict=True)):
+        if isinstance(size, int) != isinstance(dim, int) or (isinstance(size, int) and dim != size):
+            raise ValueError(f"dim {i} of {mlir_type} is {size}, but its encoding says {dim}")
+    return shape
 
 
 def dim_attributes(shape: tuple[Dim, ...]) -> Any:

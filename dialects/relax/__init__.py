@@ -1,6 +1,56 @@
-"""relax: pure operators on ranked tensors. One file per family of operators."""
+"""relax: pure operators on ranked tensors. One file per family of operators.
 
-from mirlo.dialects.relax import calls, constant, elementwise, matmul
+relax.conv.Conv.make(x, weight, strides=[2, 2])     by class
+relax.OPS["conv"].make(x, weight, strides=[2, 2])   by name
+"""
+
+from typing import Any
+
+from mirlo.dialects.relax import (
+    activation,
+    attention,
+    calls,
+    cast,
+    constant,
+    conv,
+    create,
+    elementwise,
+    image,
+    index,
+    matmul,
+    normalize,
+    pool,
+    quantize,
+    reduce,
+    shape,
+    slice,
+    sort,
+)
 from mirlo.dialects.relax.base import DIALECT, RelaxOp
 
-__all__ = ["DIALECT", "RelaxOp", "calls", "constant", "elementwise", "matmul"]
+OPS: dict[str, Any] = {name.partition(".")[2]: op for name, op in DIALECT.operations.items()}
+"""Every operator of the dialect by its name without the dialect's: `OPS["conv"]` is `conv.Conv`."""
+
+__all__ = [
+    "DIALECT",
+    "OPS",
+    "RelaxOp",
+    "activation",
+    "attention",
+    "calls",
+    "cast",
+    "constant",
+    "conv",
+    "create",
+    "elementwise",
+    "image",
+    "index",
+    "matmul",
+    "normalize",
+    "pool",
+    "quantize",
+    "reduce",
+    "shape",
+    "slice",
+    "sort",
+]

@@ -5,13 +5,18 @@ from __future__ import annotations
 from mirlo.dialects.core.op import operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import broadcast_shapes, require_kind, same_dtype
-
-FLOAT = ("float",)
-NUMBER = ("float", "int", "uint")
-INTEGER = ("int", "uint")
-ANY = ("float", "int", "uint", "bool")
-BITS = ("int", "uint", "bool")
+from mirlo.dialects.relax.infer import (
+    ANY,
+    BITS,
+    BOOL,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    broadcast_shapes,
+    class_name,
+    require_kind,
+    same_dtype,
+)
 
 
 class Unary(RelaxOp):
@@ -51,13 +56,13 @@ UNARY = {
     "sin": FLOAT, "cos": FLOAT, "tan": FLOAT, "asin": FLOAT, "acos": FLOAT, "atan": FLOAT,
     "sinh": FLOAT, "cosh": FLOAT, "tanh": FLOAT, "asinh": FLOAT, "acosh": FLOAT, "atanh": FLOAT,
     "erf": FLOAT, "erfc": FLOAT, "floor": FLOAT, "ceil": FLOAT, "trunc": FLOAT, "round": FLOAT,
-    "reciprocal": FLOAT, "square": NUMBER, "logical_not": ("bool",), "bitwise_not": BITS,
+    "reciprocal": FLOAT, "square": NUMBER, "logical_not": BOOL, "bitwise_not": BITS,
 }  # fmt: skip
 UNARY_TO_BOOL = {"isnan": FLOAT, "isinf": FLOAT, "isfinite": FLOAT}
 BINARY = {
     "add": NUMBER, "subtract": NUMBER, "multiply": NUMBER, "divide": NUMBER, "floor_divide": NUMBER,
     "mod": NUMBER, "fmod": NUMBER, "power": NUMBER, "maximum": NUMBER, "minimum": NUMBER, "atan2": FLOAT,
-    "logical_and": ("bool",), "logical_or": ("bool",), "logical_xor": ("bool",),
+    "logical_and": BOOL, "logical_or": BOOL, "logical_xor": BOOL,
     "bitwise_and": BITS, "bitwise_or": BITS, "bitwise_xor": BITS, "shift_left": INTEGER, "shift_right": INTEGER,
 }  # fmt: skip
 COMPARE = {"equal": ANY, "not_equal": ANY, "less": ANY, "less_equal": ANY, "greater": ANY, "greater_equal": ANY}
@@ -95,14 +100,10 @@ def _infer_compare(kinds: tuple[str, ...]):
     return infer
 
 
-def _class_name(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
 def _define(table: dict[str, tuple[str, ...]], base: type, make_infer) -> None:
     for name, kinds in table.items():
         body = {"KINDS": kinds, "infer": staticmethod(make_infer(kinds)), "__module__": __name__}
-        globals()[_class_name(name)] = type(_class_name(name), (base,), body, name=name)  # type: ignore[call-overload]
+        globals()[class_name(name)] = type(class_name(name), (base,), body, name=name)  # type: ignore[call-overload]
 
 
 _define(UNARY, Unary, _infer_unary)
@@ -120,6 +121,6 @@ class Where(RelaxOp, name="where"):
 
     @staticmethod
     def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
-        require_kind(condition, ("bool",), "condition")
+        require_kind(condition, BOOL, "condition")
         same_dtype("x and y", x, y)
         return TensorType(broadcast_shapes(condition.shape, x.shape, y.shape), x.dtype)

@@ -6,12 +6,30 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 
+FLOAT = ("float",)
+BOOL = ("bool",)
+NUMBER = ("float", "int", "uint")
+INTEGER = ("int", "uint")
+ANY = ("float", "int", "uint", "bool")
+BITS = ("int", "uint", "bool")
+
+
+def class_name(name: str) -> str:
+    """Name of the class of the operator of this name: `log_softmax` is `LogSoftmax`."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def shape_text(shape: Sequence[Dim]) -> str:
+    """A shape, as messages show it."""
+    return f"[{', '.join(map(str, shape))}]"
+
 
 def broadcast_dims(left: Dim, right: Dim) -> Dim:
-    """numpy's rule for one dim; None of both known to be 1 and not provably equal is refused."""
+    """numpy's rule for one dim; two that are neither 1 nor known to be equal are refused."""
     if left == 1:
         return right
     if right == 1 or left == right:
@@ -19,7 +37,25 @@ def broadcast_dims(left: Dim, right: Dim) -> Dim:
     if left is D.UNKNOWN or right is D.UNKNOWN:
         known = right if left is D.UNKNOWN else left
         return known if isinstance(known, int) and known != 1 else D.UNKNOWN
-    raise OpError(f"dims {left} and {right} do not broadcast: they are neither equal nor 1")
+    raise OpError(f"dims {left} and {right} are neither equal nor 1{_naming_hint(left, right)}")
+
+
+def _naming_hint(left: Dim, right: Dim) -> str:
+    """What to do where two dims may well be equal, and only their names say otherwise."""
+    if isinstance(left, int) and isinstance(right, int):
+        return ""
+    return " (dims that are always equal must have one name)"
+
+
+def require_broadcast_to(shape: Sequence[Dim], target: Sequence[Dim], what: str) -> None:
+    """numpy's `broadcast_to`: every dim is 1 or that of the target."""
+    aligned = target[len(target) - len(shape) :] if len(shape) <= len(target) else None
+    if aligned is None or any(not _may_become(d, t) for d, t in zip(shape, aligned, strict=True)):
+        raise OpError(f"{what} of shape {shape_text(shape)} does not broadcast to {shape_text(target)}")
+
+
+def _may_become(dim: Dim, target: Dim) -> bool:
+    return dim == 1 or dim == target or dim is D.UNKNOWN or target is D.UNKNOWN
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -32,7 +68,7 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
             try:
                 result[at] = broadcast_dims(result[at], dim)
             except OpError as error:
-                listed = " and ".join("[" + ", ".join(map(str, s)) + "]" for s in shapes)
+                listed = " and ".join(map(shape_text, shapes))
                 raise OpError(f"shapes {listed} do not broadcast: {error}") from None
     return tuple(result)
 
@@ -55,10 +91,7 @@ def normalize_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Sorted non-negative axes; None means all."""
     if axes is None:
         return tuple(range(rank))
-    found = sorted(normalize_axis(axis, rank) for axis in axes)
-    if len(set(found)) != len(found):
-        raise OpError(f"axes {list(axes)} name one axis twice")
-    return tuple(found)
+    return tuple(sorted(require_distinct_axes(axes, rank)))
 
 
 def require_rank(t: TensorType, rank: int, what: str) -> None:
@@ -77,4 +110,54 @@ def require_equal_dims(left: Dim, right: Dim, what: str) -> None:
     """Two dims must not be known to differ."""
     if left is D.UNKNOWN or right is D.UNKNOWN or left == right:
         return
-    raise OpError(f"{what} must agree, got {left} and {right}")
+    raise OpError(f"{what} must agree, got {left} and {right}{_naming_hint(left, right)}")
+
+
+def require_equal_shapes(left: Sequence[Dim], right: Sequence[Dim], what: str) -> None:
+    """Two shapes must have one rank, and no dims that are known to differ."""
+    pairs = zip(left, right, strict=False)
+    if len(left) != len(right) or any(not (a == b or a is D.UNKNOWN or b is D.UNKNOWN) for a, b in pairs):
+        raise OpError(f"{what} must have one shape, got {shape_text(left)} and {shape_text(right)}")
+
+
+def require_vector(t: TensorType, size: Dim, what: str, per: str) -> None:
+    """One number per something."""
+    if t.rank != 1 or not (t.shape[0] == size or t.shape[0] is D.UNKNOWN or size is D.UNKNOWN):
+        raise OpError(f"{what} must be a vector of one number per {per}, {size}, got {t}")
+
+
+def require_one_count(before: TensorType, after: TensorType) -> None:
+    """Two shapes must not be known to hold different numbers of elements.
+
+    Symbolic counts are known to differ where their difference is a number, or where they are multiples of one product.
+    """
+    left, right = before.elements, after.elements
+    if left is D.UNKNOWN or right is D.UNKNOWN or left == right:
+        return
+    if isinstance(left - right, int) or D.same_product(left, right):
+        raise OpError(f"{before} has {left} elements, but shape {shape_text(after.shape)} has {right}")
+
+
+def require_distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Non-negative axes in the order given, none of them twice."""
+    found = tuple(normalize_axis(axis, rank) for axis in axes)
+    if len(set(found)) != len(found):
+        raise OpError(f"axes {list(axes)} name one axis twice")
+    return found
+
+
+def product_dtype(what: str, left: TensorType, right: TensorType, out_dtype: DType | None) -> DType:
+    """Element type of a sum of products: that of the operands, or `out_dtype`, which must be no narrower.
+
+    8-bit integers of both signs may be multiplied where `out_dtype` says what their products are summed in.
+    """
+    mixed = out_dtype is not None and {left.dtype.name, right.dtype.name} == {"i8", "u8"}
+    if not mixed:
+        same_dtype(what, left, right)
+    require_kind(left, NUMBER, what)
+    if out_dtype is None:
+        return left.dtype
+    narrow = out_dtype.bits < left.dtype.bits or (out_dtype.kind == "uint" and left.dtype.kind == "int")
+    if out_dtype.is_float != left.dtype.is_float or out_dtype.is_bool or narrow:
+        raise OpError(f"out_dtype {out_dtype} cannot hold sums of products of {left.dtype}")
+    return out_dtype

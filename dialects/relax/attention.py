@@ -1,0 +1,90 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Bool, Float
+from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    FLOAT,
+    require_broadcast_to,
+    require_equal_dims,
+    require_kind,
+    require_rank,
+    same_dtype,
+)
+
+
+class Attention(RelaxOp, name="attention"):
+    """softmax(query @ key^T * scale + mask) @ value, per head.
+
+    query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query heads.
+    The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` is 1 / sqrt(D) where it is
+    left out. With `causal`, query s sees keys up to s.
+    """
+
+    query = operand()
+    key = operand()
+    value = operand()
+    mask = optional()
+    scale = Float(None)
+    causal = Bool(False)
+
+    @staticmethod
+    def infer(
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        mask: TensorType | None,
+        *,
+        scale: float | None,
+        causal: bool,
+    ) -> TensorType:
+        same_dtype("query, key and value", query, key, value)
+        require_kind(query, FLOAT, "query, key and value")
+        for name, tensor in (("query", query), ("key", key), ("value", value)):
+            require_rank(tensor, 4, f"{name} [batch, heads, length, size]")
+        batch, heads, length, size = query.shape
+        for name, tensor in (("key", key), ("value", value)):
+            require_equal_dims(batch, tensor.shape[0], f"the batch dims of query {query} and {name} {tensor}")
+        require_equal_dims(size, key.shape[3], f"the head sizes of query {query} and key {key}")
+        require_equal_dims(key.shape[1], value.shape[1], f"the heads of key {key} and value {value}")
+        require_equal_dims(key.shape[2], value.shape[2], f"the lengths of key {key} and value {value}")
+        shared = key.shape[1]
+        if isinstance(heads, int) and isinstance(shared, int) and (shared == 0 or heads % shared):
+            raise OpError(f"the {heads} heads of the query must be a multiple of the {shared} heads of key and value")
+        if mask is not None:
+            require_kind(mask, ("float", "bool"), "mask")
+            if mask.dtype.is_float:
+                same_dtype("query and mask", query, mask)
+            require_broadcast_to(mask.shape, (batch, heads, length, key.shape[2]), "mask")
+        return query.with_shape((batch, heads, length, value.shape[3]))
+
+
+class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
+    """Rotates pairs of the last dim of x [B, H, S, D] by the angles of cos and sin, which broadcast to [B, 1, S, R/2].
+
+    The first R elements are rotated: element i with i + R/2, or with its neighbour where `interleaved`.
+    """
+
+    x = operand()
+    cos = operand()
+    sin = operand()
+    interleaved = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, cos: TensorType, sin: TensorType, *, interleaved: bool) -> TensorType:
+        same_dtype("operands", x, cos, sin)
+        require_kind(x, FLOAT, "operands")
+        require_rank(x, 4, "operand [batch, heads, length, size]")
+        if cos.shape != sin.shape:
+            raise OpError(f"cos and sin must have one shape, got {cos} and {sin}")
+        if cos.rank == 0:
+            raise OpError(f"cos and sin must have rank 1 or more, got {cos}")
+        half = cos.shape[-1]
+        batch, _, length, size = x.shape
+        if isinstance(half, int) and isinstance(size, int) and 2 * half > size:
+            raise OpError(f"cos and sin of {half} angles rotate {2 * half} elements, but heads have {size}")
+        require_broadcast_to(cos.shape, (batch, 1, length, half), "cos")
+        return x

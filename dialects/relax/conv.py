@@ -1,0 +1,161 @@
+"""Convolutions over any number of spatial dims."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import ElementType, Int, Ints, Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    FLOAT,
+    product_dtype,
+    require_equal_dims,
+    require_kind,
+    require_vector,
+    same_dtype,
+)
+from mirlo.dialects.relax.infer_windows import (
+    CHANNELS_FIRST,
+    DATA_LAYOUTS,
+    KERNEL_LAYOUTS,
+    channel_axis,
+    data_shape,
+    padding_pairs,
+    per_dim,
+    spatial_axes,
+    spatial_rank,
+    window_count,
+    window_extent,
+)
+
+
+class Conv(RelaxOp, name="conv"):
+    """Convolution (cross-correlation) of `x` with `weight`.
+
+    `padding` holds the amounts at the begin of every spatial dim, then those at the end. `kernel_layout` "OI*" is
+    (out channels, in channels / groups, *window), "*IO" is (*window, in channels / groups, out channels).
+    """
+
+    x = operand()
+    weight = operand()
+    bias = optional()
+    strides = Ints(())
+    padding = Ints(())
+    dilations = Ints(())
+    groups = Int(1)
+    data_layout = Str(CHANNELS_FIRST, choices=DATA_LAYOUTS)
+    kernel_layout = Str("OI*", choices=KERNEL_LAYOUTS)
+    out_dtype = ElementType(None)
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        weight: TensorType,
+        bias: TensorType | None,
+        *,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilations: tuple[int, ...],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_dtype: DType | None,
+    ) -> TensorType:
+        element = product_dtype("operand and weight", x, weight, out_dtype)
+        count = spatial_rank(x, "operand")
+        _require_weight_rank(x, weight)
+        out_channels, in_channels, window = split_kernel(weight, kernel_layout)
+        _require_groups(groups, out_channels, "out channels")
+        channels = x.shape[channel_axis(data_layout, x.rank)]
+        require_equal_dims(
+            channels, in_channels * groups, f"the channels of {x} and those of {weight} times {groups} groups"
+        )
+        _require_bias(bias, out_channels, element)
+        strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+        pads = padding_pairs(padding, count)
+        spatial = [
+            window_count(x.shape[axis], window[i], strides[i], dilations[i], pads[i])
+            for i, axis in enumerate(spatial_axes(data_layout, x.rank))
+        ]
+        return TensorType(data_shape(data_layout, x.shape[0], out_channels, spatial), element)
+
+
+class ConvTranspose(RelaxOp, name="conv_transpose"):
+    """Transposed convolution: the gradient of `conv` with respect to its input.
+
+    `weight` is (in channels, out channels / groups, *window). `padding` crops the result, `output_padding` extends it
+    at the end.
+    """
+
+    x = operand()
+    weight = operand()
+    bias = optional()
+    strides = Ints(())
+    padding = Ints(())
+    output_padding = Ints(())
+    dilations = Ints(())
+    groups = Int(1)
+    data_layout = Str(CHANNELS_FIRST, choices=DATA_LAYOUTS)
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        weight: TensorType,
+        bias: TensorType | None,
+        *,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        output_padding: tuple[int, ...],
+        dilations: tuple[int, ...],
+        groups: int,
+        data_layout: str,
+    ) -> TensorType:
+        same_dtype("operands", x, weight)
+        require_kind(x, FLOAT, "operands")
+        count = spatial_rank(x, "operand")
+        _require_weight_rank(x, weight)
+        channels = x.shape[channel_axis(data_layout, x.rank)]
+        require_equal_dims(channels, weight.shape[0], f"the channels of {x} and the first dim of {weight}")
+        _require_groups(groups, channels, "channels of the operand")
+        out_channels = weight.shape[1] * groups
+        _require_bias(bias, out_channels, x.dtype)
+        strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+        extra = per_dim(output_padding, count, 0, 0, "output_padding")
+        pads = padding_pairs(padding, count)
+        spatial = []
+        for i, axis in enumerate(spatial_axes(data_layout, x.rank)):
+            extent = window_extent(weight.shape[2 + i], dilations[i])
+            size = (x.shape[axis] - 1) * strides[i] + extent + extra[i] - sum(pads[i])
+            if isinstance(size, int) and size < 1:
+                raise OpError(f"padding {list(padding)} crops spatial dim {i} of the result to {size}")
+            spatial.append(size)
+        return x.with_shape(data_shape(data_layout, x.shape[0], out_channels, spatial))
+
+
+def split_kernel(weight: TensorType, layout: str) -> tuple[Dim, Dim, tuple[Dim, ...]]:
+    """Out channels, in channels per group, window of a weight in this layout."""
+    if layout == "OI*":
+        return weight.shape[0], weight.shape[1], weight.shape[2:]
+    return weight.shape[-1], weight.shape[-2], weight.shape[:-2]
+
+
+def _require_weight_rank(x: TensorType, weight: TensorType) -> None:
+    if weight.rank != x.rank:
+        raise OpError(f"weight must have the rank of the operand, {x.rank}, got {weight}")
+
+
+def _require_groups(groups: int, channels: Dim, what: str) -> None:
+    if groups < 1:
+        raise OpError(f"groups must be at least 1, got {groups}")
+    if isinstance(channels, int) and channels % groups:
+        raise OpError(f"the {channels} {what} must divide into {groups} groups")
+
+
+def _require_bias(bias: TensorType | None, out_channels: Dim, element: DType) -> None:
+    if bias is None:
+        return
+    require_vector(bias, out_channels, "bias", "out channel")
+    if bias.dtype is not element:
+        raise OpError(f"bias must have the element type of the result, {element}, got {bias.dtype}")

@@ -1,0 +1,70 @@
+"""Operators that make a tensor from numbers."""
+
+from __future__ import annotations
+
+import math
+
+from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Int
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import shape_text
+
+
+class Full(RelaxOp, name="full"):
+    """A tensor of one value."""
+
+    shape = Dims()
+    value = Float()
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(*, shape: tuple[Dim, ...], value: float, dtype: DType) -> TensorType:
+        return TensorType(shape, dtype)
+
+
+class Arange(RelaxOp, name="arange"):
+    """start, start + step, ... while before `stop`."""
+
+    start = Float()
+    stop = Float()
+    step = Float()
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(*, start: float, stop: float, step: float, dtype: DType) -> TensorType:
+        if not all(map(math.isfinite, (start, stop, step))) or step == 0:
+            raise OpError(f"start, stop and step must be finite and step not 0, got {start}, {stop}, {step}")
+        if dtype.is_bool:
+            raise OpError("dtype must be a number type, got bool")
+        return TensorType((max(0, math.ceil((stop - start) / step)),), dtype)
+
+
+class Eye(RelaxOp, name="eye"):
+    """A matrix with ones on its diagonal `k` (above the main one where positive), else zeros."""
+
+    shape = Dims()
+    k = Int(0)
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(*, shape: tuple[Dim, ...], k: int, dtype: DType) -> TensorType:
+        if len(shape) != 2:
+            raise OpError(f"shape must have two dims, got {shape_text(shape)}")
+        return TensorType(shape, dtype)
+
+
+class Tri(RelaxOp, name="tri"):
+    """The matrices in the last two dims of x with zeros above diagonal `k`; with `upper`, below it."""
+
+    x = operand()
+    k = Int(0)
+    upper = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, *, k: int, upper: bool) -> TensorType:
+        if x.rank < 2:
+            raise OpError(f"operand must have rank 2 or more, got {x}")
+        return x

@@ -1,0 +1,89 @@
+"""Resampling of images (or signals, or volumes)."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Bool, Dims, Float, Floats, Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_equal_dims, require_kind, shape_text
+from mirlo.dialects.relax.infer_windows import spatial_rank
+
+CROP = "tf_crop_and_resize"
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    CROP,
+)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+class Resize(RelaxOp, name="resize"):
+    """x interpolated to `shape`, its whole output shape.
+
+    `scales`, one per dim, are what coordinates are divided by; without them that is output size / input size.
+    `coordinates` and `nearest` have ONNX's names. `roi`, the begins then the ends of each dim as fractions, belongs to
+    "tf_crop_and_resize", and `extrapolation` is what it reads outside of the operand.
+    """
+
+    x = operand()
+    shape = Dims()
+    scales = Floats(())
+    mode = Str("nearest", choices=("nearest", "linear", "cubic"))
+    coordinates = Str("half_pixel", choices=COORDINATES)
+    nearest = Str("round_prefer_floor", choices=NEAREST)
+    cubic_coeff = Float(-0.75)
+    exclude_outside = Bool(False)
+    extrapolation = Float(0.0)
+    roi = Floats(())
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        *,
+        shape: tuple[Dim, ...],
+        scales: tuple[float, ...],
+        mode: str,
+        coordinates: str,
+        nearest: str,
+        cubic_coeff: float,
+        exclude_outside: bool,
+        extrapolation: float,
+        roi: tuple[float, ...],
+    ) -> TensorType:
+        require_kind(x, NUMBER, "operand")
+        if len(shape) != x.rank:
+            raise OpError(f"shape must have a dim per axis of {x}, got {shape_text(shape)}")
+        if scales and (len(scales) != x.rank or min(scales) <= 0):
+            raise OpError(f"scales must be one positive number per axis of {x}, got {list(scales)}")
+        if (coordinates == CROP) != bool(roi) or (roi and len(roi) != 2 * x.rank):
+            raise OpError(
+                f"roi must be {2 * x.rank} numbers when coordinates is '{CROP}', and empty otherwise, got {list(roi)}"
+            )
+        return x.with_shape(shape)
+
+
+class GridSample(RelaxOp, name="grid_sample"):
+    """x [N, C, *spatial] read at the points of grid [N, *out, number of spatial dims], in -1 to 1, last dim first."""
+
+    x = operand()
+    grid = operand()
+    mode = Str("linear", choices=("nearest", "linear", "cubic"))
+    padding_mode = Str("zeros", choices=("zeros", "border", "reflection"))
+    align_corners = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, grid: TensorType, *, mode: str, padding_mode: str, align_corners: bool) -> TensorType:
+        require_kind(x, FLOAT, "operand")
+        require_kind(grid, FLOAT, "grid")
+        count = spatial_rank(x, "operand")
+        if grid.rank != x.rank:
+            raise OpError(f"grid must have the rank of the operand {x}, got {grid}")
+        require_equal_dims(x.shape[0], grid.shape[0], f"the batch dims of {x} and grid {grid}")
+        require_equal_dims(grid.shape[-1], count, f"the last dim of grid {grid} and the number of spatial dims of {x}")
+        return x.with_shape((x.shape[0], x.shape[1], *grid.shape[1:-1]))

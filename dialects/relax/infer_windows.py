@@ -1,0 +1,79 @@
+"""Shape arithmetic of sliding windows, shared by convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.types import TensorType
+
+CHANNELS_FIRST, CHANNELS_LAST = "NC*", "N*C"
+DATA_LAYOUTS = (CHANNELS_FIRST, CHANNELS_LAST)
+KERNEL_LAYOUTS = ("OI*", "*IO")
+
+
+def channel_axis(layout: str, rank: int) -> int:
+    return 1 if layout == CHANNELS_FIRST else rank - 1
+
+
+def spatial_axes(layout: str, rank: int) -> range:
+    return range(2, rank) if layout == CHANNELS_FIRST else range(1, rank - 1)
+
+
+def data_shape(layout: str, batch: Dim, channels: Dim, spatial: Sequence[Dim]) -> tuple[Dim, ...]:
+    return (batch, channels, *spatial) if layout == CHANNELS_FIRST else (batch, *spatial, channels)
+
+
+def spatial_rank(x: TensorType, what: str) -> int:
+    """How many spatial dims a batch of images (or signals, or volumes) has."""
+    if x.rank < 3:
+        raise OpError(f"{what} must have a batch dim, a channel dim and at least one spatial dim, got {x}")
+    return x.rank - 2
+
+
+def per_dim(values: Sequence[int], count: int, default: int, least: int, what: str) -> tuple[int, ...]:
+    """One number per spatial dim; an empty list stands for the default everywhere."""
+    if not values:
+        return (default,) * count
+    if len(values) != count:
+        raise OpError(f"{what} must be one number per spatial dim, {count} of them, got {list(values)}")
+    for value in values:
+        if value < least:
+            raise OpError(f"{what} must be at least {least}, got {list(values)}")
+    return tuple(values)
+
+
+def padding_pairs(padding: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """(begin, end) per spatial dim."""
+    if not padding:
+        return [(0, 0)] * count
+    if len(padding) != 2 * count:
+        raise OpError(f"padding must be {2 * count} numbers, all begins then all ends, got {list(padding)}")
+    if any(amount < 0 for amount in padding):
+        raise OpError(f"padding must not be negative, got {list(padding)}")
+    return list(zip(padding[:count], padding[count:], strict=True))
+
+
+def window_extent(kernel: Dim, dilation: int) -> Dim:
+    """How many elements a dilated window spans."""
+    return (kernel - 1) * dilation + 1
+
+
+def window_count(
+    size: Dim, kernel: Dim, stride: int, dilation: int, pads: tuple[int, int], ceil_mode: bool = False
+) -> Dim:
+    """How many windows fit along one dim.
+
+    With `ceil_mode` a last window may reach over the end, but must not start in the padding at the end; of the two
+    bounds on the number of windows, both of the form ceil(a / stride), the smaller is the one with the smaller a.
+    """
+    extent = window_extent(kernel, dilation)
+    padded = size + sum(pads)
+    if isinstance(padded, int) and isinstance(extent, int) and padded < extent:
+        around = f" (window {kernel}, dilation {dilation})" if dilation != 1 else ""
+        raise OpError(f"a window of {extent}{around} does not fit a dim of {size} padded to {padded}")
+    if ceil_mode and isinstance(extent, int):
+        return D.ceildiv(size + pads[0] + min(0, pads[1] - extent + stride), stride)
+    return (padded - extent) // stride + 1

@@ -1,0 +1,96 @@
+"""Quantization: numbers as scaled integers (or 8-bit floats)."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.attributes import ElementType, Int
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    normalize_axis,
+    require_equal_dims,
+    require_equal_shapes,
+    require_kind,
+    require_vector,
+)
+
+WIDEST = 32
+
+
+class Quantize(RelaxOp, name="quantize"):
+    """saturate(round_half_to_even(x / scale) + zero_point).
+
+    The scale is a scalar, or a vector along `axis`, or, with `block`, a tensor of which each element serves `block`
+    elements along `axis`. A zero point has the shape of the scale and the element type of the result.
+    """
+
+    x = operand()
+    scale = operand()
+    zero_point = optional()
+    axis = Int(1)
+    block = Int(0)
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(
+        x: TensorType, scale: TensorType, zero_point: TensorType | None, *, axis: int, block: int, dtype: DType
+    ) -> TensorType:
+        require_kind(x, ("float", "int"), "operand")
+        _require_quantized(dtype, "dtype")
+        _require_scale(x, scale, axis, block)
+        _require_zero_point(zero_point, scale, dtype)
+        return x.with_dtype(dtype)
+
+
+class Dequantize(RelaxOp, name="dequantize"):
+    """(x - zero_point) * scale; scale, zero point, axis and block as in `quantize`."""
+
+    x = operand()
+    scale = operand()
+    zero_point = optional()
+    axis = Int(1)
+    block = Int(0)
+    dtype = ElementType("f32")
+
+    @staticmethod
+    def infer(
+        x: TensorType, scale: TensorType, zero_point: TensorType | None, *, axis: int, block: int, dtype: DType
+    ) -> TensorType:
+        _require_quantized(x.dtype, "operand")
+        if not dtype.is_float:
+            raise OpError(f"dtype must be floating point, got {dtype}")
+        _require_scale(x, scale, axis, block)
+        _require_zero_point(zero_point, scale, x.dtype)
+        return x.with_dtype(dtype)
+
+
+def _require_quantized(dtype: DType, what: str) -> None:
+    if not (dtype.is_integer and dtype.bits <= WIDEST) and not (dtype.is_float and dtype.bits <= 8):
+        raise OpError(f"{what} must be an integer of at most {WIDEST} bits or a float of at most 8, got {dtype}")
+
+
+def _require_scale(x: TensorType, scale: TensorType, axis: int, block: int) -> None:
+    require_kind(scale, ("float",), "scale")
+    if block < 0:
+        raise OpError(f"block must not be negative, got {block}")
+    if block == 0 and scale.rank == 0:
+        return
+    axis = normalize_axis(axis, x.rank)
+    if block == 0:
+        require_vector(scale, x.shape[axis], "scale", f"element of axis {axis}")
+        return
+    if scale.rank != x.rank:
+        raise OpError(f"scale must have the rank of the operand {x} when block is {block}, got {scale}")
+    for i, dim in enumerate(x.shape):
+        expected = D.ceildiv(dim, block) if i == axis else dim
+        require_equal_dims(scale.shape[i], expected, f"dim {i} of scale {scale} and the blocks of {block} of {x}")
+
+
+def _require_zero_point(zero_point: TensorType | None, scale: TensorType, dtype: DType) -> None:
+    if zero_point is None:
+        return
+    require_equal_shapes(zero_point.shape, scale.shape, "zero point and scale")
+    if zero_point.dtype is not dtype:
+        raise OpError(f"zero point must have the quantized element type, {dtype}, got {zero_point.dtype}")

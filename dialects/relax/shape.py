@@ -1,0 +1,157 @@
+"""Operators that move elements around, and do not change them: reshape, transpose, expand and the like."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Dims, Int, Ints, Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    normalize_axes,
+    normalize_axis,
+    require_broadcast_to,
+    require_one_count,
+    require_rank,
+)
+
+
+class Reshape(RelaxOp, name="reshape"):
+    """The same elements, in row-major order, in another shape."""
+
+    x = operand()
+    shape = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+        reshaped = x.with_shape(shape)
+        require_one_count(x, reshaped)
+        return reshaped
+
+
+class Permute(RelaxOp, name="permute"):
+    """numpy's `transpose`: dim i of the result is dim `axes[i]` of x."""
+
+    x = operand()
+    axes = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+        order = [normalize_axis(axis, x.rank) for axis in axes]
+        if sorted(order) != list(range(x.rank)):
+            raise OpError(f"axes must name each of the {x.rank} axes of {x} once, got {list(axes)}")
+        return x.with_shape([x.shape[axis] for axis in order])
+
+
+class Expand(RelaxOp, name="expand"):
+    """numpy's `broadcast_to`."""
+
+    x = operand()
+    shape = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+        require_broadcast_to(x.shape, shape, "operand")
+        return x.with_shape(shape)
+
+
+class ExpandDims(RelaxOp, name="expand_dims"):
+    """New dims of 1 at these axes of the result."""
+
+    x = operand()
+    axes = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+        new = set(normalize_axes(axes, x.rank + len(axes)))
+        old = iter(x.shape)
+        return x.with_shape([1 if i in new else next(old) for i in range(x.rank + len(axes))])
+
+
+class Squeeze(RelaxOp, name="squeeze"):
+    """Without these axes, which must be 1."""
+
+    x = operand()
+    axes = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+        gone = set(normalize_axes(axes, x.rank))
+        for axis in gone:
+            if isinstance(x.shape[axis], int) and x.shape[axis] != 1:
+                raise OpError(f"axis {axis} of {x} is {x.shape[axis]}: only a dim of 1 can be squeezed")
+        return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in gone])
+
+
+class Tile(RelaxOp, name="tile"):
+    """x repeated so many times along each axis."""
+
+    x = operand()
+    repeats = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, repeats: tuple[int, ...]) -> TensorType:
+        if len(repeats) != x.rank or any(count < 0 for count in repeats):
+            raise OpError(f"repeats must be one non-negative number per axis of {x}, got {list(repeats)}")
+        return x.with_shape([dim * count for dim, count in zip(x.shape, repeats, strict=True)])
+
+
+class Reverse(RelaxOp, name="reverse"):
+    """numpy's `flip` along these axes."""
+
+    x = operand()
+    axes = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+        normalize_axes(axes, x.rank)
+        return x
+
+
+class DepthToSpace(RelaxOp, name="depth_to_space"):
+    """[N, C * block^2, H, W] to [N, C, H * block, W * block].
+
+    `mode` says whether depth holds (row, column, C) or (C, row, column).
+    """
+
+    x = operand()
+    block = Int()
+    mode = Str("DCR", choices=("DCR", "CRD"))
+
+    @staticmethod
+    def infer(x: TensorType, *, block: int, mode: str) -> TensorType:
+        batch, channels, height, width = _images(x, block)
+        if isinstance(channels, int) and channels % block**2:
+            raise OpError(f"the {channels} channels of {x} must be a multiple of {block}^2")
+        return x.with_shape((batch, channels // block**2, height * block, width * block))
+
+
+class SpaceToDepth(RelaxOp, name="space_to_depth"):
+    """[N, C, H, W] to [N, block^2 * C, H / block, W / block]."""
+
+    x = operand()
+    block = Int()
+
+    @staticmethod
+    def infer(x: TensorType, *, block: int) -> TensorType:
+        batch, channels, height, width = _images(x, block)
+        if any(isinstance(size, int) and size % block for size in (height, width)):
+            raise OpError(f"height and width of {x} must be multiples of {block}")
+        return x.with_shape((batch, channels * block**2, height // block, width // block))
+
+
+class ShapeOf(RelaxOp, name="shape_of"):
+    """The dims of x, as a vector of i64."""
+
+    x = operand()
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return TensorType.of((x.rank,), "i64")
+
+
+def _images(x: TensorType, block: int) -> tuple[Dim, ...]:
+    require_rank(x, 4, "operand [batch, channels, height, width]")
+    if block < 1:
+        raise OpError(f"block must be at least 1, got {block}")
+    return x.shape

@@ -1,0 +1,185 @@
+"""Operators that cut tensors apart and put them together: slices, padding, concatenation."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.attributes import Dims, Float, Int, Ints, Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, operand, operands, results
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    normalize_axis,
+    require_distinct_axes,
+    require_equal_dims,
+    require_equal_shapes,
+    same_dtype,
+    shape_text,
+)
+
+SPLIT_RUNS = 16
+
+
+class StridedSlice(RelaxOp, name="strided_slice"):
+    """numpy's `x[begin:end:stride]` along some axes: negative positions count from the end, ends are clamped.
+
+    A begin or end beyond the tensor stands for its edge, as in numpy; with a negative stride, an end less than
+    minus the size of the dim takes the first element too.
+    """
+
+    x = operand()
+    axes = Ints()
+    begin = Ints()
+    end = Ints()
+    strides = Ints()
+
+    @staticmethod
+    def infer(
+        x: TensorType, *, axes: tuple[int, ...], begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+    ) -> TensorType:
+        if not len(axes) == len(begin) == len(end) == len(strides):
+            lengths = f"{len(axes)}, {len(begin)}, {len(end)} and {len(strides)}"
+            raise OpError(f"axes, begin, end and strides must be equally long, got {lengths} numbers")
+        if 0 in strides:
+            raise OpError(f"strides must not be 0, got {list(strides)}")
+        shape = list(x.shape)
+        for axis, *bounds in zip(require_distinct_axes(axes, x.rank), begin, end, strides, strict=True):
+            shape[axis] = slice_size(shape[axis], *bounds)
+        return x.with_shape(shape)
+
+
+def slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
+    """How many elements `[begin:end:stride]` takes of a dim."""
+    if isinstance(size, int):
+        return len(range(*slice(begin, end, stride).indices(size)))
+    if stride < 0:
+        # Taking backwards from b down to (not including) e is taking forwards from e + 1 to b + 1.
+        begin, end = _from_end(end), _from_end(begin)
+        stride = -stride
+    low, high = _position(size, begin), _position(size, end)
+    if low == 0:
+        span = high
+    elif high == size:
+        span = _rest(size, begin)
+    else:
+        span = D.maximum(high - low, 0)
+    return D.ceildiv(span, stride)
+
+
+_FAR = 2**31 - 2
+"""Exporters write 'to the end' as about the largest 32-bit or 64-bit integer; no dim reaches that."""
+
+
+def _from_end(position: int) -> int:
+    """The position one further on; what follows -1, the last, is the end."""
+    return _FAR if position == -1 else position + 1
+
+
+def _position(size: Dim, position: int) -> Dim:
+    """A position clamped into a symbolic dim."""
+    if position < 0:
+        return 0 if position <= -_FAR else D.maximum(size + position, 0)
+    return size if position >= _FAR else D.minimum(size, position)
+
+
+def _rest(size: Dim, begin: int) -> Dim:
+    """How many elements there are from `begin` to the end."""
+    return D.maximum(size - begin, 0) if begin > 0 else D.minimum(size, -begin)
+
+
+class Pad(RelaxOp, name="pad"):
+    """Elements added around x: all the begins, then all the ends; a negative number crops.
+
+    `mode` says what they are: the `value`, a reflection without the edge, the edge, or x repeated.
+    """
+
+    x = operand()
+    pads = Ints()
+    mode = Str("constant", choices=("constant", "reflect", "edge", "wrap"))
+    value = Float(0.0)
+
+    @staticmethod
+    def infer(x: TensorType, *, pads: tuple[int, ...], mode: str, value: float) -> TensorType:
+        if len(pads) != 2 * x.rank:
+            raise OpError(f"pads must be {2 * x.rank} numbers, all begins then all ends of {x}, got {list(pads)}")
+        shape = []
+        for i, (dim, begin, end) in enumerate(zip(x.shape, pads[: x.rank], pads[x.rank :], strict=True)):
+            size = dim + begin + end
+            if isinstance(size, int) and size < 0:
+                raise OpError(f"pads {begin} and {end} crop axis {i} of {x} to less than nothing")
+            if isinstance(dim, int) and mode != "constant" and max(begin, end) > 0:
+                _require_source(x, i, max(begin, end), mode)
+            shape.append(size)
+        return x.with_shape(shape)
+
+
+def _require_source(x: TensorType, axis: int, amount: int, mode: str) -> None:
+    if x.shape[axis] == 0:
+        raise OpError(f"axis {axis} of {x} is empty: mode '{mode}' has nothing to pad it with")
+    if mode == "reflect" and amount >= x.shape[axis]:
+        raise OpError(f"mode 'reflect' can pad axis {axis} of {x} by at most {x.shape[axis] - 1}, got {amount}")
+
+
+class Concat(RelaxOp, name="concat"):
+    """The operands one after the other along the axis."""
+
+    xs = operands()
+    axis = Int()
+
+    @staticmethod
+    def infer(xs: list[TensorType], *, axis: int) -> TensorType:
+        _require_some(xs)
+        first = xs[0]
+        if first.rank == 0:
+            raise OpError("operands must have rank 1 or more: stack joins scalars")
+        at = normalize_axis(axis, first.rank)
+        total = first.shape[at]
+        for i, x in enumerate(xs[1:], start=1):
+            if x.rank != first.rank:
+                raise OpError(f"operands must have one rank, got {first} and {x} (operand #{i})")
+            rest, first_rest = (t.shape[:at] + t.shape[at + 1 :] for t in (x, first))
+            require_equal_shapes(rest, first_rest, f"operands #{i} and #0, apart from axis {at},")
+            total = total + x.shape[at]
+        return first.with_shape((*first.shape[:at], total, *first.shape[at + 1 :]))
+
+
+class Stack(RelaxOp, name="stack"):
+    """The operands, all of one shape, one after the other along a new axis."""
+
+    xs = operands()
+    axis = Int(0)
+
+    @staticmethod
+    def infer(xs: list[TensorType], *, axis: int) -> TensorType:
+        _require_some(xs)
+        first = xs[0]
+        for i, x in enumerate(xs[1:], start=1):
+            require_equal_shapes(x.shape, first.shape, f"operands #{i} and #0")
+        at = normalize_axis(axis, first.rank + 1)
+        return first.with_shape((*first.shape[:at], len(xs), *first.shape[at:]))
+
+
+class Split(RelaxOp, name="split"):
+    """Consecutive pieces of x along the axis, of these sizes."""
+
+    x = operand()
+    outputs = results(runs=SPLIT_RUNS)
+    axis = Int()
+    sizes = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, sizes: tuple[Dim, ...]) -> tuple[TensorType, ...]:
+        if not sizes:
+            raise OpError("needs at least one size")
+        if x.rank == 0:
+            raise OpError(f"operand must have rank 1 or more, got {x}")
+        at = normalize_axis(axis, x.rank)
+        total: Dim = sum(sizes)
+        require_equal_dims(x.shape[at], total, f"axis {at} of {x} and the sum of the sizes {shape_text(sizes)}")
+        return tuple(x.with_shape((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes)
+
+
+def _require_some(xs: list[TensorType]) -> None:
+    if not xs:
+        raise OpError("needs at least one operand")
+    same_dtype("operands", *xs)

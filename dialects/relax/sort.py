@@ -1,0 +1,63 @@
+"""Sorting and selection along an axis."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.attributes import Bool, Int
+from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind
+
+
+class Topk(RelaxOp, name="topk"):
+    """The k largest (or smallest) elements along the axis, and where they are; of equal ones the first come first."""
+
+    x = operand()
+    values = result()
+    indices = result()
+    k = Int()
+    axis = Int(-1)
+    largest = Bool(True)
+    sorted = Bool(True)
+
+    @staticmethod
+    def infer(x: TensorType, *, k: int, axis: int, largest: bool, sorted: bool) -> tuple[TensorType, TensorType]:
+        axis = _require_axis(x, axis)
+        size = x.shape[axis]
+        if k < 0 or (isinstance(size, int) and k > size):
+            raise OpError(f"k must be 0 to {size}, the size of axis {axis} of {x}, got {k}")
+        values = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
+        return values, values.with_dtype("i64")
+
+
+class Sort(RelaxOp, name="sort"):
+    """The elements in ascending (or descending) order along the axis; stable."""
+
+    x = operand()
+    axis = Int(-1)
+    descending = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+        _require_axis(x, axis)
+        return x
+
+
+class Argsort(RelaxOp, name="argsort"):
+    """Where the elements of the sorted tensor are in x."""
+
+    x = operand()
+    axis = Int(-1)
+    descending = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+        _require_axis(x, axis)
+        return x.with_dtype("i64")
+
+
+def _require_axis(x: TensorType, axis: int) -> int:
+    require_kind(x, NUMBER, "operand")
+    if x.rank == 0:
+        raise OpError(f"operand must have rank 1 or more, got {x}")
+    return normalize_axis(axis, x.rank)
