@@ -2,13 +2,15 @@
 
 A symbolic dim is kept in one canonical form, a polynomial with integer coefficients over atoms, so that two dims that
 are the same expression are equal Python objects and print the same text. An atom is a symbol (`batch`) or an operation
-that a polynomial cannot say (`floordiv(batch + 1, 2)`, `max(n, 4)`). A dim that nothing is known about is `UNKNOWN`: it
-equals no other dim.
+that a polynomial cannot say (`floordiv(batch + 1, 2)`, `max(n, 4)`). A symbol stands for a size: it is never negative.
+A dim that nothing is known about is `UNKNOWN`: it equals no other dim.
 """
 
 from __future__ import annotations
 
 import ast
+import keyword
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ Dim = Union[int, "SymbolicDim"]
 Atom = str
 Monomial = tuple[Atom, ...]
 
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*$")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_SYMBOL = re.compile(_NAME)
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
@@ -88,12 +91,16 @@ class SymbolicDim:
     def __mod__(self, other: Dim) -> Dim:
         return apply("mod", self, other)
 
+    def __reduce__(self) -> object:
+        """Copies and pickles keep `UNKNOWN` the one object that it is."""
+        return (_restore, (self.terms,))
+
     def symbols(self) -> set[str]:
         """Names of the symbols that this dim depends on."""
         names: set[str] = set()
         for atoms, _ in self.terms:
             for atom in atoms:
-                names.update(n for n in re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", atom) if n not in _FUNCTIONS)
+                names.update(name for name in _SYMBOL.findall(atom) if name not in _FUNCTIONS)
         return names
 
 
@@ -124,30 +131,138 @@ UNKNOWN = SymbolicDim(((("?",), 1),))
 """A dim that nothing is known about."""
 
 
+def _restore(terms: tuple[tuple[Monomial, int], ...]) -> SymbolicDim:
+    return UNKNOWN if terms == UNKNOWN.terms else SymbolicDim(terms)
+
+
 def symbol(name: str) -> SymbolicDim:
     """The dim that is this symbol."""
-    if not _SYMBOL.match(name):
-        raise ValueError(f"'{name}' is not a name for a dim: letters, digits, '_' and '.', not starting with a digit")
+    if not is_symbol_name(name):
+        raise ValueError(
+            f"'{name}' is not a name for a dim: expected letters, digits and '_', not starting with a digit, in parts "
+            f"joined by '.', other than Python's keywords and {', '.join(_FUNCTIONS)}"
+        )
     return SymbolicDim((((name,), 1),))
+
+
+def is_symbol_name(name: str) -> bool:
+    """Whether a symbol may have this name."""
+    parts = name.split(".")
+    return bool(_SYMBOL.fullmatch(name)) and name not in _FUNCTIONS and not any(map(keyword.iskeyword, parts))
 
 
 def apply(function: str, left: Dim, right: Dim) -> Dim:
     """floordiv, mod, min or max of two dims, simplified where that is exact."""
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
+    if function in ("floordiv", "mod") and right == 0:
+        raise ValueError(f"{function} of {left} by 0")
     if isinstance(left, int) and isinstance(right, int):
         return _FUNCTIONS[function](left, right)
-    if function in ("min", "max") and left == right:
-        return left
-    if function in ("floordiv", "mod") and isinstance(right, int) and right > 0:
-        if all(factor % right == 0 for _, factor in _terms(left)):
-            return 0 if function == "mod" else _make({atoms: f // right for atoms, f in _terms(left)})
-    elif function in ("floordiv", "mod") and left == right:
-        return 1 if function == "floordiv" else 0
+    simplified = _SIMPLIFY[function](left, right)
+    return _atom(function, left, right) if simplified is None else simplified
+
+
+def _atom(function: str, left: Dim, right: Dim) -> Dim:
     arguments = [str(left), str(right)]
     if function in ("min", "max"):
         arguments.sort()
     return SymbolicDim((((f"{function}({arguments[0]}, {arguments[1]})",), 1),))
+
+
+def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
+    if not isinstance(right, int) or right < 0:
+        return _divide_exactly(left, right)
+    whole = _make({atoms: factor // right for atoms, factor in _terms(left)})
+    rest = _make({atoms: factor % right for atoms, factor in _terms(left)})
+    if isinstance(rest, int):
+        return whole
+    return whole + (_nested_floordiv(rest, right) or _atom("floordiv", rest, right))
+
+
+def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
+    """floordiv(floordiv(x, a) + c, b) is floordiv(x + a * c, a * b)."""
+    terms = dict(left.terms)
+    constant = terms.pop((), 0)
+    [(atoms, factor), *more] = terms.items()
+    parts = _parts(atoms[0])
+    if more or factor != 1 or len(atoms) != 1 or parts is None or parts[0] != "floordiv":
+        return None
+    _, inner, divisor = parts
+    if not isinstance(divisor, int) or divisor < 0:
+        return None
+    return apply("floordiv", inner + divisor * constant, divisor * right)
+
+
+def _simplify_mod(left: Dim, right: Dim) -> Dim | None:
+    if not isinstance(right, int) or right < 0:
+        return None if _divide_exactly(left, right) is None else 0
+    rest = _make({atoms: factor % right for atoms, factor in _terms(left)})
+    return rest if isinstance(rest, int) else _atom("mod", rest, right)
+
+
+def _divide_exactly(left: Dim, right: Dim) -> Dim | None:
+    """The quotient of two polynomials, if there is no remainder. The terms are in graded lexicographic order."""
+    lead_atoms, lead_factor = _terms(right)[0]
+    quotient: Dim = 0
+    while left != 0:
+        atoms, factor = _terms(left)[0]
+        rest = list(atoms)
+        for atom in lead_atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if factor % lead_factor:
+            return None
+        step = _make({tuple(rest): factor // lead_factor})
+        quotient, left = quotient + step, left - step * right
+    return quotient
+
+
+def _simplify_max(left: Dim, right: Dim) -> Dim | None:
+    difference = left - right
+    return left if is_nonnegative(difference) else right if is_nonnegative(difference * -1) else None
+
+
+def _simplify_min(left: Dim, right: Dim) -> Dim | None:
+    larger = _simplify_max(left, right)
+    return None if larger is None else left + right - larger
+
+
+_SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
+    "floordiv": _simplify_floordiv,
+    "mod": _simplify_mod,
+    "min": _simplify_min,
+    "max": _simplify_max,
+}
+
+
+def is_nonnegative(dim: Dim) -> bool:
+    """Whether a dim is known not to be negative, whatever the sizes that its symbols stand for."""
+    if dim is UNKNOWN:
+        return False
+    return all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in _terms(dim))
+
+
+def _is_nonnegative_atom(atom: Atom) -> bool:
+    parts = _parts(atom)
+    if parts is None:
+        return True
+    function, left, right = parts
+    if function == "max":
+        return is_nonnegative(left) or is_nonnegative(right)
+    return is_nonnegative(right) and (function == "mod" or is_nonnegative(left))
+
+
+@lru_cache(maxsize=4096)
+def _parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
+    """Function and arguments of an atom that is no symbol."""
+    if "(" not in atom:
+        return None
+    call = ast.parse(atom, mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    left, right = (_evaluate(argument, symbol) for argument in call.args)
+    return call.func.id, left, right
 
 
 def ceildiv(left: Dim, right: Dim) -> Dim:
@@ -194,11 +309,22 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """The dim with some symbols replaced."""
     if isinstance(dim, int) or dim is UNKNOWN:
         return dim
-    return _evaluate(ast.parse(str(dim), mode="eval").body, lambda name: values.get(name, symbol(name)))
+    return _evaluate(
+        ast.parse(str(dim), mode="eval").body, lambda name: values[name] if name in values else symbol(name)
+    )
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda left, right: apply("floordiv", left, right),
+    ast.Mod: lambda left, right: apply("mod", left, right),
+}
 
 
 def _evaluate(node: ast.expr, lookup: Callable[[str], Dim]) -> Dim:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+    if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
         return lookup(node.id)
@@ -206,19 +332,10 @@ def _evaluate(node: ast.expr, lookup: Callable[[str], Dim]) -> Dim:
         return lookup(ast.unparse(node))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _evaluate(node.operand, lookup) * -1
-    if isinstance(node, ast.BinOp):
-        left, right = _evaluate(node.left, lookup), _evaluate(node.right, lookup)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        if isinstance(node.op, ast.FloorDiv):
-            return apply("floordiv", left, right)
-        if isinstance(node.op, ast.Mod):
-            return apply("mod", left, right)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_evaluate(node.left, lookup), _evaluate(node.right, lookup))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-        if len(node.args) == 2:
-            return apply(node.func.id, _evaluate(node.args[0], lookup), _evaluate(node.args[1], lookup))
+        if len(node.args) != 2 or node.keywords:
+            raise ValueError(f"'{node.func.id}' takes two dims")
+        return apply(node.func.id, _evaluate(node.args[0], lookup), _evaluate(node.args[1], lookup))
     raise ValueError(f"unexpected '{ast.unparse(node)}'")

@@ -1,0 +1,156 @@
+"""The algebra of dims: canonical forms agree with arithmetic on numbers, and text with the dims that it prints."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+
+import pytest
+
+from mirlo.dialects.core import dims as D
+
+NAMES = ("batch", "n", "past.length")
+
+
+def random_dim(rng: random.Random, depth: int = 3) -> tuple[D.Dim, str]:
+    """A dim, built by operators, and a Python expression that says the same."""
+    if depth == 0 or rng.random() < 0.25:
+        if rng.random() < 0.4:
+            number = rng.randint(0, 9)
+            return number, str(number)
+        name = rng.choice(NAMES)
+        return D.symbol(name), name.replace(".", "_")
+    left, left_text = random_dim(rng, depth - 1)
+    kind = rng.choice(["+", "-", "*", "floordiv", "mod", "floordiv", "min", "max"])
+    if kind in ("floordiv", "mod"):
+        by = rng.randint(1, 6)
+        return D.apply(kind, left, by), f"(({left_text}) {'//' if kind == 'floordiv' else '%'} {by})"
+    right, right_text = random_dim(rng, depth - 1)
+    if kind in ("min", "max"):
+        return D.apply(kind, left, right), f"{kind}({left_text}, {right_text})"
+    value = {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right}[kind]()
+    return value, f"(({left_text}) {kind} ({right_text}))"
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_canonical_form_has_the_value_of_the_expression(seed: int) -> None:
+    rng = random.Random(seed)
+    dim, text = random_dim(rng)
+    for _ in range(8):
+        sizes = {name: rng.randint(0, 40) for name in NAMES}
+        expected = eval(text, {name.replace(".", "_"): size for name, size in sizes.items()})
+        assert D.substitute(dim, sizes) == expected, (text, str(dim), sizes)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_text_round_trip(seed: int) -> None:
+    dim, _ = random_dim(random.Random(seed))
+    assert D.parse(str(dim)) == dim
+    assert str(D.parse(str(dim))) == str(dim)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_nonnegative_is_never_wrong(seed: int) -> None:
+    rng = random.Random(seed)
+    dim, _ = random_dim(rng)
+    if D.is_nonnegative(dim):
+        for _ in range(20):
+            assert D.substitute(dim, {name: rng.randint(0, 40) for name in NAMES}) >= 0
+
+
+N, M = D.symbol("n"), D.symbol("m")
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (N + M, M + N),
+        ((N + 1) * (N - 1), N * N - 1),
+        ((2 * N + 4) // 2, N + 2),
+        (D.ceildiv(N, 2), (N - 1) // 2 + 1),
+        (((N + 1) // 2 + 1) // 2, (N + 3) // 4),
+        ((N * M * 12) // (N * M), 12),
+        ((N + M) * 768 * N // (N + M), 768 * N),
+        ((4 * N + 3) % 4, 3),
+        ((N * M) % M, 0),
+        (D.maximum(N, 0), N),
+        (D.maximum(N + 2, N - 1), N + 2),
+        (D.minimum(N, N + M), N),
+        (D.maximum(N // 2, 0), N // 2),
+        (D.product([2, N, 3]), 6 * N),
+    ],
+)
+def test_equal_expressions_are_equal(one: D.Dim, other: D.Dim) -> None:
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize(
+    "dim, text",
+    [
+        (N, "n"),
+        (2 * N + 1, "2*n + 1"),
+        (N - M, "-m + n"),
+        (5 - N, "-n + 5"),
+        (N * N * 3 - 2, "3*n*n - 2"),
+        ((N + 1) // 2, "floordiv(n + 1, 2)"),
+        (N % 8, "mod(n, 8)"),
+        (D.maximum(N - 1, 0), "max(0, n - 1)"),
+        (D.UNKNOWN, "?"),
+    ],
+)
+def test_text(dim: D.Dim, text: str) -> None:
+    assert str(dim) == text
+
+
+def test_unknown_equals_nothing() -> None:
+    assert D.UNKNOWN != D.UNKNOWN
+    assert N != D.UNKNOWN
+    assert (N + D.UNKNOWN) is D.UNKNOWN
+    assert D.maximum(D.UNKNOWN, 3) is D.UNKNOWN
+    assert D.parse(" ? ") is D.UNKNOWN
+    assert copy.deepcopy(D.UNKNOWN) is D.UNKNOWN
+    assert pickle.loads(pickle.dumps(D.UNKNOWN)) is D.UNKNOWN
+    assert pickle.loads(pickle.dumps(N + 1)) == N + 1
+
+
+def test_symbols_of_a_dim() -> None:
+    dim = D.parse("floordiv(batch + past.length, 2)*n + max(m, 3)")
+    assert isinstance(dim, D.SymbolicDim)
+    assert dim.symbols() == {"batch", "past.length", "n", "m"}
+
+
+def test_substitute_keeps_the_rest_symbolic() -> None:
+    assert D.substitute(D.parse("floordiv(n + m, 2)"), {"m": 4}) == N // 2 + 2
+    assert D.substitute(N * M, {"n": M}) == M * M
+    assert D.substitute(7, {"n": 1}) == 7
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("", "is not a dim expression"),
+        ("n +", "is not a dim expression"),
+        ("n / 2", "unexpected 'n / 2'"),
+        ("f(n, 2)", "unexpected 'f(n, 2)'"),
+        ("max(n)", "'max' takes two dims"),
+        ("floordiv(n, 0)", "floordiv of n by 0"),
+        ("mod(4, 0)", "mod of 4 by 0"),
+        ("True", "unexpected 'True'"),
+        ("1.5", "unexpected '1.5'"),
+        ("max + 1", "'max' is not a name for a dim"),
+        ("(" * 500 + "n" + ")" * 500, "is not a dim expression"),
+    ],
+)
+def test_bad_text_is_refused_with_a_reason(text: str, why: str) -> None:
+    with pytest.raises(ValueError) as error:
+        D.parse(text)
+    assert why in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["", "1n", "a b", "a-b", "größe", "lambda", "a.if", "min", "a.", "a.1", "n\n"])
+def test_bad_symbol_names(name: str) -> None:
+    assert not D.is_symbol_name(name)
+    with pytest.raises(ValueError, match="is not a name for a dim"):
+        D.symbol(name)
