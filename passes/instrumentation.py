@@ -41,6 +41,10 @@ class PrintIR(Instrument):
     before: Collection[str] | None = ()
     after: Collection[str] | None = ()
     only_changes: bool = False
+    failures: bool = False
+    """Whether to print what any failing pass left."""
+    module_scope: bool = False
+    """Whether to print the whole module where a pass ran on a part of it."""
     debug_info: bool = False
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     _before: str = ""
@@ -59,11 +63,14 @@ class PrintIR(Instrument):
             self._print("After", step, op, text)
 
     def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
-        if _selects(self.after, step):
+        if self.failures or _selects(self.after, step):
             self._print("After", step, op, self._text(op), " Failed")
 
     def _text(self, op: Any) -> str:
-        return op.operation.get_asm(enable_debug_info=self.debug_info)
+        printed = op.operation
+        while self.module_scope and printed.parent is not None:
+            printed = printed.parent.operation
+        return printed.get_asm(enable_debug_info=self.debug_info)
 
     def _print(self, when: str, step: Leaf, op: Any, text: str, suffix: str = "") -> None:
         header = f"// -----// IR Dump {when} {step.name}{suffix}{_which(op)} //----- //"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -175,7 +176,8 @@ def _as_steps(given: Steps, anchor: str) -> tuple[Step, ...]:
         complaint = misplaced(given, anchor)
         if complaint:
             raise PipelineError(complaint)
-        return (given,)
+        # A copy, so that a pass object given twice is two steps to instruments.
+        return (copy.copy(given),)
     if isinstance(given, type) or not isinstance(given, Iterable):
         raise TypeError(f"expected passes or text for a pipeline, got {given!r}")
     return tuple(step for member in given for step in _as_steps(member, anchor))

@@ -49,6 +49,11 @@ class Session:
             self._params = ParameterStore()
         return self._params
 
+    @property
+    def has_params(self) -> bool:
+        """Whether there are any, without making a store."""
+        return self._params is not None and len(self._params) > 0
+
     def warning(self, message: str, location: Any | None = None) -> None:
         """Tell the user something that may be wrong, at a place in their model."""
         self.report("warning", message, location)

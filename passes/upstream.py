@@ -8,7 +8,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, passmanager
@@ -38,9 +38,15 @@ class UpstreamPass:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
-@functools.cache
 def find_upstream(name: str, options: str = "") -> UpstreamPass | None:
     """The upstream pass of this name, or None. Raises `OptionError` where it does not take these options."""
+    found = _find(name, options)
+    # Each occurrence in a pipeline is an object of its own: instruments tell them apart by identity.
+    return None if found is None else replace(found)
+
+
+@functools.cache
+def _find(name: str, options: str) -> UpstreamPass | None:
     if _complaint(f"any({name})", "does not refer to"):
         return None
     found = UpstreamPass(name, options, _restriction(name))

@@ -1,0 +1,70 @@
+"""Modules in files: IR as text or bytecode, and the parameter files that it refers to.
+
+A module that uses weights lists their files in its attribute `relax.params`, relative to the folder of the IR file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+PARAMS = "relax.params"
+BYTECODE_MAGIC = b"ML\xefR"
+
+
+class FileError(Exception):
+    """A file that cannot be read or written, told in one sentence."""
+
+
+def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -> None:
+    """Open the parameter files that a module lists, into the session's store."""
+    from mirlo.runtime.errors import ParameterError
+
+    for name in _listed(module):
+        if name.lower().endswith(".onnx"):
+            # Only the importer knows how to read these; it registers its reader when it is imported.
+            import mirlo.frontends.onnx  # noqa: F401
+        try:
+            session.params.open(Path(folder) / name)
+        except (ParameterError, OSError) as error:
+            raise FileError(f"cannot open '{name}', which the module's attribute '{PARAMS}' lists: {error}") from error
+
+
+def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> None:
+    """Make a module that is about to be written to `path` list the files of its parameters.
+
+    Parameters that are in no file are written to one beside it, `path` with `.params` added.
+    """
+    if not session.has_params:
+        return
+    store = session.params
+    folder = os.path.dirname(os.path.abspath(path))
+    if store.unsaved():
+        store.save(f"{path}.params", store.unsaved())
+    files = dict.fromkeys(source for name in store.names() if (source := store.source(name)))
+    listed = [ir.StringAttr.get(_relative(file, folder), context=module.context) for file in files]
+    module.operation.attributes[PARAMS] = ir.ArrayAttr.get(listed, context=module.context)
+
+
+def _listed(module: Any) -> list[str]:
+    attributes = module.operation.attributes
+    if PARAMS not in attributes:
+        return []
+    value = attributes[PARAMS]
+    if not isinstance(value, ir.ArrayAttr) or not all(isinstance(name, ir.StringAttr) for name in value):
+        raise FileError(f"the module's attribute '{PARAMS}' must be a list of file names, got {value}")
+    return [name.value for name in value]
+
+
+def _relative(file: Path, folder: str) -> str:
+    try:
+        return Path(os.path.relpath(file, folder)).as_posix()
+    except ValueError:
+        # On Windows there is no relative path to another drive.
+        return str(file)

@@ -1,0 +1,85 @@
+"""Where the time of a run goes, pass by pass."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.registry import Pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.pipeline_parser import Step
+    from mirlo.passes.runner import Leaf, PassFailed
+
+_RULE = "===" + "-" * 73 + "==="
+
+
+@dataclass
+class Timing(Instrument):
+    """Measures each pass of a pipeline, and named phases around it. `steps` are the pipeline's."""
+
+    steps: Sequence[Step] = ()
+    phases: dict[str, float] = field(default_factory=dict)
+    _seconds: dict[int, float] = field(default_factory=dict)
+    _runs: dict[int, int] = field(default_factory=dict)
+    _verify: float = 0.0
+    _since: float = 0.0
+    _started: float = field(default_factory=time.perf_counter)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure something other than a pass, such as parsing."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+    def before_pass(self, step: Leaf, op: Any) -> None:
+        self._since = time.perf_counter()
+
+    def before_verify(self, step: Leaf, op: Any) -> None:
+        self._add(step)
+        self._since = time.perf_counter()
+
+    def after_pass(self, step: Leaf, op: Any) -> None:
+        self._verify += time.perf_counter() - self._since
+
+    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+        self._add(step)
+
+    def _add(self, step: Leaf) -> None:
+        self._seconds[id(step)] = self._seconds.get(id(step), 0.0) + time.perf_counter() - self._since
+        self._runs[id(step)] = self._runs.get(id(step), 0) + 1
+
+    def report(self) -> str:
+        """The table."""
+        total = time.perf_counter() - self._started
+        rows = [(seconds, 0, name, "") for name, seconds in self.phases.items()]
+        rows[1:1] = [*self._rows(self.steps, 0), (self._verify, 0, "Verify", "")]
+        rows.append((total - sum(row[0] for row in rows if row[1] == 0), 0, "Rest", ""))
+        rows.append((total, 0, "Total", ""))
+        lines = [_RULE, "... Execution time report ...".center(len(_RULE)), _RULE]
+        lines += [f"  Total Execution Time: {total:.4f} seconds", "", "  ----Wall Time----  --Runs--  ----Name----"]
+        for seconds, depth, name, runs in rows:
+            share = 100 * seconds / total if total else 0.0
+            lines.append(f"  {seconds:9.4f} ({share:5.1f}%)  {runs:>8}  {'  ' * depth}{name}")
+        return "\n".join(lines) + "\n"
+
+    def _rows(self, steps: Sequence[Step], depth: int) -> list[tuple[float, int, str, str]]:
+        rows: list[tuple[float, int, str, str]] = []
+        for step in steps:
+            inner = getattr(step, "steps", None)
+            if inner is not None:
+                nested = self._rows(inner, depth + 1)
+                rows.append((sum(row[0] for row in nested if row[1] == depth + 1), depth, step.name, ""))
+                rows += nested
+            else:
+                kind = "Python" if isinstance(step, Pass) else "upstream"
+                label = f"{step.name} ({kind})"
+                rows.append((self._seconds.get(id(step), 0.0), depth, label, str(self._runs.get(id(step), 0))))
+        return rows

@@ -1,0 +1,271 @@
+"""`mirlo-opt`: runs passes over IR in a file. It keeps the conventions of `mlir-opt`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.files import FileError, open_params, save_params
+from mirlo.passes.instrumentation import Instrument, PrintIR
+from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
+from mirlo.passes.pipeline_parser import unknown_pass
+from mirlo.passes.registry import find_pass
+from mirlo.passes.reproducer import Reproducer, arguments_of
+from mirlo.passes.session import Session
+from mirlo.passes.timing import Timing
+from mirlo.passes.upstream import find_upstream
+from mirlo.tools.diagnostics import Diagnostics
+from mirlo.tools.expected import check_expected
+from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
+from mirlo.tools.source import Chunk, Source, read_source
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code."""
+    arguments = OptArguments()
+    try:
+        arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+        return _run(arguments)
+    except (UsageError, FileError, PipelineError) as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output has seen enough; Python must not complain about it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if arguments.debug:
+            traceback.print_exc()
+        return _fail(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
+
+
+def _fail(message: str) -> int:
+    print(f"mirlo-opt: error: {message}", file=sys.stderr)
+    return 1
+
+
+def _run(arguments: OptArguments) -> int:
+    told = _tell(arguments)
+    if told is not None:
+        sys.stdout.write(told)
+        return 0
+    source = read_source(arguments.input)
+    if arguments.run_reproducer:
+        arguments = _from_reproducer(arguments, source)
+    chunks = source.chunks(arguments.split_input_file)
+    context = make_context(arguments.allow_unregistered_dialect)
+    with context, ir.Location.unknown():
+        run = OptRun(arguments, _pipeline(arguments), context)
+        if arguments.show_pipeline:
+            print(run.pipeline)
+            return 0
+        good = [run.process(chunk) for chunk in chunks]
+        if all(good) or len(chunks) > 1:
+            run.write_output()
+        if arguments.timing:
+            sys.stderr.write(run.timing.report())
+    return 0 if all(good) else 1
+
+
+def _tell(arguments: OptArguments) -> str | None:
+    """The text for flags that only ask."""
+    if arguments.help or arguments.list_passes:
+        from mirlo.tools import opt_help
+
+        if arguments.list_passes:
+            return opt_help.pass_list()
+        return "\n".join(opt_help.pass_help(name) for name, _ in arguments.passes) or opt_help.overall_help()
+    if arguments.version:
+        from importlib.metadata import version
+
+        return f"mirlo-opt {version('mirlo')}\n"
+    return None
+
+
+def _from_reproducer(arguments: OptArguments, source: Source) -> OptArguments:
+    recorded = None if source.is_bytecode else arguments_of(source.text)
+    if recorded is None:
+        raise FileError(f"{source.name} is no reproducer: its first line does not start with '// configuration: '")
+    if arguments.pass_pipeline or arguments.pipeline or arguments.passes:
+        raise UsageError("--run-reproducer runs the pipeline of the file: name no passes beside it")
+    written = parse_arguments(recorded)
+    return replace(
+        arguments,
+        pass_pipeline=written.pass_pipeline,
+        verify_each=written.verify_each,
+        allow_unregistered_dialect=written.allow_unregistered_dialect,
+    )
+
+
+def _pipeline(arguments: OptArguments) -> Pipeline:
+    if arguments.pass_pipeline is not None:
+        return Pipeline(arguments.pass_pipeline)
+    if arguments.pipeline is not None:
+        return Pipeline.named(arguments.pipeline)
+    pipeline = Pipeline()
+    for name, options in arguments.passes:
+        flag = nearest_flag(name)
+        if find_pass(name) is None and find_upstream(name) is None:
+            raise UsageError(f"unknown flag '--{name}'; did you mean '{flag}'?" if flag else unknown_pass(name))
+        pipeline.append(f"{name}{{{options}}}" if options else name)
+    return pipeline
+
+
+@dataclass
+class OptRun:
+    """One run of the command: the same pipeline over each chunk of the input."""
+
+    arguments: OptArguments
+    pipeline: Pipeline
+    context: Any
+    outputs: list[tuple[Any, Session]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.timing = Timing(self.pipeline.steps)
+        self.printing = _printing(self.arguments)
+
+    def process(self, chunk: Chunk) -> bool:
+        """Parse, run, keep for output; true if all went as it should."""
+        diagnostics = Diagnostics(chunk.source, keep=self.arguments.verify_diagnostics)
+        with _handler(self.context, diagnostics.add_mlir):
+            passed = self._compile(chunk, diagnostics)
+        if self.arguments.verify_diagnostics:
+            return check_expected(chunk, diagnostics)
+        return passed and not diagnostics.errors
+
+    def _compile(self, chunk: Chunk, diagnostics: Diagnostics) -> bool:
+        session = Session(report=diagnostics.report)
+        try:
+            with self.timing.phase("Parse"):
+                module = self._parse(chunk)
+            open_params(module, os.path.dirname(os.path.abspath(self.arguments.input)), session)
+            self.pipeline.run(module, session, self._instruments(session), self.arguments.verify_each)
+        except ir.MLIRError as error:
+            diagnostics.add_error(error)
+            return False
+        except PassFailed as failure:
+            self._report_failure(failure, diagnostics)
+            return False
+        self.outputs.append((module, session))
+        return True
+
+    def _parse(self, chunk: Chunk) -> Any:
+        whole_file = not self.arguments.split_input_file and self.arguments.input != "-"
+        # A file parsed by its name gives locations with the name, and bytecode is mapped, not read.
+        return ir.Module.parseFile(self.arguments.input) if whole_file else ir.Module.parse(chunk.padded)
+
+    def _instruments(self, session: Session) -> list[Instrument]:
+        instruments: list[Instrument] = [self.timing] if self.arguments.timing else []
+        if self.arguments.reproducer is not None:
+            flags = [] if self.arguments.verify_each else ["--no-verify-each"]
+            flags += ["--allow-unregistered-dialect"] if self.arguments.allow_unregistered_dialect else []
+            instruments.append(Reproducer(self.arguments.reproducer, flags, session))
+        return [*instruments, *self.printing]
+
+    def _report_failure(self, failure: PassFailed, diagnostics: Diagnostics) -> None:
+        if self.arguments.debug:
+            traceback.print_exception(failure)
+        diagnostics.add_failure(failure)
+        if self.arguments.reproducer is not None:
+            diagnostics.hint(f"'mirlo-opt --run-reproducer {self.arguments.reproducer}' runs this again")
+        elif failure.internal:
+            diagnostics.hint(
+                "this is a bug of the pass; '--mlir-pass-pipeline-crash-reproducer=FILE' writes what reproduces it, "
+                "'--debug' shows where it happened"
+            )
+
+    def write_output(self) -> None:
+        with self.timing.phase("Output"):
+            if self.arguments.emit_bytecode:
+                self._write_bytecode()
+            else:
+                self._write_text()
+
+    def _write_text(self) -> None:
+        arguments = self.arguments
+        texts = []
+        for module, session in self.outputs:
+            self._save_params(module, session)
+            text = module.operation.get_asm(
+                enable_debug_info=arguments.print_debuginfo,
+                print_generic_op_form=arguments.print_op_generic,
+                use_local_scope=arguments.print_local_scope,
+                large_elements_limit=arguments.elide_elements,
+            )
+            texts.append(text.rstrip("\n") + "\n")
+        joined = "\n// -----\n".join(texts)
+        if arguments.output == "-":
+            sys.stdout.write(joined)
+            sys.stdout.flush()
+            return
+        with _writing(arguments.output), open(arguments.output, "w", encoding="utf-8") as file:
+            file.write(joined)
+
+    def _write_bytecode(self) -> None:
+        if len(self.outputs) != 1:
+            raise UsageError("--emit-bytecode writes one module; it does not go with --split-input-file")
+        module, session = self.outputs[0]
+        self._save_params(module, session)
+        if self.arguments.output != "-":
+            with _writing(self.arguments.output), open(self.arguments.output, "wb") as file:
+                module.operation.write_bytecode(file)
+            return
+        if sys.stdout.isatty():
+            raise UsageError("bytecode is not for a terminal; name a file with -o")
+        module.operation.write_bytecode(sys.stdout.buffer)
+        sys.stdout.flush()
+
+    def _save_params(self, module: Any, session: Session) -> None:
+        if self.arguments.output != "-":
+            with _writing(f"{self.arguments.output}.params"):
+                save_params(module, self.arguments.output, session)
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot write '{path}': {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _handler(context: Any, handle: Any) -> Iterator[None]:
+    attached = context.attach_diagnostic_handler(handle)
+    try:
+        yield
+    finally:
+        attached.detach()
+
+
+def _printing(arguments: OptArguments) -> list[Instrument]:
+    for name in (*arguments.print_before, *arguments.print_after):
+        if find_pass(name) is None and find_upstream(name) is None:
+            raise UsageError(unknown_pass(name))
+    every = arguments.print_after_all or arguments.print_after_change
+    before = None if arguments.print_before_all else arguments.print_before
+    after = None if every and not arguments.print_after else arguments.print_after
+    if not (before is None or after is None or before or after or arguments.print_after_failure):
+        return []
+    return [
+        PrintIR(
+            before,
+            after,
+            only_changes=arguments.print_after_change,
+            failures=arguments.print_after_failure,
+            module_scope=arguments.print_module_scope,
+            debug_info=arguments.print_debuginfo,
+        )
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

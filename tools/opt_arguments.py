@@ -1,0 +1,176 @@
+"""The command line of `mirlo-opt`. Order matters in it: each pass may be a flag, and they run in the order given."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class UsageError(Exception):
+    """A command line that makes no sense."""
+
+
+@dataclass
+class OptArguments:
+    """What `mirlo-opt` is to do; one field for each flag."""
+
+    input: str = "-"
+    output: str = "-"
+    pass_pipeline: str | None = None
+    pipeline: str | None = None
+    passes: list[tuple[str, str]] = field(default_factory=list)
+    """Flags that name a pass, with their options."""
+    list_passes: bool = False
+    show_pipeline: bool = False
+    help: bool = False
+    version: bool = False
+    split_input_file: bool = False
+    verify_diagnostics: bool = False
+    allow_unregistered_dialect: bool = False
+    verify_each: bool = True
+    emit_bytecode: bool = False
+    print_debuginfo: bool = False
+    print_op_generic: bool = False
+    print_local_scope: bool = False
+    elide_elements: int | None = None
+    print_before: list[str] = field(default_factory=list)
+    print_after: list[str] = field(default_factory=list)
+    print_before_all: bool = False
+    print_after_all: bool = False
+    print_after_change: bool = False
+    print_after_failure: bool = False
+    print_module_scope: bool = False
+    timing: bool = False
+    reproducer: str | None = None
+    run_reproducer: bool = False
+    debug: bool = False
+
+
+class Flag(NamedTuple):
+    """One flag: the field it sets, and to what (`VALUE` and `NAMES` and `NUMBER` take it from the command line)."""
+
+    name: str
+    field: str
+    value: Any
+    help: str
+
+
+VALUE, NAMES, NUMBER = "FILE|TEXT", "PASS,...", "N"
+"""Stand for what follows the flag."""
+
+FLAGS: dict[str, list[Flag]] = {
+    "Input and output": [
+        Flag("-o", "output", VALUE, "write the IR to this file instead of standard output"),
+        Flag("--split-input-file", "split_input_file", True, "treat the parts between lines '// -----' separately"),
+        Flag("--allow-unregistered-dialect", "allow_unregistered_dialect", True, "accept operations nobody defines"),
+        Flag("--emit-bytecode", "emit_bytecode", True, "write MLIR bytecode instead of text"),
+        Flag("--mlir-print-debuginfo", "print_debuginfo", True, "print locations"),
+        Flag("--mlir-print-op-generic", "print_op_generic", True, "print operations in the generic form"),
+        Flag("--mlir-print-local-scope", "print_local_scope", True, "print attributes and types in place, no aliases"),
+        Flag("--mlir-elide-elementsattrs-if-larger", "elide_elements", NUMBER, "elide constants of more elements"),
+    ],
+    "What to run": [
+        Flag("--pass-pipeline", "pass_pipeline", VALUE, "run this pipeline, such as 'fold-constant,func.func(cse)'"),
+        Flag("--pipeline", "pipeline", VALUE, "run the pipeline of this target"),
+        Flag("--verify-each", "verify_each", True, "verify the IR after each pass (the default)"),
+        Flag("--no-verify-each", "verify_each", False, "do not"),
+        Flag("--run-reproducer", "run_reproducer", True, "run the pipeline that the input's first line names"),
+    ],
+    "What to tell": [
+        Flag("--list-passes", "list_passes", True, "list all passes"),
+        Flag("--show-pipeline", "show_pipeline", True, "print the pipeline and stop"),
+        Flag("--help", "help", True, "print this; after the name or the flag of a pass, its options"),
+        Flag("--version", "version", True, "print the version"),
+        Flag("--verify-diagnostics", "verify_diagnostics", True, "check that 'expected-error' comments come true"),
+        Flag("--mlir-print-ir-before", "print_before", NAMES, "print the IR before these passes"),
+        Flag("--mlir-print-ir-after", "print_after", NAMES, "print the IR after these passes"),
+        Flag("--mlir-print-ir-before-all", "print_before_all", True, "print the IR before each pass"),
+        Flag("--mlir-print-ir-after-all", "print_after_all", True, "print the IR after each pass"),
+        Flag("--mlir-print-ir-after-change", "print_after_change", True, "only where the pass changed it"),
+        Flag("--mlir-print-ir-after-failure", "print_after_failure", True, "print the IR that a failing pass left"),
+        Flag("--mlir-print-ir-module-scope", "print_module_scope", True, "always print the whole module"),
+        Flag("--mlir-timing", "timing", True, "print how long each pass took"),
+        Flag(
+            "--mlir-pass-pipeline-crash-reproducer",
+            "reproducer",
+            VALUE,
+            "when a pass fails, leave this file, for --run-reproducer",
+        ),
+        Flag("--debug", "debug", True, "show the Python traceback of an unexpected exception"),
+    ],
+}
+_BY_NAME = {flag.name: flag for group in FLAGS.values() for flag in group}
+_ALIASES = {"-h": "--help"}
+
+
+def parse_arguments(argv: Sequence[str]) -> OptArguments:
+    """Flags with one dash or two; values after '=' or as the next argument; anything unknown is a pass."""
+    arguments = OptArguments()
+    inputs: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word == "-" or not word.startswith("-"):
+            inputs.append(word)
+            continue
+        name, has_value, value = word.partition("=")
+        flag = _find_flag(name)
+        if flag is None:
+            arguments.passes.append((name.lstrip("-"), value))
+        elif flag.value in (VALUE, NAMES, NUMBER):
+            if not has_value:
+                if not rest:
+                    raise UsageError(f"flag '{flag.name}' needs a value: {flag.name}={flag.value}")
+                value = rest.pop(0)
+            _set(arguments, flag, value)
+        else:
+            if has_value:
+                raise UsageError(f"flag '{flag.name}' takes no value, got '{value}'")
+            setattr(arguments, flag.field, flag.value)
+    _settle_inputs(arguments, inputs)
+    return arguments
+
+
+def _find_flag(name: str) -> Flag | None:
+    name = _ALIASES.get(name, name)
+    return _BY_NAME.get(name) or _BY_NAME.get(f"-{name}") or (_BY_NAME.get(name[1:]) if name == "--o" else None)
+
+
+def _set(arguments: OptArguments, flag: Flag, value: str) -> None:
+    if flag.value == NAMES:
+        getattr(arguments, flag.field).extend(name for name in value.split(",") if name)
+    elif flag.value == NUMBER:
+        if not value.isdigit():
+            raise UsageError(f"flag '{flag.name}' needs a number, got '{value}'")
+        setattr(arguments, flag.field, int(value))
+    else:
+        setattr(arguments, flag.field, value)
+
+
+def _settle_inputs(arguments: OptArguments, inputs: list[str]) -> None:
+    if arguments.help:
+        # `--help PASS` and `--PASS --help` ask for the same.
+        arguments.passes += [(name, "") for name in inputs]
+        return
+    if len(inputs) > 1:
+        raise UsageError(f"one input file at a time, got {len(inputs)}: {', '.join(inputs)}")
+    arguments.input = inputs[0] if inputs else "-"
+    given = [
+        name
+        for name, value in (
+            ("--pass-pipeline", arguments.pass_pipeline),
+            ("--pipeline", arguments.pipeline),
+            ("passes as flags", arguments.passes),
+        )
+        if value
+    ]
+    if len(given) > 1:
+        raise UsageError(f"give either {' or '.join(given)}, not both")
+
+
+def nearest_flag(name: str) -> str | None:
+    """The flag that a misspelt one was probably meant to be."""
+    near = difflib.get_close_matches(f"--{name}", _BY_NAME, n=1, cutoff=0.75)
+    return near[0] if near else None

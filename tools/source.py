@@ -1,0 +1,81 @@
+"""The text that a tool reads: named, split into chunks, quoted under diagnostics."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+
+from mirlo.passes.files import BYTECODE_MAGIC, FileError
+
+SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input file."""
+
+    name: str
+    content: bytes
+
+    @cached_property
+    def text(self) -> str:
+        try:
+            return self.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise FileError(f"{self.name}: neither text nor MLIR bytecode: byte {error.start} is not UTF-8") from None
+
+    @property
+    def is_bytecode(self) -> bool:
+        return self.content.startswith(BYTECODE_MAGIC)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return [] if self.is_bytecode else self.text.split("\n")
+
+    def chunks(self, split: bool) -> list[Chunk]:
+        """The parts between lines `// -----`, or all as one part."""
+        if self.is_bytecode:
+            if split:
+                raise FileError(f"{self.name}: bytecode cannot be split; leave out --split-input-file")
+            return [Chunk(self, 0, self.content)]
+        if not split:
+            return [Chunk(self, 0, self.text)]
+        chunks, line = [], 0
+        for part in SPLIT_MARKER.split(self.text):
+            chunks.append(Chunk(self, line, part))
+            line += part.count("\n")
+        return chunks
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a source that is parsed by itself."""
+
+    source: Source
+    first_line: int
+    """How many lines of the source come before."""
+    content: str | bytes
+
+    @property
+    def padded(self) -> str | bytes:
+        """The text with empty lines before it, so that locations are those in the whole file."""
+        return self.content if isinstance(self.content, bytes) else "\n" * self.first_line + self.content
+
+    @property
+    def numbered_lines(self) -> list[tuple[int, str]]:
+        if isinstance(self.content, bytes):
+            return []
+        return list(enumerate(self.content.split("\n"), self.first_line + 1))
+
+
+def read_source(path: str) -> Source:
+    """Read a file, or standard input for `-`."""
+    if path == "-":
+        return Source("<stdin>", sys.stdin.buffer.read())
+    try:
+        with open(path, "rb") as file:
+            return Source(path, file.read())
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
