@@ -129,7 +129,7 @@ def write_file(
             file.write(code)
             for row, (_, array) in zip(rows, arrays, strict=True):
                 _pad_to(file, data_start + row["offset"])
-                file.write(memoryview(array.reshape(-1).view(np.uint8)))
+                file.write(array.reshape(-1).view(np.uint8).data)
             _pad_to(file, data_start + end)
     except OSError as failure:
         raise kind.error(f"{target}: cannot write the {kind.noun}: {failure.strerror or failure}") from None

@@ -72,6 +72,12 @@ class Fields:
             raise self.fail(self._place(name), "a list of dims (numbers or symbols)", value)
         return tuple(value)
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self._get(name, "a list of texts")
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.fail(self._place(name), "a list of texts", value)
+        return tuple(value)
+
     def mapping(self, name: str) -> dict[str, Any]:
         value = self._get(name, "an object")
         if not isinstance(value, dict):

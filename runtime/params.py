@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mirlo.runtime.container import FileKind, MappedFile, has_magic, read_file, write_file
+from mirlo.runtime.container import FileKind, MappedFile, OpenedFile, has_magic, read_file, write_file
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
 
@@ -153,9 +153,11 @@ class ParameterStore:
         if reader is not None and not has_magic(target, PARAMETER_FILE):
             reader(target, self)
             return
-        opened = read_file(target, PARAMETER_FILE)
-        self._files[target.resolve()] = opened.file
-        source = _absolute(target)
+        self.add_file(read_file(target, PARAMETER_FILE))
+
+    def add_file(self, opened: OpenedFile) -> None:
+        """Adds the tensors of a file that was read (see `container.read_file`)."""
+        source = _absolute(opened.file.path)
         for row in opened.tensors:
             self._insert(row.name, _Entry(row.dtype, row.shape, source, file=opened.file, offset=row.offset))
 

@@ -1,0 +1,44 @@
+"""Arenas: the scratch memory of a call, one per call in progress."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from mirlo.runtime.inputs import empty_aligned
+
+
+class ArenaPool:
+    """Arenas of one size, made when they are needed; a few idle ones are kept for the next calls."""
+
+    def __init__(self, nbytes: int, keep: int = 2) -> None:
+        self.nbytes = nbytes
+        # Appending to a full deque drops its oldest arena; both ends are safe from several threads.
+        self._idle: deque[np.ndarray] = deque(maxlen=keep)
+
+    @contextmanager
+    def arena(self) -> Iterator[int | None]:
+        """The address of an arena that is the caller's alone until the block ends; None if none is needed."""
+        if not self.nbytes:
+            yield None
+            return
+        try:
+            memory = self._idle.pop()
+        except IndexError:
+            memory = empty_aligned(np.dtype(np.uint8), (self.nbytes,))
+        try:
+            yield memory.__array_interface__["data"][0]
+        finally:
+            self._idle.append(memory)
+
+    @property
+    def idle(self) -> int:
+        """How many arenas wait for a call."""
+        return len(self._idle)
+
+    def release(self) -> None:
+        """Gives the memory of the idle arenas back."""
+        self._idle.clear()

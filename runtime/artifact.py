@@ -1,0 +1,146 @@
+"""The artifact: a compiled model as data, and its `.mirlo` file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.container import FileKind, read_file, write_file
+from mirlo.runtime.errors import ArtifactError, ParameterError
+from mirlo.runtime.fields import Fields
+from mirlo.runtime.params import ParameterStore
+
+MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=1, error=ArtifactError)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name and type of an input, an output or a parameter; a symbolic dim is its name."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {describe(self.dtype, self.shape)}"
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One call of a kernel in the entry function, in the order of the calls."""
+
+    symbol: str
+    source: str
+    """The user's nodes that it computes."""
+    kind: str
+    flops: int
+    bytes: int
+    """Bytes that it must at least read and write."""
+
+
+@dataclass
+class Artifact:
+    """A compiled model without its parameters."""
+
+    target: str
+    loader: str
+    """Which loader makes `code` callable."""
+    code: bytes
+    entry: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    params: tuple[TensorSpec, ...]
+    """In the order of the entry function's params array; names in the parameter store."""
+    arena_bytes: int
+    kernels: tuple[KernelInfo, ...] = ()
+    threads: int = 1
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What loaders and tools need to know, as JSON. `packed`: names of the run-time functions that it calls."""
+
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """The names of the run-time functions that the model calls."""
+        names = self.metadata.get("packed", [])
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ArtifactError(f"metadata 'packed': expected a list of function names, found {names!r}")
+        return tuple(names)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbolic dims, in the order in which the inputs first name them."""
+        dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
+        return tuple(dict.fromkeys(dims))
+
+
+def describe(dtype: str, shape: Sequence[int | str]) -> str:
+    """A type as messages and listings show it: `f32[batch, 128]`."""
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def check_params(artifact: Artifact, store: ParameterStore) -> None:
+    """An error if the store lacks a parameter of the artifact or has it with another type."""
+    for spec in artifact.params:
+        try:
+            dtype, shape = store.spec(spec.name)
+        except ParameterError as missing:
+            raise ArtifactError(f"the compiled model's weights are not in the store: {missing}") from None
+        if (dtype, shape) != (spec.dtype, spec.shape):
+            expected, found = describe(spec.dtype, spec.shape), describe(dtype, shape)
+            raise ArtifactError(f"parameter '{spec.name}': compiled for {expected}, the store has {found}")
+
+
+def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> None:
+    """Writes a compiled model with its parameters to one file."""
+    check_params(artifact, store)
+    header = asdict(artifact)
+    del header["code"]
+    header["params"] = [spec.name for spec in artifact.params]
+    # The params array may name a parameter twice; the file holds it once.
+    names = dict.fromkeys(spec.name for spec in artifact.params)
+    try:
+        write_file(path, MODEL_FILE, header, artifact.code, [(name, store.get(name)) for name in names])
+    except TypeError as problem:
+        raise ArtifactError(f"{path}: the model's metadata cannot be written as JSON: {problem}") from None
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
+    """Reads a compiled model; its parameters stay in the file, mapped."""
+    target = Path(path)
+    opened = read_file(target, MODEL_FILE)
+    header = opened.header
+    store = ParameterStore()
+    store.add_file(opened)
+    artifact = Artifact(
+        target=header.text("target"),
+        loader=header.text("loader"),
+        code=opened.code,
+        entry=header.text("entry"),
+        inputs=tuple(_spec(row) for row in header.each("inputs")),
+        outputs=tuple(_spec(row) for row in header.each("outputs")),
+        params=_params(header, store),
+        arena_bytes=header.count("arena_bytes"),
+        kernels=tuple(_kernel(row) for row in header.each("kernels")),
+        threads=header.count("threads"),
+        metadata=header.mapping("metadata"),
+    )
+    return artifact, store
+
+
+def _spec(row: Fields) -> TensorSpec:
+    return TensorSpec(row.text("name"), row.dtype("dtype"), row.symbolic_shape("shape"))
+
+
+def _kernel(row: Fields) -> KernelInfo:
+    return KernelInfo(row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"))
+
+
+def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
+    specs = []
+    for index, name in enumerate(header.texts("params")):
+        if name not in store:
+            raise header.fail(f"params[{index}]", "the name of a tensor in the file", name)
+        specs.append(TensorSpec(name, *store.spec(name)))
+    return tuple(specs)

@@ -1,0 +1,144 @@
+"""DLPack: its C structures, and arrays to and from them without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.dtypes import element_type_of, element_type_of_dlpack, numpy_dtype
+
+_CPU_DEVICES = {1: "cpu", 3: "cuda_host", 11: "rocm_host"}
+_DEVICE_NAMES = {**_CPU_DEVICES, 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda_managed"}
+_READ_ONLY = 1
+
+
+class DLDevice(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class DLManagedTensor(ctypes.Structure):
+    _fields_ = [("dl_tensor", DLTensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class DLManagedTensorVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("dl_tensor", DLTensor),
+    ]
+
+
+class DLPackError(ValueError):
+    """A DLPack tensor that cannot be an array here; the message says why."""
+
+
+def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False) -> np.ndarray:
+    """An array over the memory of a tensor; `owner` is kept alive as long as the array is."""
+    if tensor.device.device_type not in _CPU_DEVICES:
+        raise DLPackError(f"it is on device '{_device_name(tensor.device.device_type)}'; move it to the CPU first")
+    element = element_type_of_dlpack(tensor.dtype.code, tensor.dtype.bits) if tensor.dtype.lanes == 1 else None
+    if element is None:
+        code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
+        raise DLPackError(f"its DLPack type (code {code}, {bits} bits, {lanes} lanes) is not an element type")
+    dtype = numpy_dtype(element.name)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    strides = tuple(step * element.bytes for step in tensor.strides[: tensor.ndim]) if tensor.strides else None
+    memory = _Memory((tensor.data or 0) + tensor.byte_offset, shape, strides, element.bytes, read_only, owner)
+    array = np.asarray(memory)
+    return array if array.dtype == dtype else array.view(dtype)
+
+
+def from_dlpack(value: Any) -> np.ndarray:
+    """An array over the memory of any object with `__dlpack__`, of every element type (numpy's own has no bf16)."""
+    device, _ = value.__dlpack_device__()
+    if device not in _CPU_DEVICES:
+        raise DLPackError(f"it is on device '{_device_name(device)}'; move it to the CPU first")
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # a producer from before DLPack 1.0
+        capsule = value.__dlpack__()
+    # The capsule is kept, not consumed: its destructor frees the tensor when the last array over it is gone.
+    if _is_valid(capsule, b"dltensor_versioned"):
+        pointer = _get_pointer(capsule, b"dltensor_versioned")
+        versioned = DLManagedTensorVersioned.from_address(pointer)
+        if versioned.major != 1:
+            raise DLPackError(f"its DLPack version is {versioned.major}.{versioned.minor}; versions 0 and 1 are known")
+        return array_of_tensor(versioned.dl_tensor, capsule, bool(versioned.flags & _READ_ONLY))
+    if _is_valid(capsule, b"dltensor"):
+        return array_of_tensor(DLManagedTensor.from_address(_get_pointer(capsule, b"dltensor")).dl_tensor, capsule)
+    raise DLPackError("its __dlpack__ gave no DLPack capsule")
+
+
+def tensor_of_array(array: np.ndarray) -> DLTensor:
+    """A tensor over the memory of an array, which the structure keeps alive."""
+    element = element_type_of(array.dtype)
+    if element is None:
+        raise DLPackError(f"numpy type {array.dtype} is not an element type")
+    # DLPack packs types of fewer than 8 bits; in Mirlo they lie in bytes, and travel as such.
+    code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
+    dims = ctypes.c_int64 * array.ndim
+    tensor = DLTensor(
+        data=array.ctypes.data,
+        device=DLDevice(1, 0),
+        ndim=array.ndim,
+        dtype=DLDataType(code, element.dlpack_bits, 1),
+        shape=dims(*array.shape),
+        strides=dims(*(step // array.itemsize for step in array.strides)),
+        byte_offset=0,
+    )
+    tensor.array = array  # type: ignore[attr-defined]
+    return tensor
+
+
+class _Memory:
+    """Foreign memory as numpy's array interface; numpy keeps this object, and so the owner, alive."""
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        itemsize: int,
+        read_only: bool,
+        owner: Any,
+    ) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, read_only),
+            "shape": shape,
+            "strides": strides,
+            "typestr": "|u1" if itemsize == 1 else f"<u{itemsize}",
+        }
+
+
+def _device_name(device: int) -> str:
+    return _DEVICE_NAMES.get(device, f"DLPack device {device}")
+
+
+_api = ctypes.pythonapi
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))

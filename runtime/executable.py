@@ -1,0 +1,176 @@
+"""The executable: a compiled model that can be called with arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime import packed
+from mirlo.runtime.arena import ArenaPool
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, outputs_given, random_input
+from mirlo.runtime.loaders import load_code
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.profile import Profile, make_profile, tick_length
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that an executable uses."""
+
+    weights_bytes: int
+    arena_bytes: int
+    """Of each call in progress."""
+
+    def __str__(self) -> str:
+        return f"weights {self.weights_bytes / 2**20:.1f} MiB, arena {self.arena_bytes / 2**20:.1f} MiB per call"
+
+
+class Executable:
+    """A compiled model.
+
+    Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's protocol
+    or numpy's array interface; they are used where they are, unless they are not contiguous. The result is an array,
+    or a tuple of arrays if the model has several outputs. `run` takes and gives dicts instead.
+
+    Calls from several threads run at the same time, each with an arena of its own.
+    """
+
+    def __init__(self, artifact: Artifact, store: ParameterStore) -> None:
+        artifacts.check_params(artifact, store)
+        _check_output_dims(artifact)
+        self.artifact = artifact
+        # Views of the arrays, so that the rest of the compiler's store can be freed.
+        self._store = ParameterStore()
+        for spec in artifact.params:
+            self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
+        self._symbols = artifact.symbols
+        self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
+        self._functions = packed.resolve(artifact.packed, "the model")
+        self._params = self._params_array()
+        self._arenas = ArenaPool(artifact.arena_bytes)
+        self._code = load_code(artifact)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names and types of the inputs."""
+        return self.artifact.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Names and types of the outputs."""
+        return self.artifact.outputs
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the weights (shared by all calls) and of the arena of a call."""
+        return Memory(self._store.nbytes, self.artifact.arena_bytes)
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the model; `out` are arrays to write the outputs to, in place of new ones.
+
+        `out` is an array, a list of one per output (None makes a new one), or a dict by output name. An input that is
+        itself called `out` is given by position, or to `run`.
+        """
+        results = self._execute(bind(self.inputs, arrays, named), out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
+        """Runs the model on arrays by input name, and returns arrays by output name."""
+        results = self._execute(bind(self.inputs, (), inputs), out)
+        return {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
+
+    def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
+        """Arrays that fit the inputs: floats of a normal distribution, integers 0 and 1; `dims` sizes the symbols."""
+        rng = np.random.default_rng(seed)
+        return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
+
+    def profile(self, *arrays: Any, repeats: int = 10, **named: Any) -> Profile:
+        """The time of each kernel: the median of some runs, after one that warms up. Without inputs, random ones."""
+        if repeats < 1:
+            raise InputError(f"repeats: expected 1 or more, found {repeats}")
+        if not arrays and not named:
+            named = self.random_inputs()
+        values = bind(self.inputs, arrays, named)
+        # The time stamps of the runs and the clock are read at the same places: both ends of a long stretch of time
+        # give the length of a tick more exactly than one run does.
+        stamps = np.zeros((repeats + 1, len(self.artifact.kernels) + 1), np.uint64)
+        clock = []
+        for row in stamps:
+            self._execute(values, None, row)
+            clock.append(time.perf_counter())
+        seconds_per_tick = tick_length((clock[0], int(stamps[0, -1])), (clock[-1], int(stamps[-1, -1])))
+        return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
+        artifacts.save(path, self.artifact, self._store)
+
+    def release_arenas(self) -> None:
+        """Gives back the scratch memory that is kept for the next calls."""
+        self._arenas.release()
+
+    def __repr__(self) -> str:
+        inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
+
+    def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
+        dims: dict[str, int] = {}
+        # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
+        arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
+        results = self._output_arrays(out, dims, arrays)
+        record = (ctypes.c_int64 * (2 + len(self._symbols)))(0, 0, *(dims[name] for name in self._symbols))
+        addresses = [_address(array) for array in (*arrays, *results)]
+        tensors = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, ctypes.addressof(record))
+        with packed.failures() as failures, self._arenas.arena() as arena:
+            self._code.entry(tensors, self._params, arena, None if stamps is None else _address(stamps))
+        if failures or record[0]:
+            packed.raise_first(failures, self.artifact.packed, record[0], record[1])
+        return results
+
+    def _output_arrays(self, out: Any, dims: Mapping[str, int], inputs: list[np.ndarray]) -> list[np.ndarray]:
+        results: list[np.ndarray] = []
+        for spec, dtype, given in zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True):
+            shape = tuple(dims[dim] if isinstance(dim, str) else dim for dim in spec.shape)
+            if given is None:
+                results.append(empty_aligned(dtype, shape))
+                continue
+            check_output(spec, shape, given, inputs + results)
+            results.append(given)
+        return results
+
+    def _params_array(self) -> Any:
+        """The addresses of the weights, then of the packed functions: the same for every call."""
+        weights = [_address(self._store.get(spec.name)) for spec in self.artifact.params]
+        functions = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
+        return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
+
+
+def load(path: str | os.PathLike[str]) -> Executable:
+    """Loads a `.mirlo` file: no compilation, and the weights are mapped, not read."""
+    artifact, store = artifacts.load(path)
+    try:
+        return Executable(artifact, store)
+    except ArtifactError as problem:
+        raise type(problem)(f"{path}: {problem}") from None
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _check_output_dims(artifact: Artifact) -> None:
+    known = set(artifact.symbols)
+    for spec in artifact.outputs:
+        for dim in spec.shape:
+            if isinstance(dim, str) and dim not in known:
+                raise ArtifactError(f"output {spec}: no input has the dim '{dim}', so its size cannot be known")

@@ -1,0 +1,160 @@
+"""From what a caller gives to the arrays that the entry function reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import TensorSpec, describe
+from mirlo.runtime.container import ALIGNMENT
+from mirlo.runtime.dlpack import DLPackError, from_dlpack
+from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+from mirlo.runtime.errors import InputError
+
+
+def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """One value per input, in order."""
+    expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
+    if len(positional) > len(specs):
+        raise InputError(f"{expected}, found {len(positional)} arrays")
+    values: dict[str, Any] = {spec.name: value for spec, value in zip(specs, positional, strict=False)}
+    for name, value in named.items():
+        if name in values:
+            raise InputError(f"input '{name}' is given twice, by position and by name")
+        if not any(spec.name == name for spec in specs):
+            near = get_close_matches(name, [spec.name for spec in specs], n=1)
+            hint = f"; nearest: '{near[0]}'" if near else ""
+            raise InputError(f"no input is named '{name}'{hint}: {expected}")
+        values[name] = value
+    missing = [str(spec) for spec in specs if spec.name not in values]
+    if missing:
+        raise InputError(f"{expected}, found {len(values)}: missing {', '.join(missing)}")
+    return [values[spec.name] for spec in specs]
+
+
+def as_array(value: Any) -> np.ndarray:
+    """An array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return from_dlpack(value)
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise DLPackError(f"a {type(value).__name__} is not an array: pass numpy.asarray(...) of it")
+
+
+def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
+    """The input's array: contiguous, of the right type; symbolic dims are looked up in `dims`, or added to it."""
+    try:
+        array = as_array(value)
+    except (ValueError, TypeError, RuntimeError, BufferError) as problem:
+        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
+    _check_dtype(spec, array)
+    _check_shape(spec, array, dims)
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned and array.dtype.isnative:
+        return array
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True, subok=False)
+
+
+def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """A new array, not initialized, that starts on a cache line."""
+    count = 1
+    for dim in shape:
+        count *= dim
+    nbytes = count * dtype.itemsize
+    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -buffer.__array_interface__["data"][0] % ALIGNMENT
+    return buffer[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
+    """The caller's array for each output, None where a new one is to be made."""
+    if out is None:
+        return [None] * len(specs)
+    if isinstance(out, Mapping):
+        for name in out:
+            if not any(spec.name == name for spec in specs):
+                raise InputError(f"out: no output is named '{name}'; outputs: {', '.join(map(str, specs))}")
+        return [out.get(spec.name) for spec in specs]
+    given = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(given) != len(specs):
+        raise InputError(f"out: expected {len(specs)} arrays ({', '.join(map(str, specs))}), found {len(given)}")
+    return given
+
+
+def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: Sequence[np.ndarray]) -> None:
+    """An error unless the entry function can write the output into this array."""
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"output '{spec.name}': out must be a numpy array, found {type(array).__name__}")
+    if array.dtype != numpy_dtype(spec.dtype) or array.shape != shape:
+        found = describe(_dtype_name(array), array.shape)
+        raise InputError(f"output '{spec.name}': out must be {describe(spec.dtype, shape)}, found {found}")
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned and flags.writeable):
+        raise InputError(f"output '{spec.name}': out must be contiguous, aligned and writeable: pass a new array")
+    if any(np.may_share_memory(array, other) for other in inputs):
+        raise InputError(f"output '{spec.name}': out shares memory with an input or another output: pass a new array")
+
+
+def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Generator) -> np.ndarray:
+    """Floats of a normal distribution; 0 or 1 where integers are wanted, because they may be indices."""
+    missing = [dim for dim in spec.shape if isinstance(dim, str) and dim not in dims]
+    if missing:
+        raise InputError(f"input {spec}: give the size of dim '{missing[0]}'")
+    shape = tuple(dims[dim] if isinstance(dim, str) else dim for dim in spec.shape)
+    dtype = numpy_dtype(spec.dtype)
+    if spec.dtype.startswith(("f", "bf")):
+        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
+    found = _dtype_name(array)
+    if found == spec.dtype:
+        return
+    wanted = ELEMENT_TYPES[spec.dtype].numpy_name
+    library = "numpy" if hasattr(np, wanted) else "ml_dtypes"
+    raise InputError(
+        f"input '{spec.name}': expected {_type(spec)}, found {describe(found, array.shape)}: "
+        f"pass array.astype({library}.{wanted})"
+    )
+
+
+def _check_shape(spec: TensorSpec, array: np.ndarray, dims: dict[str, int]) -> None:
+    fits = array.ndim == len(spec.shape)
+    for axis, (expected, found) in enumerate(zip(spec.shape, array.shape, strict=False)):
+        if isinstance(expected, str):
+            bound = dims.setdefault(expected, found) if fits else found
+            if bound != found:
+                raise InputError(
+                    f"input '{spec.name}': dim {axis} ('{expected}') is {found}, an earlier input has {bound} there"
+                )
+        else:
+            fits = fits and expected == found
+    if not fits:
+        hint = f"pass array.reshape({spec.shape})" if _same_size(spec, array) else "pass an array of that shape"
+        raise InputError(
+            f"input '{spec.name}': expected {_type(spec)}, found {describe(spec.dtype, array.shape)}: {hint}"
+        )
+
+
+def _same_size(spec: TensorSpec, array: np.ndarray) -> bool:
+    size = 1
+    for dim in spec.shape:
+        if isinstance(dim, str):
+            return False
+        size *= dim
+    return size == array.size
+
+
+def _type(spec: TensorSpec) -> str:
+    return describe(spec.dtype, spec.shape)
+
+
+def _dtype_name(array: np.ndarray) -> str:
+    element = element_type_of(array.dtype)
+    return element.name if element else f"numpy type {array.dtype}"

@@ -1,0 +1,142 @@
+"""Loaders turn the code of an artifact into a function of this process; an artifact names its loader."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.object_symbols import BadObject, symbols_of
+
+EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+"""`void entry(void** tensors, void** params, void* arena, uint64_t* profile)`; a call releases the GIL."""
+
+
+@dataclass(frozen=True)
+class LoadedCode:
+    """A function ready to be called, and what must live as long as it."""
+
+    entry: Callable[[Any, Any, Any, Any], None]
+    keep: Any
+
+
+Loader = Callable[[Artifact], LoadedCode]
+_LOADERS: dict[str, Loader] = {}
+_llvm_lock = threading.Lock()
+
+
+def register_loader(name: str, loader: Loader) -> None:
+    """Makes artifacts with `loader=name` loadable. Packages can offer one as entry point `mirlo.loaders` instead."""
+    _LOADERS[name] = loader
+
+
+def load_code(artifact: Artifact) -> LoadedCode:
+    """Loads the code of an artifact with the loader that it names."""
+    loader = _LOADERS.get(artifact.loader)
+    if loader is None:
+        for point in entry_points(group="mirlo.loaders", name=artifact.loader):
+            loader = _LOADERS[artifact.loader] = point.load()
+            break
+        else:
+            raise ArtifactError(
+                f"the model was compiled for target '{artifact.target}', whose loader '{artifact.loader}' is not "
+                f"installed; known: {', '.join(_LOADERS)}. Install the package of that target, or compile again"
+            )
+    return loader(artifact)
+
+
+def llvm_host() -> dict[str, Any]:
+    """Metadata of code compiled for this machine with all its features: what the `llvm` loader checks."""
+    llvm = _llvm()
+    return {"triple": llvm.get_process_triple(), "features": sorted(_host_features())}
+
+
+def define_symbol(name: str, address: int) -> None:
+    """Gives the code loaded from now on a function or datum of this process under a name."""
+    _llvm().add_symbol(name, address)
+
+
+def load_llvm(artifact: Artifact) -> LoadedCode:
+    """Loads an object file with LLVM's MCJIT.
+
+    Metadata `triple` and `features` (see `llvm_host`) say which machine it was compiled for: they are compared with
+    this one first, because a wrong machine, or a symbol that nobody defines, would end the process.
+    """
+    llvm = _llvm()
+    _check_machine(artifact, llvm)
+    _check_symbols(artifact, llvm)
+    with _llvm_lock:
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.code))
+        engine.finalize_object()
+        address = engine.get_function_address(artifact.entry)
+    if not address:
+        raise ArtifactError(f"LLVM gave no address for the entry function '{artifact.entry}'; compile the model again")
+    return LoadedCode(EntryFunction(address), keep=engine)
+
+
+def _check_machine(artifact: Artifact, llvm: Any) -> None:
+    triple, features = artifact.metadata.get("triple"), artifact.metadata.get("features")
+    if not isinstance(triple, str) or not isinstance(features, list):
+        raise ArtifactError("the model does not say for which machine it was compiled (metadata 'triple', 'features')")
+    host = llvm.get_process_triple()
+    if _platform(triple) != _platform(host):
+        raise ArtifactError(f"the model was compiled for {triple}, this machine is {host}: compile it again for it")
+    lacking = [feature for feature in features if feature not in _host_features()]
+    if lacking:
+        raise ArtifactError(
+            f"the model was compiled for a CPU with {', '.join(lacking)}, which this one lacks: compile it again here"
+        )
+
+
+def _check_symbols(artifact: Artifact, llvm: Any) -> None:
+    try:
+        symbols = symbols_of(artifact.code)
+    except BadObject as problem:
+        raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
+    if artifact.entry not in symbols.defined:
+        raise ArtifactError(f"the model's code does not define its entry function '{artifact.entry}'; compile it again")
+    unknown = sorted(name for name in symbols.undefined if not _is_known(name, llvm))
+    if unknown:
+        raise ArtifactError(
+            f"the model's code needs {', '.join(unknown)}, which this process does not define: load the library that "
+            "does (ctypes.CDLL(path, ctypes.RTLD_GLOBAL)) before the model, or compile the model without it"
+        )
+
+
+def _is_known(name: str, llvm: Any) -> bool:
+    # The linker makes this one; on the others LLVM searches the process as it will when it links.
+    return name == "_GLOBAL_OFFSET_TABLE_" or bool(llvm.address_of_symbol(name))
+
+
+def _platform(triple: str) -> tuple[str, str]:
+    """Processor and system; vendor, version and libc do not matter to loading."""
+    parts = triple.split("-")
+    system = next((name for name in ("linux", "darwin", "macos", "windows") if name in triple), triple)
+    processor = {"arm64": "aarch64", "amd64": "x86_64"}.get(parts[0], parts[0])
+    return processor, "darwin" if system == "macos" else system
+
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    with _llvm_lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def _host_features() -> frozenset[str]:
+    return frozenset(name for name, present in _llvm().get_host_cpu_features().items() if present)
+
+
+register_loader("llvm", load_llvm)

@@ -1,0 +1,103 @@
+"""Functions that a model calls by name at run time: `relax.call_dps_packed`.
+
+A packed function gets the inputs, then the outputs, which it writes. It is either a Python callable on numpy arrays,
+or a C function of type `CPackedFunction`; the arrays, or the `DLTensor`s, are valid during the call only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from mirlo.runtime.dlpack import DLTensor, array_of_tensor
+from mirlo.runtime.errors import PackedFunctionError
+
+CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
+"""`int fn(DLTensor** tensors, int64_t count)`: the inputs, then the outputs; anything but 0 means that it failed."""
+
+_AnyCFunction: Any = CPackedFunction.__base__
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FUNCTIONS: dict[str, Any] = {}
+_state = threading.local()
+
+
+def register(name: str, function: Any, override: bool = False) -> None:
+    """Makes a function callable from models under a name; a name that is taken needs `override=True`."""
+    if not callable(function):
+        raise PackedFunctionError(f"packed function '{name}': expected a callable, found {type(function).__name__}")
+    if name in _FUNCTIONS and not override:
+        raise PackedFunctionError(f"packed function '{name}' is registered already; pass override=True to replace it")
+    # A C function is called by its address, with no Python on the way, whatever types ctypes was told about it.
+    is_c = isinstance(function, _AnyCFunction)
+    _FUNCTIONS[name] = ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)
+
+
+def packed(name: str, override: bool = False) -> Callable[[_F], _F]:
+    """`register` as a decorator."""
+
+    def decorate(function: _F) -> _F:
+        register(name, function, override)
+        return function
+
+    return decorate
+
+
+def unregister(name: str) -> None:
+    """Forgets a function; models that were loaded with it keep it."""
+    _FUNCTIONS.pop(name, None)
+
+
+def resolve(names: Sequence[str], user: str) -> list[Any]:
+    """The C functions of these names; one that is missing is an error that names its user."""
+    missing = [name for name in names if name not in _FUNCTIONS]
+    if missing:
+        near = get_close_matches(missing[0], _FUNCTIONS, n=1)
+        hint = f"; nearest: '{near[0]}'" if near else ""
+        raise PackedFunctionError(
+            f"{user} calls {', '.join(repr(name) for name in missing)}, not registered{hint}: register it with "
+            "mirlo.runtime.packed.register(name, function) before loading"
+        )
+    return [_FUNCTIONS[name] for name in names]
+
+
+@contextmanager
+def failures() -> Iterator[list[tuple[str, BaseException]]]:
+    """Collects what Python packed functions raise on this thread: no exception can pass through generated code."""
+    outer = getattr(_state, "failures", None)
+    collected: list[tuple[str, BaseException]] = []
+    _state.failures = collected
+    try:
+        yield collected
+    finally:
+        _state.failures = outer
+
+
+def raise_first(collected: list[tuple[str, BaseException]], names: Sequence[str], failed: int, code: int) -> None:
+    """The error of a call in which functions raised, or number `failed - 1` of `names` returned `code`."""
+    if collected:
+        name, error = collected[0]
+        if not isinstance(error, Exception):  # a keyboard interrupt, an exit: not the function's own failure
+            raise error
+        raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}") from error
+    if failed:
+        name = names[failed - 1] if 0 < failed <= len(names) else f"#{failed}"
+        raise PackedFunctionError(f"packed function '{name}' failed: it returned {code}")
+
+
+def _callback(name: str, function: Callable[..., Any]) -> Any:
+    def call(tensors: Any, count: int) -> int:
+        try:
+            function(*(array_of_tensor(tensors[index].contents) for index in range(count)))
+        except BaseException as error:
+            collected = getattr(_state, "failures", None)
+            if collected is None:  # called from a thread that generated code made, or by hand: ctypes prints it
+                raise
+            collected.append((name, error))
+            return 1
+        return 0
+
+    return CPackedFunction(call)

@@ -1,0 +1,144 @@
+"""Where the time of a model goes: one row per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from mirlo.runtime.artifact import KernelInfo
+from mirlo.runtime.errors import ArtifactError
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """The time of one kernel call, the median over the repeats."""
+
+    symbol: str
+    source: str
+    kind: str
+    microseconds: float
+    share: float
+    """Part of the time of all kernels, 0 to 1."""
+    gflops: float
+    """10^9 operations per second."""
+    gbytes: float
+    """10^9 bytes per second, of those that it must at least read and write."""
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """The kernels of one kind together."""
+
+    kind: str
+    calls: int
+    microseconds: float
+    share: float
+
+
+class Profile:
+    """The rows in the order of the calls; `str()` is a table, the slowest kernels first."""
+
+    def __init__(self, rows: Sequence[KernelRow], repeats: int) -> None:
+        self.rows = tuple(rows)
+        self.repeats = repeats
+
+    def __iter__(self) -> Iterator[KernelRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> KernelRow:
+        return self.rows[index]
+
+    @property
+    def microseconds(self) -> float:
+        """The time of all kernels."""
+        return sum(row.microseconds for row in self.rows)
+
+    def by_kind(self) -> tuple[KindRow, ...]:
+        """One row per kind of kernel, the slowest first."""
+        kinds = []
+        for kind, group in groupby(sorted(self.rows, key=lambda row: row.kind), key=lambda row: row.kind):
+            rows = list(group)
+            total = sum(row.microseconds for row in rows)
+            kinds.append(KindRow(kind, len(rows), total, sum(row.share for row in rows)))
+        return tuple(sorted(kinds, key=lambda row: -row.microseconds))
+
+    def table(self, limit: int = 30) -> str:
+        """The slowest kernels, then the kinds, as text."""
+        slowest = sorted(self.rows, key=lambda row: -row.microseconds)
+        head = ("kernel", "kind", "us", "share", "GFLOP/s", "GB/s", "source")
+        body = [
+            (
+                row.symbol,
+                row.kind,
+                f"{row.microseconds:.1f}",
+                f"{row.share:.1%}",
+                f"{row.gflops:.1f}" if row.gflops else "-",
+                f"{row.gbytes:.1f}" if row.gbytes else "-",
+                row.source if len(row.source) <= 60 else row.source[:57] + "...",
+            )
+            for row in slowest[:limit]
+        ]
+        lines = _columns([head, *body], numbers={2, 3, 4, 5})
+        if len(slowest) > limit:
+            rest = slowest[limit:]
+            lines.append(f"and {len(rest)} more, {sum(row.share for row in rest):.1%}")
+        kinds = [
+            (row.kind, f"{row.calls} calls", f"{row.microseconds:.1f}", f"{row.share:.1%}") for row in self.by_kind()
+        ]
+        total = f"{len(self.rows)} kernel calls, {self.microseconds:.1f} us (median of {self.repeats} runs)"
+        return "\n".join([*lines, "", *_columns(kinds, numbers={1, 2, 3}), total])
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def make_profile(kernels: Sequence[KernelInfo], stamps: np.ndarray, seconds_per_tick: float) -> Profile:
+    """The rows from time stamps: one line per run, in it one before each kernel and one after the last."""
+    ticks = np.median(np.diff(stamps.astype(np.int64), axis=1), axis=0)
+    seconds = np.maximum(ticks, 0) * seconds_per_tick
+    total = float(seconds.sum()) or 1.0
+    rows = []
+    for kernel, time in zip(kernels, seconds.tolist(), strict=True):
+        per_second = 1e-9 / time if time else 0.0
+        rows.append(
+            KernelRow(
+                kernel.symbol,
+                kernel.source,
+                kernel.kind,
+                time * 1e6,
+                time / total,
+                kernel.flops * per_second,
+                kernel.bytes * per_second,
+            )
+        )
+    return Profile(rows, len(stamps))
+
+
+def tick_length(first: tuple[float, int], last: tuple[float, int]) -> float:
+    """Seconds per tick of the CPU's counter, from two moments as (seconds, ticks)."""
+    ticks = last[1] - first[1]
+    if ticks <= 0:
+        raise ArtifactError(
+            "the model's code writes no time stamps, or the counter that it reads stands still on this CPU: "
+            "it cannot be profiled"
+        )
+    return (last[0] - first[0]) / ticks
+
+
+def _columns(rows: Sequence[Sequence[str]], numbers: set[int]) -> list[str]:
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
