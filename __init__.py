@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_LAZY = {"Pipeline": "mirlo.passes.pipeline"}
+_LAZY = {
+    "Executable": "mirlo.runtime.executable",
+    "Pipeline": "mirlo.passes.pipeline",
+    "load": "mirlo.runtime.executable",
+}
 """Where the names of the package come from; imported on first use, since most commands need few of them."""
 
 

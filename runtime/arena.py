@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.inputs import empty_aligned
 
 
@@ -28,11 +29,20 @@ class ArenaPool:
         try:
             memory = self._idle.pop()
         except IndexError:
-            memory = empty_aligned(np.dtype(np.uint8), (self.nbytes,))
+            memory = self._new()
         try:
             yield memory.__array_interface__["data"][0]
         finally:
             self._idle.append(memory)
+
+    def _new(self) -> np.ndarray:
+        try:
+            return empty_aligned(np.dtype(np.uint8), (self.nbytes,))
+        except (MemoryError, ValueError):
+            raise ArtifactError(
+                f"the model needs {self.nbytes} bytes of scratch memory for a call, more than there is: free some "
+                "memory, or compile the model for smaller inputs"
+            ) from None
 
     @property
     def idle(self) -> int:

@@ -16,7 +16,7 @@ from mirlo.runtime import packed
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
 from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.params import ParameterStore
@@ -47,7 +47,7 @@ class Executable:
 
     def __init__(self, artifact: Artifact, store: ParameterStore) -> None:
         artifacts.check_params(artifact, store)
-        _check_output_dims(artifact)
+        _check_signature(artifact)
         self.artifact = artifact
         # Views of the arrays, so that the rest of the compiler's store can be freed.
         self._store = ParameterStore()
@@ -160,7 +160,7 @@ def load(path: str | os.PathLike[str]) -> Executable:
     artifact, store = artifacts.load(path)
     try:
         return Executable(artifact, store)
-    except ArtifactError as problem:
+    except (ArtifactError, PackedFunctionError) as problem:
         raise type(problem)(f"{path}: {problem}") from None
 
 
@@ -168,7 +168,12 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _check_output_dims(artifact: Artifact) -> None:
+def _check_signature(artifact: Artifact) -> None:
+    for kind, specs in (("inputs", artifact.inputs), ("outputs", artifact.outputs)):
+        names = [spec.name for spec in specs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ArtifactError(f"two {kind} are named '{name}': each needs a name of its own")
     known = set(artifact.symbols)
     for spec in artifact.outputs:
         for dim in spec.shape:

@@ -83,17 +83,24 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
 
 
 def _check_machine(artifact: Artifact, llvm: Any) -> None:
-    triple, features = artifact.metadata.get("triple"), artifact.metadata.get("features")
-    if not isinstance(triple, str) or not isinstance(features, list):
-        raise ArtifactError("the model does not say for which machine it was compiled (metadata 'triple', 'features')")
+    triple: Any = artifact.metadata.get("triple")
+    features: Any = artifact.metadata.get("features")
+    if not isinstance(triple, str) or not _is_texts(features):
+        raise ArtifactError(
+            "the model does not say for which machine it was compiled: expected metadata 'triple', text, and "
+            f"'features', a list of texts; found {triple!r} and {features!r}"
+        )
     host = llvm.get_process_triple()
     if _platform(triple) != _platform(host):
         raise ArtifactError(f"the model was compiled for {triple}, this machine is {host}: compile it again for it")
     lacking = [feature for feature in features if feature not in _host_features()]
     if lacking:
-        raise ArtifactError(
-            f"the model was compiled for a CPU with {', '.join(lacking)}, which this one lacks: compile it again here"
-        )
+        names = ", ".join(lacking)
+        raise ArtifactError(f"the model was compiled for a CPU with {names}, which this one lacks: compile it here")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
 def _check_symbols(artifact: Artifact, llvm: Any) -> None:

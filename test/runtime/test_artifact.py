@@ -1,0 +1,202 @@
+"""The `.mirlo` file: what was saved comes back, without the compiler; a damaged one is an error, never a crash."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime import container
+from mirlo.runtime.artifact import MODEL_FILE, Artifact, TensorSpec
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.params import ParameterStore
+
+
+@pytest.fixture
+def model_file(artifact: Artifact, store: ParameterStore, tmp_path: Path) -> Path:
+    path = tmp_path / "model.mirlo"
+    artifacts.save(path, artifact, store)
+    return path
+
+
+def test_round_trip(artifact, store, model_file, tmp_path):
+    loaded, parameters = artifacts.load(model_file)
+    assert loaded == artifact
+    assert parameters.names() == ("w",) and np.array_equal(parameters.get("w"), store.get("w"))
+    exe = mirlo.load(model_file)
+    inputs = exe.random_inputs()
+    expected = Executable(artifact, store)(**inputs)
+    np.testing.assert_array_equal(exe(**inputs), expected)
+    exe.save(tmp_path / "again.mirlo")
+    assert (tmp_path / "again.mirlo").read_bytes() == model_file.read_bytes()
+    exe.save(model_file)  # over the file that it is mapped from
+    np.testing.assert_array_equal(exe(**inputs), expected)
+    np.testing.assert_array_equal(mirlo.load(model_file)(**inputs), expected)
+
+
+def test_parameters_are_mapped_aligned_and_stored_once(artifact, store, tmp_path):
+    store.add("big", np.ones(1 << 20, np.float32))
+    big = TensorSpec("big", "f32", (1 << 20,))
+    path = tmp_path / "m.mirlo"
+    artifacts.save(path, replace(artifact, params=(*artifact.params, big, big)), store)
+    assert path.stat().st_size < (4 << 20) + 16384
+    loaded, parameters = artifacts.load(path)
+    assert [spec.name for spec in loaded.params] == ["w", "big", "big"]
+    view = parameters.get("big")
+    assert view.ctypes.data % 64 == 0 and not view.flags.owndata and not view.flags.writeable
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        mine = [line.split("-") for line in maps.read_text().splitlines() if line.endswith(str(path))]
+        assert any(int(low, 16) <= view.ctypes.data < int(high.split()[0], 16) for low, high, *_ in mine)
+
+
+def test_another_process_needs_no_compiler(model_file):
+    """It loads and runs the model with numpy and the loader alone, in well under a second."""
+    program = f"""
+import sys, time
+start = time.perf_counter()
+import mirlo
+assert "numpy" not in sys.modules
+exe = mirlo.load({str(model_file)!r})
+result = exe(**exe.random_inputs())
+seconds = time.perf_counter() - start
+compiler = ("torch_mlir", "mlir", "onnx", "ml_dtypes", "mirlo.dialects", "mirlo.passes", "mirlo.targets")
+print(result.shape, [name for name in compiler if name in sys.modules], seconds)
+assert seconds < 5
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(8,) []")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the file: No such file"),
+        (b"", "not a compiled model"),
+        (b"\x08\x07\x12\x07pytorch" * 40, r"not a compiled model \(.mirlo\): it does not start with Mirlo's signature"),
+        (b"\x93MIR", "the file is truncated: 4 bytes, at least 64 are expected"),
+    ],
+)
+def test_not_a_model(tmp_path, content, message):
+    path = tmp_path / "m.mirlo"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=f"{path}: {message}"):
+        mirlo.load(path)
+
+
+def test_parameter_file_is_no_model(tmp_path, store):
+    path = tmp_path / "w.params"
+    store.save(path)
+    with pytest.raises(ArtifactError, match="it is a Mirlo file of kind b'PRMS', expected b'EXEC'"):
+        mirlo.load(path)
+
+
+def test_newer_version(model_file):
+    data = bytearray(model_file.read_bytes())
+    struct.pack_into("<I", data, 12, 9)
+    model_file.write_bytes(data)
+    with pytest.raises(ArtifactError, match="written in format 9 by a newer Mirlo; this one reads formats up to 1"):
+        mirlo.load(model_file)
+
+
+def test_every_flipped_byte_of_header_and_code_is_found(model_file):
+    data = model_file.read_bytes()
+    header, code = struct.unpack_from("<QQ", data, 16)
+    code_start = container.aligned(64 + header)
+    places = [*range(56), *range(64, 64 + header), *range(code_start, code_start + code, 11)]
+    for count, place in enumerate(places):
+        mutated = bytearray(data)
+        mutated[place] ^= 1 << count % 8
+        model_file.write_bytes(mutated)
+        with pytest.raises(ArtifactError, match=str(model_file)):
+            artifacts.load(model_file)
+
+
+def test_every_truncation_is_found(model_file):
+    data = model_file.read_bytes()
+    for length in [*range(0, 80), *range(80, len(data), 13), len(data) - 1]:
+        model_file.write_bytes(data[:length])
+        with pytest.raises(ArtifactError, match=str(model_file)):
+            artifacts.load(model_file)
+    model_file.write_bytes(data + b"\0")
+    with pytest.raises(ArtifactError, match="the file is damaged: the sizes in its prefix do not fit"):
+        artifacts.load(model_file)
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """Changes fields of the header and makes sizes and checksum right again, as someone hostile would."""
+    opened = container.read_file(path, MODEL_FILE)
+    data = path.read_bytes()
+    header_bytes, code_bytes = struct.unpack_from("<QQ", data, 16)
+    header = json.loads(data[64 : 64 + header_bytes])
+    tensors = data[container.aligned(container.aligned(64 + header_bytes) + code_bytes) :]
+    header = {key: value for key, value in {**header, **changes}.items() if value is not ...}
+    text = json.dumps(header).encode()
+    code_start = container.aligned(64 + len(text))
+    data_start = container.aligned(code_start + code_bytes)
+    size = data_start + len(tensors)
+    prefix = container._PREFIX.pack(container._MAGIC, b"EXEC", 1, len(text), code_bytes, size)
+    head = (prefix + container._digest(prefix, text, opened.code)).ljust(64, b"\0") + text
+    path.write_bytes((head.ljust(code_start, b"\0") + opened.code).ljust(data_start, b"\0") + tensors)
+
+
+SPEC = {"name": "a", "dtype": "f32", "shape": [8]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": 3}, "header field 'target': expected text, found 3"),
+        ({"entry": ...}, r"header field 'entry' \(text\) is missing"),
+        ({"entry": "main"}, "does not define its entry function 'main'"),
+        ({"loader": "nothing"}, "whose loader 'nothing' is not installed"),
+        ({"arena_bytes": -1}, "header field 'arena_bytes': expected a count"),
+        ({"arena_bytes": 1.5}, "header field 'arena_bytes': expected a count"),
+        ({"arena_bytes": 1 << 62}, r"the model needs \d+ bytes of scratch memory"),
+        ({"threads": "2"}, "header field 'threads': expected a count"),
+        ({"inputs": SPEC}, "header field 'inputs': expected a list"),
+        ({"inputs": [SPEC, {**SPEC, "dtype": "float"}]}, r"header field 'inputs\[1\].dtype': expected one of f64"),
+        ({"inputs": [SPEC, {**SPEC, "shape": [None]}]}, r"header field 'inputs\[1\].shape': expected a list of dims"),
+        ({"inputs": [SPEC, SPEC]}, "two inputs are named 'a'"),
+        ({"outputs": [{**SPEC, "shape": ["n"]}]}, "no input has the dim 'n'"),
+        ({"params": ["w", 3]}, "header field 'params': expected a list of texts"),
+        ({"params": ["v"]}, r"header field 'params\[0\]': expected the name of a tensor in the file, found 'v'"),
+        ({"kernels": [{"symbol": "k"}]}, r"header field 'kernels\[0\].source' \(text\) is missing"),
+        ({"metadata": []}, "header field 'metadata': expected an object"),
+        ({"metadata": {}}, "does not say for which machine"),
+        ({"metadata": {"packed": 3}}, "metadata 'packed': expected a list of function names, found 3"),
+    ],
+)
+def test_hostile_headers(model_file, changes, message):
+    rewrite(model_file, **changes)
+    with pytest.raises(ArtifactError, match=message) as caught:
+        exe = mirlo.load(model_file)
+        exe(**exe.random_inputs())
+    assert str(model_file) in str(caught.value) or "scratch" in message
+
+
+def test_rewritten_file_without_changes_loads(model_file):
+    rewrite(model_file)
+    assert mirlo.load(model_file).profile()[0].symbol == "add"
+
+
+def test_metadata_must_be_json(artifact, store, tmp_path):
+    with pytest.raises(ArtifactError, match="m: the model's metadata cannot be written as JSON"):
+        artifacts.save(tmp_path / "m", replace(artifact, metadata={"x": object()}), store)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_saving_without_the_parameters(artifact, tmp_path):
+    with pytest.raises(ArtifactError, match="no parameter 'w'"):
+        artifacts.save(tmp_path / "m", artifact, ParameterStore())

@@ -1,0 +1,67 @@
+"""Profiles: one row per kernel, in real time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from mirlo.runtime.artifact import KernelInfo
+from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.profile import make_profile
+
+
+def test_rows(affine):
+    exe = affine(1 << 18)
+    inputs = exe.random_inputs(seed=1)
+    profile = exe.profile(**inputs, repeats=5)
+    assert [row.symbol for row in profile] == ["add", "mul"] and profile.repeats == 5
+    assert [row.source for row in profile] == ["/layer/Add", "/layer/Mul"]
+    assert sum(row.share for row in profile) == pytest.approx(1)
+    for row in profile:
+        assert row.gflops == pytest.approx((1 << 18) / row.microseconds * 1e-3)
+        assert row.gbytes == pytest.approx(12 * row.gflops)
+    start = time.perf_counter()
+    for _ in range(5):
+        exe(**inputs)
+    per_call = (time.perf_counter() - start) / 5 * 1e6
+    assert 0 < profile.microseconds < 20 * per_call  # ticks became microseconds, not seconds or ticks
+    assert profile.microseconds > per_call / 20
+
+
+def test_without_inputs_and_bad_repeats(affine):
+    assert len(affine().profile()) == 2
+    with pytest.raises(InputError, match="repeats: expected 1 or more, found 0"):
+        affine().profile(repeats=0)
+
+
+def test_table_and_kinds():
+    kernels = [KernelInfo(f"k{index}", f"/node{index}", "conv" if index % 2 else "add", 2000, 0) for index in range(4)]
+    # Two runs; kernels take 10, 20, 30, 40 ticks, of 100 ns each.
+    stamps = np.array([[5, 15, 35, 65, 105], [1000, 1010, 1030, 1060, 1100]], np.uint64)
+    profile = make_profile(kernels, stamps, 1e-7)
+    assert [row.microseconds for row in profile] == pytest.approx([1, 2, 3, 4])
+    assert [row.share for row in profile] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert profile[1].gflops == pytest.approx(1.0)
+    assert [(row.kind, row.calls) for row in profile.by_kind()] == [("conv", 2), ("add", 2)]
+    assert [row.microseconds for row in profile.by_kind()] == pytest.approx([6, 4])
+    assert profile.table(limit=2).splitlines() == [
+        "kernel  kind   us  share  GFLOP/s  GB/s  source",
+        "k3      conv  4.0  40.0%      0.5     -  /node3",
+        "k2      add   3.0  30.0%      0.7     -  /node2",
+        "and 2 more, 30.0%",
+        "",
+        "conv  2 calls  6.0  60.0%",
+        "add   2 calls  4.0  40.0%",
+        "4 kernel calls, 10.0 us (median of 2 runs)",
+    ]
+    assert str(profile).count("/node") == 4
+
+
+def test_code_without_time_stamps(make_artifact):
+    exe = Executable(make_artifact("ret void", kernels=(KernelInfo("k", "", "add", 1, 1),)), ParameterStore())
+    with pytest.raises(ArtifactError, match="writes no time stamps"):
+        exe.profile()
