@@ -52,6 +52,30 @@ def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> 
     module.operation.attributes[PARAMS] = ir.ArrayAttr.get(listed, context=module.context)
 
 
+def write_ir(
+    module: Any,
+    path: str | os.PathLike[str],
+    session: Session,
+    *,
+    bytecode: bool = False,
+    header: str = "",
+    append: bool = False,
+    **printing: Any,
+) -> None:
+    """Write a module to a file, with what its parameters need; `printing` goes to MLIR's `get_asm`."""
+    try:
+        save_params(module, path, session)
+        if bytecode:
+            with open(path, "wb") as file:
+                module.operation.write_bytecode(file)
+            return
+        text = module.operation.get_asm(**printing)
+        with open(path, "a" if append else "w", encoding="utf-8") as text_file:
+            text_file.write(f"{header}{text.rstrip()}\n")
+    except OSError as error:
+        raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error
+
+
 def _listed(module: Any) -> list[str]:
     attributes = module.operation.attributes
     if PARAMS not in attributes:

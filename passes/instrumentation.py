@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mirlo.passes.files import write_ir
+
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step
     from mirlo.passes.runner import Leaf, PassFailed
+    from mirlo.passes.session import Session
 
 
 class Instrument:
@@ -75,6 +79,34 @@ class PrintIR(Instrument):
     def _print(self, when: str, step: Leaf, op: Any, text: str, suffix: str = "") -> None:
         header = f"// -----// IR Dump {when} {step.name}{suffix}{_which(op)} //----- //"
         self.stream.write(f"{header}\n{text.rstrip()}\n\n")
+
+
+@dataclass
+class SaveIR(Instrument):
+    """Writes the module at every step of the outermost level to a folder: `00-input.mlir`, `01-fold-constant.mlir`...
+
+    Each file can be continued from with `mirlo-opt`.
+    """
+
+    folder: str
+    session: Session
+    debug_info: bool = True
+    _count: int = 0
+    _last: str = "input"
+
+    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+        self._save(op)
+        step = remaining[0]
+        self._last = step.name if not hasattr(step, "steps") else f"{step.name}-{step.steps[0].name}"
+
+    def end_run(self, op: Any) -> None:
+        self._save(op)
+
+    def _save(self, op: Any) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, f"{self._count:02}-{self._last}.mlir")
+        self._count += 1
+        write_ir(op, path, self.session, enable_debug_info=self.debug_info)
 
 
 def _selects(names: Collection[str] | None, step: Leaf) -> bool:

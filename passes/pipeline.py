@@ -42,14 +42,24 @@ class Pipeline:
         self.steps: tuple[Step, ...] = _as_steps(steps, ROOT_ANCHOR)
 
     @classmethod
-    def named(cls, target: str) -> Pipeline:
-        """The pipeline of a target, ready to be edited: each call gives a new one."""
-        from importlib.metadata import entry_points
+    def named(cls, name: str, options: Any = None) -> Pipeline:
+        """The pipeline of a target, `llvm`, or another one that it names, `llvm:graph`; each call gives a new one.
 
-        found = {entry.name: entry for entry in entry_points(group="mirlo.targets")}
-        if target not in found:
-            raise PipelineError(f"unknown target '{target}'; installed are: {', '.join(sorted(found)) or 'none'}")
-        return cls(str(found[target].load().pipeline()))
+        `options` are handed to the target, whose pipeline may depend on them.
+        """
+        from mirlo.passes.targets import TargetError, find_target
+
+        target_name, _, stage = name.partition(":")
+        try:
+            target = find_target(target_name)
+        except TargetError as error:
+            raise PipelineError(str(error)) from error
+        build = target.pipelines.get(stage) if stage else target.pipeline
+        if build is None:
+            has = ", ".join(f"{target_name}:{known}" for known in target.pipelines) or "no others"
+            what = f"pipeline '{stage}'" if stage else "pipeline of its own"
+            raise PipelineError(f"target '{target_name}' has no {what}; it has {has}")
+        return cls(build(options))
 
     def run(
         self,

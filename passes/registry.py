@@ -22,6 +22,7 @@ import dataclasses
 import importlib
 import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -37,7 +38,17 @@ SEARCHED = ["mirlo.passes", "mirlo.targets"]
 PLUGINS = "mirlo.passes"
 """The entry point group in which other distributions name their packages of passes."""
 
-__all__ = ["Pass", "PassError", "RegistrationError", "find_pass", "load_all", "option", "register_pass", "summary"]
+__all__ = [
+    "Pass",
+    "PassError",
+    "RegistrationError",
+    "find_pass",
+    "load_all",
+    "load_plugin",
+    "option",
+    "register_pass",
+    "summary",
+]
 
 ROOT_ANCHOR = "builtin.module"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -124,6 +135,20 @@ def load_all() -> dict[str, type[Pass]]:
     for module, _ in _pass_modules([*SEARCHED, *_plugin_packages()]):
         importlib.import_module(module)
     return dict(sorted(_REGISTERED.items()))
+
+
+def load_plugin(name: str) -> None:
+    """Import a module with passes that is not installed: a file `passes.py`, or a module's name."""
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    module_name = f"mirlo_plugin_{Path(name).stem}"
+    spec = importlib.util.spec_from_file_location(module_name, name)
+    if spec is None or spec.loader is None or not Path(name).is_file():
+        raise FileNotFoundError(f"no such file: '{name}'")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
 
 
 def _plugin_packages() -> list[str]:

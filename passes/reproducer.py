@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirlo.passes.files import save_params
+from mirlo.passes.files import write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import join_steps
 from mirlo.passes.registry import ROOT_ANCHOR
@@ -41,10 +41,7 @@ class Reproducer(Instrument):
     def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
         pipeline = shlex.quote(f"{ROOT_ANCHOR}({join_steps(remaining)})")
         arguments = " ".join([f"--pass-pipeline={pipeline}", *self.flags])
-        save_params(op, self.path, self.session)
-        text = op.operation.get_asm(enable_debug_info=True)
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(f"{HEADER}{arguments}\n{text}\n")
+        write_ir(op, self.path, self.session, enable_debug_info=True, header=f"{HEADER}{arguments}\n")
         self.written = True
 
     def end_run(self, op: Any) -> None:

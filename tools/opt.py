@@ -12,11 +12,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.files import FileError, open_params, save_params
-from mirlo.passes.instrumentation import Instrument, PrintIR
+from mirlo.passes.files import FileError, open_params, write_ir
+from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
-from mirlo.passes.registry import find_pass
+from mirlo.passes.registry import RegistrationError, find_pass, load_plugin
 from mirlo.passes.reproducer import Reproducer, arguments_of
 from mirlo.passes.session import Session
 from mirlo.passes.timing import Timing
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         return _run(arguments)
-    except (UsageError, FileError, PipelineError) as error:
+    except (UsageError, FileError, PipelineError, RegistrationError) as error:
         return _fail(str(error))
     except BrokenPipeError:
         # The reader of our output has seen enough; Python must not complain about it at exit either.
@@ -53,6 +53,8 @@ def _fail(message: str) -> int:
 
 
 def _run(arguments: OptArguments) -> int:
+    for name in arguments.plugins:
+        _load_plugin(name)
     told = _tell(arguments)
     if told is not None:
         sys.stdout.write(told)
@@ -60,6 +62,8 @@ def _run(arguments: OptArguments) -> int:
     source = read_source(arguments.input)
     if arguments.run_reproducer:
         arguments = _from_reproducer(arguments, source)
+        for name in arguments.plugins:
+            _load_plugin(name)
     chunks = source.chunks(arguments.split_input_file)
     context = make_context(arguments.allow_unregistered_dialect)
     with context, ir.Location.unknown():
@@ -73,6 +77,15 @@ def _run(arguments: OptArguments) -> int:
         if arguments.timing:
             sys.stderr.write(run.timing.report())
     return 0 if all(good) else 1
+
+
+def _load_plugin(name: str) -> None:
+    try:
+        load_plugin(name)
+    except RegistrationError:
+        raise
+    except Exception as error:
+        raise UsageError(f"cannot import the passes of '{name}': {type(error).__name__}: {error}") from error
 
 
 def _tell(arguments: OptArguments) -> str | None:
@@ -101,6 +114,7 @@ def _from_reproducer(arguments: OptArguments, source: Source) -> OptArguments:
         arguments,
         pass_pipeline=written.pass_pipeline,
         verify_each=written.verify_each,
+        plugins=[*arguments.plugins, *written.plugins],
         allow_unregistered_dialect=written.allow_unregistered_dialect,
     )
 
@@ -131,6 +145,9 @@ class OptRun:
     def __post_init__(self) -> None:
         self.timing = Timing(self.pipeline.steps)
         self.printing = _printing(self.arguments)
+        self.reproduced = False
+        if self.arguments.tree_dir is not None and self.arguments.split_input_file:
+            raise UsageError("--mlir-print-ir-tree-dir takes one module; it does not go with --split-input-file")
 
     def process(self, chunk: Chunk) -> bool:
         """Parse, run, keep for output; true if all went as it should."""
@@ -164,10 +181,13 @@ class OptRun:
 
     def _instruments(self, session: Session) -> list[Instrument]:
         instruments: list[Instrument] = [self.timing] if self.arguments.timing else []
-        if self.arguments.reproducer is not None:
+        if self.arguments.reproducer is not None and not self.reproduced:
             flags = [] if self.arguments.verify_each else ["--no-verify-each"]
             flags += ["--allow-unregistered-dialect"] if self.arguments.allow_unregistered_dialect else []
+            flags += [f"--load-pass-plugin={name}" for name in self.arguments.plugins]
             instruments.append(Reproducer(self.arguments.reproducer, flags, session))
+        if self.arguments.tree_dir is not None:
+            instruments.append(SaveIR(self.arguments.tree_dir, session))
         return [*instruments, *self.printing]
 
     def _report_failure(self, failure: PassFailed, diagnostics: Diagnostics) -> None:
@@ -175,6 +195,8 @@ class OptRun:
             traceback.print_exception(failure)
         diagnostics.add_failure(failure)
         if self.arguments.reproducer is not None:
+            # The file shows the first failure; later parts of a split input leave it alone.
+            self.reproduced = True
             diagnostics.hint(f"'mirlo-opt --run-reproducer {self.arguments.reproducer}' runs this again")
         elif failure.internal:
             diagnostics.hint(
@@ -183,6 +205,7 @@ class OptRun:
             )
 
     def write_output(self) -> None:
+        """Write what the good chunks became."""
         with self.timing.phase("Output"):
             if self.arguments.emit_bytecode:
                 self._write_bytecode()
@@ -190,51 +213,32 @@ class OptRun:
                 self._write_text()
 
     def _write_text(self) -> None:
-        arguments = self.arguments
-        texts = []
-        for module, session in self.outputs:
-            self._save_params(module, session)
-            text = module.operation.get_asm(
-                enable_debug_info=arguments.print_debuginfo,
-                print_generic_op_form=arguments.print_op_generic,
-                use_local_scope=arguments.print_local_scope,
-                large_elements_limit=arguments.elide_elements,
-            )
-            texts.append(text.rstrip("\n") + "\n")
-        joined = "\n// -----\n".join(texts)
-        if arguments.output == "-":
-            sys.stdout.write(joined)
+        printing = {
+            "enable_debug_info": self.arguments.print_debuginfo,
+            "print_generic_op_form": self.arguments.print_op_generic,
+            "use_local_scope": self.arguments.print_local_scope,
+            "large_elements_limit": self.arguments.elide_elements,
+        }
+        if self.arguments.output == "-":
+            texts = [module.operation.get_asm(**printing).rstrip() + "\n" for module, _ in self.outputs]
+            sys.stdout.write("\n// -----\n".join(texts))
             sys.stdout.flush()
             return
-        with _writing(arguments.output), open(arguments.output, "w", encoding="utf-8") as file:
-            file.write(joined)
+        for i, (module, session) in enumerate(self.outputs):
+            separator = "\n// -----\n" if i else ""
+            write_ir(module, self.arguments.output, session, header=separator, append=i > 0, **printing)
 
     def _write_bytecode(self) -> None:
         if len(self.outputs) != 1:
             raise UsageError("--emit-bytecode writes one module; it does not go with --split-input-file")
         module, session = self.outputs[0]
-        self._save_params(module, session)
         if self.arguments.output != "-":
-            with _writing(self.arguments.output), open(self.arguments.output, "wb") as file:
-                module.operation.write_bytecode(file)
+            write_ir(module, self.arguments.output, session, bytecode=True)
             return
         if sys.stdout.isatty():
             raise UsageError("bytecode is not for a terminal; name a file with -o")
         module.operation.write_bytecode(sys.stdout.buffer)
         sys.stdout.flush()
-
-    def _save_params(self, module: Any, session: Session) -> None:
-        if self.arguments.output != "-":
-            with _writing(f"{self.arguments.output}.params"):
-                save_params(module, self.arguments.output, session)
-
-
-@contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"cannot write '{path}': {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ class OptArguments:
     pipeline: str | None = None
     passes: list[tuple[str, str]] = field(default_factory=list)
     """Flags that name a pass, with their options."""
+    plugins: list[str] = field(default_factory=list)
     list_passes: bool = False
     show_pipeline: bool = False
     help: bool = False
@@ -42,6 +43,7 @@ class OptArguments:
     print_after_change: bool = False
     print_after_failure: bool = False
     print_module_scope: bool = False
+    tree_dir: str | None = None
     timing: bool = False
     reproducer: str | None = None
     run_reproducer: bool = False
@@ -49,7 +51,7 @@ class OptArguments:
 
 
 class Flag(NamedTuple):
-    """One flag: the field it sets, and to what (`VALUE` and `NAMES` and `NUMBER` take it from the command line)."""
+    """One flag: the field it sets, and to what; a `Kind` stands for what the command line says."""
 
     name: str
     field: str
@@ -57,12 +59,19 @@ class Flag(NamedTuple):
     help: str
 
 
-VALUE, NAMES, NUMBER = "FILE|TEXT", "PASS,...", "N"
-"""Stand for what follows the flag."""
+class Kind(NamedTuple):
+    """What follows a flag."""
+
+    label: str
+    is_list: bool = False
+
+
+FILE, TEXT, TARGET, NUMBER = Kind("FILE"), Kind("TEXT"), Kind("TARGET"), Kind("N")
+FOLDER, PASSES, FILES = Kind("DIR"), Kind("PASS,...", is_list=True), Kind("FILE,...", is_list=True)
 
 FLAGS: dict[str, list[Flag]] = {
     "Input and output": [
-        Flag("-o", "output", VALUE, "write the IR to this file instead of standard output"),
+        Flag("-o", "output", FILE, "write the IR to this file instead of standard output"),
         Flag("--split-input-file", "split_input_file", True, "treat the parts between lines '// -----' separately"),
         Flag("--allow-unregistered-dialect", "allow_unregistered_dialect", True, "accept operations nobody defines"),
         Flag("--emit-bytecode", "emit_bytecode", True, "write MLIR bytecode instead of text"),
@@ -72,10 +81,11 @@ FLAGS: dict[str, list[Flag]] = {
         Flag("--mlir-elide-elementsattrs-if-larger", "elide_elements", NUMBER, "elide constants of more elements"),
     ],
     "What to run": [
-        Flag("--pass-pipeline", "pass_pipeline", VALUE, "run this pipeline, such as 'fold-constant,func.func(cse)'"),
-        Flag("--pipeline", "pipeline", VALUE, "run the pipeline of this target"),
+        Flag("--pass-pipeline", "pass_pipeline", TEXT, "run this pipeline, such as 'fold-constant,func.func(cse)'"),
+        Flag("--pipeline", "pipeline", TARGET, "run the pipeline of this target, or one it names: TARGET:NAME"),
         Flag("--verify-each", "verify_each", True, "verify the IR after each pass (the default)"),
         Flag("--no-verify-each", "verify_each", False, "do not"),
+        Flag("--load-pass-plugin", "plugins", FILES, "import passes from these Python files or modules"),
         Flag("--run-reproducer", "run_reproducer", True, "run the pipeline that the input's first line names"),
     ],
     "What to tell": [
@@ -84,18 +94,19 @@ FLAGS: dict[str, list[Flag]] = {
         Flag("--help", "help", True, "print this; after the name or the flag of a pass, its options"),
         Flag("--version", "version", True, "print the version"),
         Flag("--verify-diagnostics", "verify_diagnostics", True, "check that 'expected-error' comments come true"),
-        Flag("--mlir-print-ir-before", "print_before", NAMES, "print the IR before these passes"),
-        Flag("--mlir-print-ir-after", "print_after", NAMES, "print the IR after these passes"),
+        Flag("--mlir-print-ir-before", "print_before", PASSES, "print the IR before these passes"),
+        Flag("--mlir-print-ir-after", "print_after", PASSES, "print the IR after these passes"),
         Flag("--mlir-print-ir-before-all", "print_before_all", True, "print the IR before each pass"),
         Flag("--mlir-print-ir-after-all", "print_after_all", True, "print the IR after each pass"),
         Flag("--mlir-print-ir-after-change", "print_after_change", True, "only where the pass changed it"),
         Flag("--mlir-print-ir-after-failure", "print_after_failure", True, "print the IR that a failing pass left"),
         Flag("--mlir-print-ir-module-scope", "print_module_scope", True, "always print the whole module"),
+        Flag("--mlir-print-ir-tree-dir", "tree_dir", FOLDER, "write the module after each step to a file in here"),
         Flag("--mlir-timing", "timing", True, "print how long each pass took"),
         Flag(
             "--mlir-pass-pipeline-crash-reproducer",
             "reproducer",
-            VALUE,
+            FILE,
             "when a pass fails, leave this file, for --run-reproducer",
         ),
         Flag("--debug", "debug", True, "show the Python traceback of an unexpected exception"),
@@ -119,10 +130,10 @@ def parse_arguments(argv: Sequence[str]) -> OptArguments:
         flag = _find_flag(name)
         if flag is None:
             arguments.passes.append((name.lstrip("-"), value))
-        elif flag.value in (VALUE, NAMES, NUMBER):
+        elif isinstance(flag.value, Kind):
             if not has_value:
                 if not rest:
-                    raise UsageError(f"flag '{flag.name}' needs a value: {flag.name}={flag.value}")
+                    raise UsageError(f"flag '{flag.name}' needs a value: {flag.name}={flag.value.label}")
                 value = rest.pop(0)
             _set(arguments, flag, value)
         else:
@@ -139,7 +150,7 @@ def _find_flag(name: str) -> Flag | None:
 
 
 def _set(arguments: OptArguments, flag: Flag, value: str) -> None:
-    if flag.value == NAMES:
+    if flag.value.is_list:
         getattr(arguments, flag.field).extend(name for name in value.split(",") if name)
     elif flag.value == NUMBER:
         if not value.isdigit():
