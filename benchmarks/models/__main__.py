@@ -1,4 +1,4 @@
-"""`python -m benchmarks.models resnet50 out.onnx`: write a complete model. Without a file: into the cache; prints the path."""
+"""`python -m benchmarks.models resnet50 out.onnx` writes a complete model; without a file, into the cache."""
 
 from __future__ import annotations
 

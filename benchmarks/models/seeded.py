@@ -1,8 +1,8 @@
 """Complete ONNX models from the weightless graphs of this folder: the same weights for everyone, from a seed.
 
-The graphs are real exports. Where a large initializer had its data, its `doc_string` holds `{"seeded": [mean, deviation]}`
-of the trained values. `fill` draws normal values of that mean and deviation, with a generator seeded by the initializer's
-name: what a model computes is then meaningless, but its numbers keep the size that they have in the trained one.
+The graphs are real exports. Where a large initializer had its data, its `doc_string` holds the mean and deviation of
+the trained values, `{"seeded": [mean, deviation]}`. `fill` draws normal values with them, from a generator seeded by
+the initializer's name: what a model computes is then meaningless, but its numbers keep the size of the trained one's.
 """
 
 from __future__ import annotations

@@ -1,0 +1,6 @@
+"""Import of ONNX models: `import_model` makes a relax module and a store of its weights."""
+
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.importer import import_model
+
+__all__ = ["OnnxImportError", "import_model"]

@@ -1,0 +1,106 @@
+"""Opening a model: from a path, bytes or a ModelProto to a parsed message and its weights."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.weights import Weights, map_file
+from mirlo.frontends.onnx.wire import slim
+
+Source = Any
+"""str | Path | bytes | onnx.ModelProto; `onnx` is imported late, so its type cannot be named here."""
+
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
+"""Versions of the default operator set that the converters were written for."""
+
+# What people mistake for an ONNX file: the first bytes, and what to tell them.
+_SIGNATURES = {
+    b"version https://git-lfs": "a Git LFS pointer: run 'git lfs pull' to get the model itself",
+    b"PK\x03\x04": "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export",
+    b"\x89HDF": "an HDF5 file, perhaps a Keras model: convert it with tf2onnx",
+    b"\x93NUMPY": "a NumPy array",
+    b"<!DOCTYPE": "a web page: the download went wrong",
+    b"<html": "a web page: the download went wrong",
+    b"\x93MIRLO": "a file that Mirlo wrote: a compiled model is run, not imported",
+    b"ML\xefR": "MLIR bytecode",
+}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A parsed model."""
+
+    proto: Any
+    """The ModelProto; where it came from a file or bytes, the data of large tensors is not in it."""
+    weights: Weights
+    name: str
+    """How messages name the model: its path, or its graph's name."""
+    path: Path | None
+    """Where the model came from, if from a file."""
+
+    def opsets(self) -> dict[str, int]:
+        """Version of each imported operator set by domain; the default domain is ''."""
+        return opsets_of(self.proto.opset_import)
+
+
+def load(model: Source) -> LoadedModel:
+    """Open a model without copying its weights."""
+    import onnx
+
+    if isinstance(model, onnx.ModelProto):
+        name = _graph_name(model)
+        _require_graph(model, name)
+        return LoadedModel(model, Weights(name, {}, None), name, None)
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        return _parse(map_file(path, "the model is expected in"), str(path), path)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _parse(memoryview(model).cast("B"), "the model", None)
+    raise OnnxImportError(f"a model is a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
+
+
+def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not len(buffer):
+        raise OnnxImportError(f"{what}: the file is empty" if path else f"{what}: no bytes")
+    for signature, explanation in _SIGNATURES.items():
+        if bytes(buffer[: len(signature)]) == signature:
+            raise OnnxImportError(f"{what}: not an ONNX model but {explanation}")
+    slimmed = slim(buffer, what)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(slimmed.message)
+    except DecodeError as error:
+        raise OnnxImportError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
+    _require_graph(proto, what)
+    folder = path.parent if path is not None else None
+    name = what if path is not None else _graph_name(proto)
+    return LoadedModel(proto, Weights(name, slimmed.data, folder), name, path)
+
+
+def _graph_name(proto: Any) -> str:
+    return f"model '{proto.graph.name}'" if proto.graph.name else "the model"
+
+
+def _require_graph(proto: Any, what: str) -> None:
+    if not proto.HasField("graph"):
+        raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
+    if not proto.opset_import:
+        raise OnnxImportError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
+    version = opsets_of(proto.opset_import).get("")
+    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        advice = "convert it with onnx.version_converter" if version < OLDEST_OPSET else "export it with an older one"
+        raise OnnxImportError(
+            f"{what}: the model uses operator set {version}; supported are {OLDEST_OPSET} to {NEWEST_OPSET}: {advice}"
+        )
+
+
+def opsets_of(imports: Any) -> dict[str, int]:
+    """Versions by domain, of an `opset_import` field."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

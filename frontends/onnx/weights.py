@@ -1,0 +1,156 @@
+"""Arrays of the tensors in an ONNX model: views of the mapped file wherever the format allows it."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
+from mirlo.frontends.onnx.errors import OnnxImportError, plural
+
+_EXTERNAL = 1
+"""TensorProto.DataLocation.EXTERNAL."""
+
+
+class Weights:
+    """Reads the tensors of one model. Arrays are read-only, and keep the mapping that they are views of alive."""
+
+    def __init__(self, model: str, data: Mapping[bytes, memoryview], folder: Path | None) -> None:
+        self.model = model
+        self.folder = folder
+        self._data = data
+        self._files: dict[Path, memoryview] = {}
+
+    def array(self, tensor: Any, name: str | None = None) -> np.ndarray:
+        """The values of a TensorProto, in its shape and element type."""
+        what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"
+        element = onnx_dtype(tensor.data_type, what)
+        shape = tuple(tensor.dims)
+        if any(dim < 0 for dim in shape):
+            raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
+        if tensor.HasField("segment"):
+            raise OnnxImportError(f"{what} is stored in segments, which ONNX files no longer use; save the model again")
+        if tensor.data_location == _EXTERNAL:
+            raw: Any = self._external(tensor, what)
+        elif tensor.HasField("raw_data"):
+            raw = tensor.raw_data
+            raw = self._data.get(raw, raw)
+        else:
+            return _from_values(getattr(tensor, element.field), element, shape, what)
+        return _from_bytes(raw, element, shape, what)
+
+    def _external(self, tensor: Any, what: str) -> memoryview:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if not location:
+            raise OnnxImportError(f"{what} says that its data is in another file, but not in which ('location' is missing)")
+        buffer = self._file(location, what)
+        offset = _count(entries.get("offset", "0"), "offset", what)
+        size = _count(entries.get("length", str(max(len(buffer) - offset, 0))), "length", what)
+        if offset + size > len(buffer):
+            raise OnnxImportError(
+                f"{what} is bytes {offset} to {offset + size} of '{location}', which has only {len(buffer)} bytes: "
+                "the file is truncated or belongs to another model"
+            )
+        return buffer[offset : offset + size]
+
+    def _file(self, location: str, what: str) -> memoryview:
+        """The external file, mapped; it must lie in the model's folder."""
+        if self.folder is None:
+            raise OnnxImportError(
+                f"{what} has its data in the file '{location}'; give the model's path instead of its bytes, "
+                "so that the file can be found next to it"
+            )
+        folder = self.folder.resolve()
+        try:
+            path = (folder / location).resolve()
+        except (OSError, ValueError) as error:
+            raise OnnxImportError(f"{what} has its data in '{location}', which is no file name: {error}") from None
+        if Path(location).is_absolute() or not path.is_relative_to(folder):
+            raise OnnxImportError(
+                f"{what} has its data in '{location}', which is outside the model's folder {folder}; "
+                "only files in the model's folder are read"
+            )
+        if path not in self._files:
+            self._files[path] = map_file(path, f"{what} has its data in")
+        return self._files[path]
+
+
+def map_file(path: Path, why: str) -> memoryview:
+    """The bytes of a file, mapped into memory read-only. `why` starts the message of an error."""
+    if not path.exists():
+        raise OnnxImportError(f"{why} '{path}', which does not exist")
+    if not path.is_file():
+        raise OnnxImportError(f"{why} '{path}', which is not a file")
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            # An empty file cannot be mapped.
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+    except OSError as error:
+        raise OnnxImportError(f"{why} '{path}', which cannot be read: {error.strerror}") from None
+
+
+def _count(text: str, key: str, what: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise OnnxImportError(f"{what}: its external data has {key} '{text[:40]}', expected a number of bytes")
+    return int(text)
+
+
+def _from_bytes(raw: Any, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+    count = math.prod(shape)
+    bits = element.dtype.bits if not element.dtype.is_bool else 8
+    expected = (count * bits + 7) // 8
+    if len(raw) != expected:
+        raise OnnxImportError(
+            f"{what} of {element.name} and dims {list(shape)} needs {expected} bytes of data, but has {len(raw)}"
+        )
+    if bits < 8:
+        return _unpack(np.frombuffer(raw, np.uint8), element, count).reshape(shape)
+    array = np.frombuffer(raw, element.dtype.to_numpy())
+    return array.reshape(shape)
+
+
+def _from_values(values: Any, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """The array of values that are written out one by one."""
+    count = math.prod(shape)
+    dtype = element.dtype
+    expected = (count * dtype.bits + 7) // 8 if dtype.bits < 8 and not dtype.is_bool else count
+    if len(values) != expected:
+        raise OnnxImportError(
+            f"{what} of {element.name} and dims {list(shape)} needs {plural(expected, 'value')} "
+            f"in {element.field}, but has {len(values)}"
+        )
+    numpy_dtype = dtype.to_numpy()
+    if element.field != "int32_data":
+        return _frozen(np.array(values, numpy_dtype).reshape(shape))
+    numbers = np.array(values, np.int32)
+    if dtype.bits < 8 and not dtype.is_bool:
+        return _unpack(numbers.astype(np.uint8), element, count).reshape(shape)
+    if dtype.is_float:  # int32_data holds the bits of narrow floats
+        bits = numbers.astype(np.uint16 if dtype.bits == 16 else np.uint8)
+        return _frozen(bits.view(numpy_dtype).reshape(shape))
+    return _frozen(numbers.astype(numpy_dtype).reshape(shape))
+
+
+def _unpack(packed: np.ndarray, element: OnnxDType, count: int) -> np.ndarray:
+    """One element a byte, from elements of 4 or 2 bits that ONNX packs, lowest bits first."""
+    bits = element.dtype.bits
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    fields = (packed[:, None] >> shifts & (2**bits - 1)).reshape(-1)[:count].astype(np.uint8)
+    if element.dtype.kind == "int":  # the sign bit fills the byte
+        fields = ((fields ^ 2 ** (bits - 1)) - 2 ** (bits - 1)).astype(np.int8)
+        return _frozen(fields.astype(element.dtype.to_numpy()))
+    if element.dtype.is_float:
+        return _frozen(fields.view(element.dtype.to_numpy()))
+    return _frozen(fields.astype(element.dtype.to_numpy()))
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
