@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mirlo.runtime.errors import MirloError
 
-class OnnxImportError(ValueError):
+
+class OnnxImportError(MirloError, ValueError):
     """A model that cannot be imported; the message names the file, node, tensor or input and what to do."""
 
 
@@ -73,7 +75,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest that does, or all of them."""
+    """A hint for a name that does not exist: the nearest that does, or some of them."""
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(choices) or 'none'}"
+    return f"did you mean '{near[0]}'?" if near else f"there are: {list_names(choices, 8) or 'none'}"

@@ -1,0 +1,95 @@
+"""Attributes of a node, read by kind. What no converter reads is refused: an attribute is never silently without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+
+# AttributeProto.AttributeType: code, word for people, field
+_KINDS = {
+    1: ("a number", "f"), 2: ("an integer", "i"), 3: ("a string", "s"), 4: ("a tensor", "t"), 5: ("a graph", "g"),
+    6: ("numbers", "floats"), 7: ("integers", "ints"), 8: ("strings", "strings"), 9: ("tensors", "tensors"),
+    10: ("graphs", "graphs"), 11: ("a sparse tensor", "sparse_tensor"), 12: ("sparse tensors", "sparse_tensors"),
+    13: ("a type", "tp"), 14: ("types", "type_protos"),
+}  # fmt: skip
+_MISSING: Any = object()
+
+
+class Attributes:
+    """The attributes of one node."""
+
+    def __init__(self, attributes: Any) -> None:
+        self._by_name: dict[str, Any] = {}
+        for attribute in attributes:
+            if attribute.name in self._by_name:
+                raise NodeError(f"attribute '{attribute.name}' is given twice")
+            self._by_name[attribute.name] = attribute
+        self._read: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def names(self) -> list[Any]:
+        return list(self._by_name)
+
+    def int(self, name: str, default: Any = _MISSING) -> Any:
+        return self._get(name, 2, default)
+
+    def bool(self, name: str, default: Any = _MISSING) -> Any:
+        value = self._get(name, 2, default)
+        if value not in (0, 1):
+            raise NodeError(f"attribute '{name}' must be 0 or 1, got {value}")
+        return bool(value)
+
+    def float(self, name: str, default: Any = _MISSING) -> Any:
+        return self._get(name, 1, default)
+
+    def str(self, name: str, default: Any = _MISSING) -> Any:
+        value = self._get(name, 3, default)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def ints(self, name: str, default: Any = _MISSING) -> Any:
+        value = self._get(name, 7, default)
+        return value if value is default else list(value)
+
+    def floats(self, name: str, default: Any = _MISSING) -> Any:
+        value = self._get(name, 6, default)
+        return value if value is default else list(value)
+
+    def strs(self, name: str, default: Any = _MISSING) -> Any:
+        value = self._get(name, 8, default)
+        return value if value is default else [item.decode("utf-8", "replace") for item in value]
+
+    def tensor(self, name: str, default: Any = _MISSING) -> Any:
+        return self._get(name, 4, default)
+
+    def graph(self, name: str, default: Any = _MISSING) -> Any:
+        return self._get(name, 5, default)
+
+    def choice(self, name: str, default: Any, choices: tuple[Any, ...]) -> Any:
+        """A string that must be one of these."""
+        value = self.str(name, default)
+        if value not in choices:
+            allowed = ", ".join(f"'{choice}'" for choice in choices)
+            raise NodeError(f"attribute '{name}' must be one of {allowed}, got '{value}'")
+        return value
+
+    def ignore(self, *names: Any) -> None:
+        """Say that these attributes do not change what is computed here."""
+        self._read.update(names)
+
+    def unread(self) -> list[Any]:
+        return [name for name in self._by_name if name not in self._read]
+
+    def _get(self, name: Any, kind: Any, default: Any) -> Any:
+        self._read.add(name)
+        attribute = self._by_name.get(name)
+        if attribute is None:
+            if default is _MISSING:
+                raise NodeError(f"attribute '{name}' is missing")
+            return default
+        if attribute.type != kind:
+            found = _KINDS.get(attribute.type, ("nothing",))[0]
+            raise NodeError(f"attribute '{name}' must be {_KINDS[kind][0]}, got {found}")
+        return getattr(attribute, _KINDS[kind][1])

@@ -1,0 +1,127 @@
+"""Import of an ONNX model: one function `@main` of relax operators, and the weights in a parameter store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx import model as models
+from mirlo.frontends.onnx.body import Body, Scope
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
+from mirlo.frontends.onnx.inputs import Shapes, input_types
+from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.params import file_tensors
+from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.support import unsupported_nodes
+from mirlo.frontends.onnx.values import Value
+from mirlo.runtime.params import ParameterStore
+
+SHOWN_PROBLEMS = 20
+
+
+def import_model(
+    model: models.Source, *, shapes: Shapes | None = None, context: Any = None
+) -> tuple[Any, ParameterStore]:
+    """Import a model given as a path, bytes or an `onnx.ModelProto`.
+
+    `shapes` fixes dims of inputs: `{"input_ids": [1, "sequence"]}`. The module has one function, `@main`; its arguments
+    and results carry their names in the model as `relax.name`. The weights are views of the file. Raises
+    `OnnxImportError`, which lists everything that is wrong.
+    """
+    load_converters()
+    loaded = models.load(model)
+    missing = unsupported_nodes(loaded)
+    if missing:
+        raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
+    with context or make_context(), ir.Location.file(loaded.name, 0, 0):
+        module = ir.Module.create()
+        store = ParameterStore()
+        with ir.InsertionPoint(module.body):
+            _main(loaded, shapes, store)
+    return module, store
+
+
+def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> None:
+    graph = model.proto.graph
+    initializers = {tensor.name for tensor in graph.initializer}
+    if graph.sparse_initializer:
+        raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")
+    inputs = [value for value in graph.input if value.name not in initializers]
+    _refuse_duplicates([value.name for value in inputs], "input", model.name)
+    _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
+    types = input_types(inputs, shapes, model.name)
+
+    function = func.FuncOp("main", ([t.to_mlir() for t in types.values()], []))
+    block = function.add_entry_block()
+    scope = Scope(model.opsets())
+    for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
+        scope.define(Value(name, found, ir=argument))
+    with ir.InsertionPoint(block):
+        body = Body(model, store, dict(file_tensors(model)))
+        outputs = body.graph(graph, scope)
+        if body.problems:
+            raise OnnxImportError(_problem_report(body.problems))
+        if not shapes:
+            for value, declared in zip(outputs, graph.output, strict=True):
+                _check_output(value, declared, model.name)
+        results = [body.ssa(value) for value in outputs]
+        func.ReturnOp(results)
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get(function.type.inputs, [value.type for value in results])
+    )
+    if types:
+        function.arg_attrs = ir.ArrayAttr.get([_named(name) for name in types])
+    if results:
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(value.name) for value in graph.output])
+
+
+def _named(name: str) -> Any:
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})
+
+
+def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise OnnxImportError(f"{model}: an {what} of the graph has no name")
+        if name in seen:
+            raise OnnxImportError(f"{model}: the name '{name}' is defined twice: the graph has two {what}s of this name")
+        seen.add(name)
+
+
+def _check_output(value: Value, declared: Any, model: str) -> None:
+    """What the model says of an output must not contradict what it computes."""
+    tensor = declared.type.tensor_type
+    if not declared.type.HasField("tensor_type") or not tensor.elem_type:
+        return
+    what = f"{model}: output '{declared.name}'"
+    element = onnx_dtype(tensor.elem_type, what).dtype
+    shape = tuple(
+        dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim
+    ) if tensor.HasField("shape") else None
+    if element is value.type.dtype and (shape is None or _agrees(shape, value.type)):
+        return
+    dims = "" if shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+    raise OnnxImportError(
+        f"{what} is declared {element}{dims}, but the nodes that compute it make it {value.type}; "
+        "the model's shapes are inconsistent"
+    )
+
+
+def _agrees(shape: tuple[int | None, ...], found: TensorType) -> bool:
+    if len(shape) != found.rank:
+        return False
+    pairs = zip(shape, found.shape, strict=True)
+    return all(said is None or not isinstance(is_, int) or said == is_ for said, is_ in pairs)
+
+
+def _problem_report(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    shown = [f"  {text}" for text in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        shown.append(f"  and {len(problems) - SHOWN_PROBLEMS} more")
+    return "\n".join([f"{plural(len(problems), 'node')} cannot be imported:", *shown])

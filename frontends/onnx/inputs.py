@@ -1,0 +1,137 @@
+"""Types of the model's inputs: dims by number, by symbol, or fixed by the caller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import OnnxImportError, nearest
+
+Shapes = Mapping[str, Sequence[int | str]]
+"""Input name to its shape: numbers, or names of symbols."""
+
+_FUNCTION_NAMES = ("floordiv", "mod", "min", "max")
+
+
+def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType]:
+    """The type of each input of the main graph.
+
+    Where the caller fixes a symbol of one input, the symbol is fixed in the others too.
+    """
+    symbols = _Symbols()
+    for value in inputs:  # names that the model gives come before names that are made up
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                symbols.of(dim.dim_param)
+    declared = {value.name: _declared(value, symbols, model) for value in inputs}
+    given = {name: _given(name, shape, declared, symbols, model) for name, shape in (shapes or {}).items()}
+    bound: dict[str, Dim] = {}
+    for name, shape in given.items():
+        for axis, (old, new) in enumerate(zip(declared[name].shape, shape, strict=True)):
+            _bind(old, new, bound, f"{model}: the shape given for input '{name}': dim {axis}")
+    types = {}
+    for name, found in declared.items():
+        shape = given.get(name) or tuple(D.substitute(dim, bound) for dim in found.shape)
+        types[name] = found.with_shape(shape)
+    return types
+
+
+class _Symbols:
+    """Names of dims, made valid, and unique where the model gives none."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Dim] = {}
+        self._taken: set[str] = set()
+
+    def of(self, text: str) -> Dim:
+        """The dim for a model's `dim_param`, which may be any text: the same text is the same dim."""
+        if text not in self._by_text:
+            self._by_text[text] = self._parsed(text)
+        return self._by_text[text]
+
+    def fresh(self, base: str) -> Dim:
+        name = _identifier(base)
+        count = 0
+        while name in self._taken:
+            count += 1
+            name = f"{_identifier(base)}_{count}"
+        self._taken.add(name)
+        return D.symbol(name)
+
+    def _parsed(self, text: str) -> Dim:
+        try:
+            dim = D.parse(text)
+        except ValueError:
+            return self.fresh(text)
+        if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN:
+            self._taken |= dim.symbols()
+            return dim
+        return self.fresh(text)
+
+
+def _identifier(text: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.]", "_", text)
+    return f"d_{name}" if not name or name[0] in "0123456789." or name in _FUNCTION_NAMES else name
+
+
+def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:
+    what = f"{model}: input '{value.name}'"
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        found = (kind or "no type").replace("_type", "").replace("_", " ")
+        raise OnnxImportError(f"{what} is not a tensor but {found}; only tensors are supported")
+    tensor = value.type.tensor_type
+    element = onnx_dtype(tensor.elem_type, what)
+    if not tensor.HasField("shape"):
+        raise OnnxImportError(f"{what} has no shape, not even a rank; export the model with shapes for its inputs")
+    shape: list[Dim] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
+            shape.append(dim.dim_value)
+        elif dim.dim_param:
+            shape.append(symbols.of(dim.dim_param))
+        else:
+            shape.append(symbols.fresh(f"{value.name}_dim{axis}"))
+    return TensorType(tuple(shape), element.dtype)
+
+
+def _given(
+    name: str, shape: Sequence[int | str], declared: Mapping[str, TensorType], symbols: _Symbols, model: str
+) -> tuple[Dim, ...]:
+    if name not in declared:
+        raise OnnxImportError(f"{model}: a shape is given for '{name}', which is no input: {nearest(name, declared)}")
+    if isinstance(shape, (str, bytes)) or len(shape) != declared[name].rank:
+        raise OnnxImportError(
+            f"{model}: the shape given for input '{name}' is {shape}, but the input is {declared[name]}: "
+            f"expected {declared[name].rank} dims"
+        )
+    result: list[Dim] = []
+    for dim in shape:
+        if isinstance(dim, str):
+            result.append(symbols.of(dim))
+        elif isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0:
+            result.append(dim)
+        else:
+            raise OnnxImportError(
+                f"{model}: the shape given for input '{name}' has the dim {dim!r}; expected a number or a name"
+            )
+    return tuple(result)
+
+
+def _bind(old: Dim, new: Dim, bound: dict[str, Dim], what: str) -> None:
+    """Note what a given dim says about the symbol that the model declares."""
+    if isinstance(old, int):
+        if old != new:
+            raise OnnxImportError(f"{what} is {new}, but the model fixes it to {old}")
+        return
+    names = old.symbols()
+    if len(names) != 1 or old != D.symbol(next(iter(names))):
+        return
+    name = next(iter(names))
+    if bound.setdefault(name, new) != new:
+        raise OnnxImportError(f"{what} is {new}, but the symbol '{name}' is given as {bound[name]} already")

@@ -1,0 +1,169 @@
+"""What a converter sees of a node: its inputs as values, constants or dims, its attributes, and how to emit operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import DIALECT
+from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.schema import Signature
+from mirlo.frontends.onnx.values import Value, constant
+
+
+class Builder(Protocol):
+    """What nodes need from the import that they are part of."""
+
+    def ssa(self, value: Value) -> Any:
+        """The SSA value of a value; a known one becomes a constant."""
+
+    def array(self, tensor: Any) -> np.ndarray:
+        """The elements of a TensorProto."""
+
+    def branch(self, graph: Any) -> list[Value]:
+        """Import a graph that an attribute holds, here; the values of its outputs."""
+
+
+class Node:
+    """A node of the model, ready to be converted."""
+
+    def __init__(
+        self,
+        operator: str,
+        opset: int,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[str],
+        attributes: Attributes,
+        signature: Signature | None,
+        builder: Builder,
+    ) -> None:
+        self.operator = operator
+        self.opset = opset
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attr = attributes
+        self.signature = signature
+        self.builder = builder
+        self._read: set[int] = set()
+
+    def __len__(self) -> int:
+        """How many inputs the node has, absent ones at the end not counted."""
+        return max((i + 1 for i, value in enumerate(self.inputs) if value is not None), default=0)
+
+    def has(self, index: int) -> bool:
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def has_output(self, index: int) -> bool:
+        return index < len(self.outputs) and bool(self.outputs[index])
+
+    def value(self, index: int) -> Value:
+        """An input that must be there."""
+        self._read.add(index)
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise NodeError(f"input '{self.input_name(index)}' is missing")
+        return found
+
+    def __getitem__(self, index: int) -> Any:
+        """An input as an SSA value."""
+        return self.builder.ssa(self.value(index))
+
+    def optional(self, index: int) -> Any:
+        """An input as an SSA value, or None where the node leaves it out."""
+        return self[index] if self.has(index) else None
+
+    def all(self, start: int = 0) -> list[Any]:
+        """All inputs from `start` on as SSA values."""
+        return [self[i] for i in range(start, len(self))]
+
+    def type(self, index: int) -> TensorType:
+        return self.value(index).type
+
+    def ignore(self, *indices: int) -> None:
+        """Say that these inputs do not change what is computed here."""
+        self._read.update(indices)
+
+    def unread_inputs(self) -> list[int]:
+        return [i for i in range(len(self.inputs)) if self.has(i) and i not in self._read]
+
+    def input_name(self, index: int) -> str:
+        return self.signature.input_name(index) if self.signature else f"#{index}"
+
+    def array(self, index: int) -> np.ndarray:
+        """The elements of an input that must be constant."""
+        value = self.value(index)
+        if value.known is None or value.is_symbolic:
+            raise NodeError(
+                f"input '{self.input_name(index)}' ('{value.name}') must be a constant, but is computed at run time; "
+                "fix the shapes of the model's inputs, or make it an initializer"
+            )
+        return value.known
+
+    def scalar(self, index: int, default: Any = None) -> Any:
+        """The single element of a constant input, as a Python number."""
+        if not self.has(index):
+            return default
+        array = self.array(index)
+        if array.size != 1:
+            raise NodeError(f"input '{self.input_name(index)}' must have one element, got {self.type(index)}")
+        return array.reshape(-1)[0].item()
+
+    def dims(self, index: int) -> tuple[Dim, ...]:
+        """The elements of an input that is a list of dims: numbers, or known as expressions of symbols."""
+        value = self.value(index)
+        if value.known is None:
+            raise NodeError(
+                f"input '{self.input_name(index)}' ('{value.name}') decides the shape of the result, "
+                "so it must be a constant or computed from shapes, but it depends on data"
+            )
+        return tuple(int(dim) if isinstance(dim, (int, np.integer)) else dim for dim in value.known.reshape(-1).tolist())
+
+    def ints(self, index: int) -> list[int]:
+        """The elements of a constant list of integers."""
+        return [int(item) for item in self.array(index).reshape(-1)]
+
+    def axes(self, index: int, name: str = "axes") -> list[int] | None:
+        """Axes, which older operator sets have as an attribute and newer ones as an input; None where absent."""
+        if name in self.attr:
+            return self.attr.ints(name)
+        return self.ints(index) if self.has(index) else None
+
+    def emit(self, operator: str, *operands: Any, **attributes: Any) -> Any:
+        """Make a relax operation; its value, or a tuple of them."""
+        return relax_op(operator).make(*operands, **attributes)
+
+    def constant(self, array: Any, like: TensorType | DType | None = None) -> Any:
+        """The SSA value of a small constant, of the element type of `like`."""
+        if like is not None:
+            array = np.asarray(array).astype(dtype(getattr(like, "dtype", like)).to_numpy())
+        return self.builder.ssa(constant("", np.asarray(array)))
+
+    def tensor_attribute(self, name: str) -> np.ndarray:
+        return self.builder.array(self.attr.tensor(name))
+
+
+def relax_op(name: str) -> Any:
+    """The class of a relax operation."""
+    return DIALECT.operations[f"relax.{name}"]
+
+
+def type_of(value: Any) -> TensorType:
+    """The type of an SSA value."""
+    found = TensorType.from_mlir(value.type)
+    assert found is not None
+    return found
+
+
+def simple(operator: str, count: int = 1) -> Callable[[Node], Any]:
+    """A converter to one relax operation that takes the first `count` inputs and no attributes."""
+
+    def convert(node: Node) -> Any:
+        return node.emit(operator, *(node[i] for i in range(count)))
+
+    return convert

@@ -1,0 +1,37 @@
+"""ONNX files as parameter files: IR that was saved without its weights finds them in the model again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.model import LoadedModel, load
+from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.params import ParameterStore, register_reader
+
+
+def file_tensors(model: LoadedModel) -> Iterator[tuple[str, Any]]:
+    """The tensors of the main graph that become parameters of their own name: initializers, values of Constant nodes."""
+    for tensor in model.proto.graph.initializer:
+        yield tensor.name, tensor
+    for node in model.proto.graph.node:
+        if node.op_type == "Constant" and len(node.output) == 1:
+            for attribute in node.attribute:
+                if attribute.name == "value" and attribute.HasField("t"):
+                    yield node.output[0], attribute.t
+
+
+def read_parameters(path: Path, store: ParameterStore) -> None:
+    """Add the tensors of a model's main graph to a store, as views of the file."""
+    try:
+        model = load(path)
+        for name, tensor in file_tensors(model):
+            if name and name not in store:
+                store.add(name, model.weights.array(tensor, name), source=path)
+    except OnnxImportError as error:
+        raise ParameterError(str(error)) from None
+
+
+register_reader(".onnx", read_parameters)

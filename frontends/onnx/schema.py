@@ -1,0 +1,140 @@
+"""Checks of a node against its operator's schema, as the `onnx` package has it: counts, attributes, element types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError, nearest, plural
+
+_TYPE_NAMES = {
+    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16",
+    "f8e4m3fn": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
+    "f8e8m0": "float8e8m0", "f4e2m1": "float4e2m1",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "i4": "int4", "i2": "int2",
+    "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "u4": "uint4", "u2": "uint2", "bool": "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Formal:
+    """A declared input or output."""
+
+    name: str
+    required: bool
+    variadic: bool
+    homogeneous: bool
+    type_name: str
+    """Name of the type constraint that several formals share, such as `T`."""
+    allowed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a schema says of an operator in one version."""
+
+    operator: str
+    since: int
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    least_inputs: int
+    most_inputs: int
+    most_outputs: int
+    attributes: frozenset[str]
+    required_attributes: frozenset[str]
+
+    def input_name(self, index: int) -> str:
+        if not self.inputs:
+            return f"#{index}"
+        formal = self.inputs[min(index, len(self.inputs) - 1)]
+        return f"{formal.name}[{index - len(self.inputs) + 1}]" if formal.variadic else formal.name
+
+
+@cache
+def signature(domain: str, operator: str, version: int) -> Signature | None:
+    """The signature of an operator at an operator set version, or None where there is no such operator."""
+    schema = schema_of(domain, operator, version)
+    if schema is None or schema.deprecated:
+        return None
+    attributes = schema.attributes
+    return Signature(
+        operator,
+        schema.since_version,
+        tuple(_formal(p) for p in schema.inputs),
+        tuple(_formal(p) for p in schema.outputs),
+        schema.min_input,
+        schema.max_input,
+        schema.max_output,
+        frozenset(attributes),
+        frozenset(name for name, attribute in attributes.items() if attribute.required),
+    )
+
+
+def schema_of(domain: str, operator: str, version: int) -> Any:
+    """The `onnx` package's own schema, or None."""
+    import onnx
+
+    try:
+        return onnx.defs.get_schema(operator, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _formal(parameter: Any) -> Formal:
+    from onnx.defs import OpSchema
+
+    option = OpSchema.FormalParameterOption
+    return Formal(
+        parameter.name,
+        parameter.option == option.Single,
+        parameter.option == option.Variadic,
+        parameter.is_homogeneous,
+        parameter.type_str,
+        frozenset(parameter.types),
+    )
+
+
+def check(sig: Signature, inputs: Sequence[TensorType | None], outputs: int, attributes: Sequence[str]) -> None:
+    """Refuse a node that its schema does not allow."""
+    _check_counts(sig, inputs, outputs)
+    for name in attributes:
+        if name not in sig.attributes:
+            raise NodeError(f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}")
+    for name in sig.required_attributes:
+        if name not in attributes:
+            raise NodeError(f"{sig.operator} needs the attribute '{name}'")
+    _check_types(sig, inputs)
+
+
+def _check_counts(sig: Signature, inputs: Sequence[TensorType | None], outputs: int) -> None:
+    if len(inputs) > sig.most_inputs:
+        raise NodeError(f"{sig.operator} takes at most {plural(sig.most_inputs, 'input')}, got {len(inputs)}")
+    if outputs > sig.most_outputs:
+        raise NodeError(f"{sig.operator} has at most {plural(sig.most_outputs, 'output')}, got {outputs}")
+    if len(inputs) < sig.least_inputs:
+        raise NodeError(f"{sig.operator} needs at least {plural(sig.least_inputs, 'input')}, got {len(inputs)}")
+    for i, formal in enumerate(sig.inputs):
+        if formal.required and (i >= len(inputs) or inputs[i] is None):
+            raise NodeError(f"input '{formal.name}' is missing")
+
+
+def _check_types(sig: Signature, inputs: Sequence[TensorType | None]) -> None:
+    """Inputs that share a type constraint have one element type, and one that the constraint allows."""
+    bound: dict[str, tuple[str, TensorType]] = {}
+    for i, found in enumerate(inputs):
+        if found is None:
+            continue
+        formal = sig.inputs[min(i, len(sig.inputs) - 1)]
+        name = sig.input_name(i)
+        onnx_name = f"tensor({_TYPE_NAMES[found.dtype.name]})"
+        if formal.allowed and onnx_name not in formal.allowed:
+            allowed = ", ".join(sorted(t[7:-1] for t in formal.allowed if t.startswith("tensor(")))
+            raise NodeError(f"input '{name}' is {found}; {sig.operator} takes here: {allowed or 'no tensor'}")
+        if formal.variadic and not formal.homogeneous:
+            continue
+        first = bound.setdefault(formal.type_name, (name, found))
+        if first[1].dtype is not found.dtype:
+            raise NodeError(f"inputs '{first[0]}' and '{name}' must have one element type, got {first[1]} and {found}")
