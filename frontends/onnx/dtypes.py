@@ -50,6 +50,7 @@ _TABLE = {
     int(code): OnnxDType(int(code), name, DTYPES[dtype], field)
     for code, name, dtype, field in (line.split() for line in _ROWS.strip().splitlines())
 }
+_CODES = {row.dtype.name: row.code for row in _TABLE.values()}
 _WITHOUT_DTYPE = {0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128"}
 
 
@@ -61,3 +62,8 @@ def onnx_dtype(code: int, what: str) -> OnnxDType:
         supported = ", ".join(row.name for row in _TABLE.values())
         raise OnnxImportError(f"{what} has the element type {name}, which is not supported; supported: {supported}")
     return found
+
+
+def onnx_code(dtype: DType) -> int:
+    """ONNX's code of an element type."""
+    return _CODES[dtype.name]

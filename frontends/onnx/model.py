@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,14 @@ class LoadedModel:
     def opsets(self) -> dict[str, int]:
         """Version of each imported operator set by domain; the default domain is ''."""
         return opsets_of(self.proto.opset_import)
+
+    @cached_property
+    def functions(self) -> dict[tuple[str, str, str], Any]:
+        """The model's own functions by domain, operator and overload."""
+        return {
+            ("" if body.domain == "ai.onnx" else body.domain, body.name, body.overload): body
+            for body in self.proto.functions
+        }
 
 
 def load(model: Source) -> LoadedModel:

@@ -1,0 +1,68 @@
+"""What import time can compute: operators on small known values and on shapes.
+
+Only what a model uses to compute shapes and the like is folded here, on at most a few elements; large constants are the
+business of the compiler's own folding pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.frontends.onnx.dimensions import Undecided
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import FOLDERS
+from mirlo.frontends.onnx.values import Value, constant, symbolic
+
+FOLD_ELEMENTS = 1024
+"""Values of more elements than this are not folded."""
+
+_OF_TYPES = ("Shape", "Size")
+"""Operators that need only the type of their input."""
+
+
+def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
+    """The outputs of a node, if import time can compute them. `compute` makes the operation in their place."""
+    function = FOLDERS.find("", node.operator, node.opset)
+    if function is None or (node.operator not in _OF_TYPES and not _is_known(node)):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = function(node)
+    except (Undecided, TypeError, ValueError, IndexError, ArithmeticError):
+        # Not foldable, or wrong: the converter makes the operation, or says what is wrong.
+        return None
+    arrays = results if isinstance(results, list) else [results]
+    if node.attr.unread() or node.unread_inputs() or sum(array.size for array in arrays) > FOLD_ELEMENTS:
+        return None
+    if len(arrays) > 1 and any(array.dtype == object for array in arrays):
+        return None
+    return [
+        symbolic(name, array, _dtype_of(node), compute) if array.dtype == object else constant(name, array)
+        for name, array in zip(node.outputs, arrays, strict=False)
+    ]
+
+
+def known(node: Node, index: int) -> np.ndarray:
+    """The elements of an input, some of them symbolic dims perhaps."""
+    array = node.value(index).known
+    assert array is not None
+    return array
+
+
+def _is_known(node: Node) -> bool:
+    values = [value for value in node.inputs if value is not None]
+    if not values or any(value.known is None for value in values):
+        return False
+    return sum(value.known.size for value in values if value.known is not None) <= FOLD_ELEMENTS
+
+
+def _dtype_of(node: Node) -> DType:
+    """Element type of a result of dims: that of the dims which went in, or int64 where they come from a shape."""
+    if node.operator in _OF_TYPES:
+        return DTYPES["i64"]
+    symbolic_inputs = [value for value in node.inputs if value is not None and value.is_symbolic]
+    return symbolic_inputs[0].type.dtype if symbolic_inputs else DTYPES["i64"]

@@ -1,0 +1,89 @@
+"""Functions: operators whose meaning is a small graph, from the model itself or from ONNX's own schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.frontends.onnx import schema
+from mirlo.frontends.onnx.dtypes import onnx_code
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.model import LoadedModel, opsets_of
+from mirlo.frontends.onnx.values import Value
+
+
+def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
+    """The model's own function for an operator, or None."""
+    return model.functions.get((domain, operator, overload))
+
+
+def of_schema(node: Any, domain: str, version: int, inputs: Sequence[Value | None]) -> Any:
+    """The function body that ONNX gives for a node whose input types are known, or None."""
+    import onnx
+
+    found = schema.schema_of(domain, node.op_type, version)
+    if found is None:
+        return None
+    if found.has_context_dependent_function:
+        body = found.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), [_type_bytes(value) for value in inputs]
+        )
+    elif found.has_function:
+        body = found.get_function_with_opset_version(version)
+    else:
+        return None
+    if isinstance(body, bytes):
+        body = onnx.FunctionProto.FromString(body) if body else None
+    return body
+
+
+def _type_bytes(value: Value | None) -> bytes:
+    import onnx
+
+    if value is None:
+        return b""
+    shape = [dim if isinstance(dim, int) else str(dim) for dim in value.type.shape]
+    return onnx.helper.make_tensor_type_proto(onnx_code(value.type.dtype), shape).SerializeToString()
+
+
+def opsets(body: Any, outer: Mapping[str, int]) -> dict[str, int]:
+    """The operator sets that a function's nodes use: its own imports, and the caller's where it says nothing."""
+    return {**outer, **opsets_of(body.opset_import)}
+
+
+def instantiate(body: Any, call: Any, present: Sequence[bool]) -> list[Any]:
+    """The nodes of a function, with the attributes of the call and without the inputs that it leaves out.
+
+    An attribute that the call leaves out is left out where the function hands it on: the operator there has a default.
+    """
+    values = {attribute.name: attribute for attribute in body.attribute_proto}
+    values.update({attribute.name: attribute for attribute in call.attribute})
+    known = set(body.attribute) | {attribute.name for attribute in body.attribute_proto}
+    for attribute in call.attribute:
+        if attribute.name not in known:
+            raise NodeError(f"function '{body.name}' has no attribute '{attribute.name}'")
+    absent = {name for name, there in zip(body.input, present, strict=True) if not there}
+    return [_instance(node, values, absent) for node in body.node]
+
+
+def _instance(node: Any, values: Mapping[str, Any], absent: set[str]) -> Any:
+    made = type(node)()
+    made.CopyFrom(node)
+    for i, name in enumerate(made.input):
+        if name in absent:
+            made.input[i] = ""
+    del made.attribute[:]
+    for attribute in node.attribute:
+        source = attribute
+        if attribute.ref_attr_name:
+            source = values.get(attribute.ref_attr_name)
+            if source is None:
+                continue
+        copy = made.attribute.add()
+        copy.CopyFrom(source)
+        copy.name = attribute.name
+        for graph in [copy.g] if copy.HasField("g") else list(copy.graphs):
+            instances = [_instance(inner, values, absent) for inner in graph.node]
+            del graph.node[:]
+            graph.node.extend(instances)
+    return made

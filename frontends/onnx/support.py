@@ -1,0 +1,60 @@
+"""Which nodes of a model have no converter: found before anything is imported, so that all of them can be told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mirlo.frontends.onnx import functions, schema
+from mirlo.frontends.onnx.errors import Unsupported
+from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.registry import CONVERTERS
+
+
+def unsupported_nodes(model: LoadedModel) -> list[Unsupported]:
+    """Nodes of the model, of graphs within nodes and of the functions that are called, that cannot be imported."""
+    return list(_Search(model).nodes(model.proto.graph.node, model.opsets(), ""))
+
+
+class _Search:
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        self.seen: set[tuple[str, str, str]] = set()
+
+    def nodes(self, nodes: Sequence[Any], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:
+        for index, node in enumerate(nodes):
+            name = prefix + (node.name or f"{node.op_type}_{index}")
+            yield from self.node(node, name, opsets)
+            for attribute in node.attribute:
+                for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                    yield from self.nodes(graph.node, opsets, f"{name}/")
+
+    def node(self, node: Any, name: str, opsets: Mapping[str, int]) -> Iterator[Unsupported]:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        operator, overload = node.op_type, node.overload
+        body = functions.local(self.model, domain, operator, overload)
+        if body is None:
+            version = opsets.get(domain, 0)
+            if CONVERTERS.find(domain, operator, version) is not None:
+                return
+            body = _schema_body(domain, operator, version)
+            if body is None:
+                yield Unsupported(domain, operator, version, name, CONVERTERS.since(domain, operator))
+                return
+        key = (domain, operator, overload)
+        if body is not _BY_TYPE and key not in self.seen:
+            self.seen.add(key)
+            yield from self.nodes(body.node, functions.opsets(body, opsets), f"{name}/")
+
+
+_BY_TYPE = object()
+"""A function body that depends on the types of the inputs: it can only be looked at when they are known."""
+
+
+def _schema_body(domain: str, operator: str, version: int) -> Any:
+    found = schema.schema_of(domain, operator, version)
+    if found is None or found.deprecated:
+        return None
+    if found.has_context_dependent_function:
+        return _BY_TYPE
+    return found.get_function_with_opset_version(version) if found.has_function else None
