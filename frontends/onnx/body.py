@@ -29,7 +29,9 @@ EXPANSION_DEPTH = 32
 class Scope:
     """The values of one graph or function body, by name, and those of the graphs around it."""
 
-    def __init__(self, opsets: Mapping[str, int], parent: Scope | None = None, prefix: str = "", depth: int = 0) -> None:
+    def __init__(
+        self, opsets: Mapping[str, int], parent: Scope | None = None, prefix: str = "", depth: int = 0
+    ) -> None:
         self.opsets = opsets
         self.parent = parent
         self.prefix = prefix
@@ -188,7 +190,9 @@ class Body:
         inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
         if len(inputs) > len(body.input):
             raise NodeError(f"function '{body.name}' takes {len(body.input)} inputs, got {len(inputs)}")
-        nodes = functions.instantiate(body, step.proto, [i < len(inputs) and inputs[i] is not None for i in range(len(body.input))])
+        nodes = functions.instantiate(
+            body, step.proto, [i < len(inputs) and inputs[i] is not None for i in range(len(body.input))]
+        )
         for name, value in zip(body.input, inputs, strict=False):
             if value is not None:
                 inner.values[name] = value
@@ -202,7 +206,11 @@ class Body:
     def _parameter(self, value: Value) -> str:
         """Put the elements of a value into the store; its name there is the model's, where that is free."""
         assert value.known is not None
-        if value.tensor is not None and self._named_tensors.get(value.name) is value.tensor and value.name not in self.store:
+        if (
+            value.tensor is not None
+            and self._named_tensors.get(value.name) is value.tensor
+            and value.name not in self.store
+        ):
             self.store.add(value.name, value.known, source=self.model.path)
             return value.name
         return self.store.add_unique(value.name or "constant", value.known)

@@ -42,7 +42,9 @@ def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable
     lines = [f"{model}: {plural(total, 'node')} of {plural(kinds, 'operator')} cannot be imported:"]
     names = sorted(f"{domain_name(domain)}.{operator}" for domain, operator in known)
     for (domain, operator, opset), nodes in sorted(groups.items()):
-        lines.append(f"  {operator} (domain {domain_name(domain)}, opset {opset}): {list_names([n.node for n in nodes])}")
+        lines.append(
+            f"  {operator} (domain {domain_name(domain)}, opset {opset}): {list_names([n.node for n in nodes])}"
+        )
         lines.append(f"    {_what_is_supported(domain, operator, nodes[0].supported_since, names)}")
     lines.append("Rewrite these nodes with supported operators, or give each operator a function body in the model.")
     return "\n".join(lines)

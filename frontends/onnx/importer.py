@@ -88,7 +88,9 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
         if not name:
             raise OnnxImportError(f"{model}: an {what} of the graph has no name")
         if name in seen:
-            raise OnnxImportError(f"{model}: the name '{name}' is defined twice: the graph has two {what}s of this name")
+            raise OnnxImportError(
+                f"{model}: the name '{name}' is defined twice: the graph has two {what}s of this name"
+            )
         seen.add(name)
 
 
@@ -99,9 +101,11 @@ def _check_output(value: Value, declared: Any, model: str) -> None:
         return
     what = f"{model}: output '{declared.name}'"
     element = onnx_dtype(tensor.elem_type, what).dtype
-    shape = tuple(
-        dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim
-    ) if tensor.HasField("shape") else None
+    shape = (
+        tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+        if tensor.HasField("shape")
+        else None
+    )
     if element is value.type.dtype and (shape is None or _agrees(shape, value.type)):
         return
     dims = "" if shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"

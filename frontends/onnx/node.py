@@ -122,7 +122,9 @@ class Node:
                 f"input '{self.input_name(index)}' ('{value.name}') decides the shape of the result, "
                 "so it must be a constant or computed from shapes, but it depends on data"
             )
-        return tuple(int(dim) if isinstance(dim, (int, np.integer)) else dim for dim in value.known.reshape(-1).tolist())
+        return tuple(
+            int(dim) if isinstance(dim, (int, np.integer)) else dim for dim in value.known.reshape(-1).tolist()
+        )
 
     def ints(self, index: int) -> list[int]:
         """The elements of a constant list of integers."""

@@ -112,7 +112,9 @@ class _Scanner:
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
-            raise OnnxImportError(f"{self.what}: not an ONNX model: byte {at} is no field of a {kind} (wire type {wire})")
+            raise OnnxImportError(
+                f"{self.what}: not an ONNX model: byte {at} is no field of a {kind} (wire type {wire})"
+            )
         if number == 0:
             raise OnnxImportError(f"{self.what}: not an ONNX model: byte {at} is no field of a {kind} (field number 0)")
         if payload + size > end:
@@ -128,12 +130,16 @@ class _Scanner:
                 return value, position + 1
             shift += 7
         if at + 10 <= end:
-            raise OnnxImportError(f"{self.what}: not an ONNX model: byte {at} starts a number of more than 10 bytes in a {kind}")
+            raise OnnxImportError(
+                f"{self.what}: not an ONNX model: byte {at} starts a number of more than 10 bytes in a {kind}"
+            )
         raise self.cut_off(at, "a number", end - at, kind)
 
     def cut_off(self, at: int, wanted: str, left: int, kind: str) -> OnnxImportError:
         if at == 0 or len(self.buffer) < 16:
-            return OnnxImportError(f"{self.what}: not an ONNX model ({len(self.buffer)} bytes that are no protobuf message)")
+            return OnnxImportError(
+                f"{self.what}: not an ONNX model ({len(self.buffer)} bytes that are no protobuf message)"
+            )
         return OnnxImportError(
             f"{self.what}: the model is truncated or damaged: in a {kind}, byte {at} starts {wanted} of which only {left} "
             f"are there (the file has {len(self.buffer)} bytes); download or export it again"

@@ -1,0 +1,1 @@
+"""Converters, one file per family of operators."""

@@ -1,0 +1,109 @@
+"""Activations and the softmax family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, simple
+from mirlo.frontends.onnx.registry import CONVERTERS, converter
+
+PLAIN = {
+    "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Mish": "mish", "Softplus": "softplus",
+    "Softsign": "softsign",
+}  # fmt: skip
+
+# operator: relax operator, and its numbers: ONNX name, default, relax name
+WITH_NUMBERS = {
+    "LeakyRelu": ("leaky_relu", (("alpha", 0.01, "alpha"),)),
+    "Elu": ("elu", (("alpha", 1.0, "alpha"),)),
+    "Celu": ("celu", (("alpha", 1.0, "alpha"),)),
+    "ThresholdedRelu": ("thresholded_relu", (("alpha", 1.0, "alpha"),)),
+    "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2, "alpha"), ("beta", 0.5, "beta"))),
+    "Shrink": ("shrink", (("lambd", 0.5, "lambd"), ("bias", 0.0, "bias"))),
+    "Selu": ("selu", (("alpha", 1.6732632423543772, "alpha"), ("gamma", 1.0507010221481323, "gamma"))),
+}
+
+
+def _with_numbers(name: str, numbers: tuple[tuple[str, float, str], ...]) -> Callable[[Node], Any]:
+    def convert(node: Node) -> Any:
+        return node.emit(name, node[0], **{to: node.attr.float(onnx, default) for onnx, default, to in numbers})
+
+    return convert
+
+
+for _operator, _name in PLAIN.items():
+    CONVERTERS.add("", _operator, 1, simple(_name))
+for _operator, (_name, _numbers) in WITH_NUMBERS.items():
+    CONVERTERS.add("", _operator, 1, _with_numbers(_name, _numbers))
+
+
+@converter("PRelu")
+def prelu(node: Node) -> Any:
+    return node.emit("prelu", node[0], node[1])
+
+
+@converter("Gelu")
+def gelu(node: Node) -> Any:
+    return node.emit("gelu", node[0], approximate=node.attr.choice("approximate", "none", ("none", "tanh")))
+
+
+@converter("Swish")
+def swish(node: Node) -> Any:
+    """x * sigmoid(alpha * x)."""
+    alpha = node.attr.float("alpha", 1.0)
+    if alpha == 1:
+        return node.emit("silu", node[0])
+    scaled = node.emit("multiply", node[0], node.constant(alpha, node.type(0)))
+    return node.emit("multiply", node[0], node.emit("sigmoid", scaled))
+
+
+@converter("Clip")
+def clip_attributes(node: Node) -> Any:
+    return node.emit("clip", node[0], min=node.attr.float("min", None), max=node.attr.float("max", None))
+
+
+@converter("Clip", since=11)
+def clip(node: Node) -> Any:
+    """Bounds that are constants become attributes; others are applied as tensors."""
+    bounds = [node.value(i) if node.has(i) else None for i in (1, 2)]
+    for bound in bounds:
+        if bound is not None and bound.type.elements != 1:
+            raise NodeError(f"the bounds must be scalars, got '{bound.name}' {bound.type}")
+    if all(bound is None or bound.is_constant for bound in bounds):
+        return node.emit("clip", node[0], min=node.scalar(1), max=node.scalar(2))
+    result = node[0]
+    for i, operator in ((1, "maximum"), (2, "minimum")):
+        if node.has(i):
+            result = node.emit(operator, result, scalar_tensor(node, i))
+    return result
+
+
+def scalar_tensor(node: Node, index: int) -> Any:
+    """An input of one element as a tensor of rank 0."""
+    return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
+
+
+SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}
+
+
+@converter(*SOFTMAX, since=13)
+def softmax(node: Node) -> Any:
+    return node.emit(SOFTMAX[node.operator], node[0], axis=node.attr.int("axis", -1))
+
+
+@converter(*SOFTMAX)
+def softmax_flattened(node: Node) -> Any:
+    """Before opset 13: over all dims from `axis` on, as if they were one."""
+    name, found = SOFTMAX[node.operator], node.type(0)
+    axis = node.attr.int("axis", 1)
+    if not -found.rank <= axis <= found.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {found.rank}")
+    axis = axis % found.rank if axis < found.rank and found.rank else axis
+    if axis == found.rank - 1:
+        return node.emit(name, node[0], axis=-1)
+    flat = (D.product(found.shape[:axis]), D.product(found.shape[axis:]))
+    result = node.emit(name, node.emit("reshape", node[0], shape=flat), axis=-1)
+    return node.emit("reshape", result, shape=found.shape)

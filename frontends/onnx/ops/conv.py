@@ -1,0 +1,77 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, per_dim, windows
+from mirlo.frontends.onnx.registry import converter
+
+
+def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, Any]:
+    """The attributes of relax.conv for a node of the Conv family."""
+    if x.rank < 3 or x.rank != weight.rank:
+        raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
+    spatial = x.shape[2:]
+    kernel = kernel_shape(node, weight.shape[2:])
+    if len(kernel) != len(spatial):
+        raise NodeError(f"attribute 'kernel_shape' must have {len(spatial)} numbers, got {list(kernel)}")
+    return {**windows(node, spatial, kernel).attributes(), "groups": node.attr.int("group", 1)}
+
+
+@converter("Conv")
+def conv(node: Node) -> Any:
+    attributes = conv_attributes(node, node.type(0), node.type(1))
+    return node.emit("conv", node[0], node[1], node.optional(2), **attributes)
+
+
+@converter("ConvTranspose")
+def conv_transpose(node: Node) -> Any:
+    x, weight = node.type(0), node.type(1)
+    if x.rank < 3 or x.rank != weight.rank:
+        raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
+    count = x.rank - 2
+    kernel = kernel_shape(node, weight.shape[2:])
+    strides, dilations = per_dim(node, "strides", count), per_dim(node, "dilations", count)
+    extra = node.attr.ints("output_padding", None) or [0] * count
+    if len(extra) != count:
+        raise NodeError(f"attribute 'output_padding' must have {count} numbers, got {extra}")
+    pads, extra = _transposed_padding(node, x.shape[2:], kernel, strides, dilations, extra)
+    return node.emit(
+        "conv_transpose",
+        node[0],
+        node[1],
+        node.optional(2),
+        strides=strides,
+        dilations=dilations,
+        padding=pads,
+        output_padding=extra,
+        groups=node.attr.int("group", 1),
+    )
+
+
+def _transposed_padding(
+    node: Node, spatial: Any, kernel: Any, strides: Any, dilations: Any, extra: list[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Padding from 'pads', from 'output_shape', or from 'auto_pad' (whose SAME makes the output size * stride)."""
+    count = len(spatial)
+    wanted = node.attr.ints("output_shape", None)
+    auto_pad = node.attr.choice("auto_pad", "NOTSET", AUTO_PADS)
+    if wanted is None and auto_pad in ("NOTSET", "VALID"):
+        return padding(node, spatial, kernel, strides, dilations), extra
+    node.attr.ignore("pads")  # ONNX: 'output_shape' and 'auto_pad' decide the padding instead
+    begins, ends = [], []
+    for i, (size, window, stride, dilation) in enumerate(zip(spatial, kernel, strides, dilations, strict=True)):
+        if not isinstance(size, int):
+            raise NodeError(f"'output_shape' and 'auto_pad' need known sizes, but a spatial dim is {size}")
+        full = stride * (size - 1) + extra[i] + (window - 1) * dilation + 1
+        total = full - (wanted[i - count] if wanted else size * stride)
+        if total < 0:  # the output is longer than the windows reach: zeros (and the bias) at the end
+            extra, total = [*extra[:i], extra[i] - total, *extra[i + 1 :]], 0
+        half = total // 2
+        begins.append(half if auto_pad == "SAME_UPPER" else total - half)
+        ends.append(total - half if auto_pad == "SAME_UPPER" else half)
+    return (*begins, *ends), extra

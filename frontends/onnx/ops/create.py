@@ -1,0 +1,91 @@
+"""Constants, and operators that make tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Value, constant
+
+
+@converter("Constant")
+def constant_node(node: Node) -> Any:
+    given = [name for name in node.attr.names()]
+    if len(given) != 1:
+        raise NodeError(f"exactly one attribute must give the value, got {', '.join(given) or 'none'}")
+    name = node.outputs[0]
+    match given[0]:
+        case "value":
+            tensor = node.attr.tensor("value")
+            made = constant(name, node.builder.array(tensor))
+            made.tensor = tensor
+            return made
+        case "value_float":
+            array = np.float32(node.attr.float("value_float"))
+        case "value_int":
+            array = np.int64(node.attr.int("value_int"))
+        case "value_floats":
+            array = np.array(node.attr.floats("value_floats"), np.float32)
+        case "value_ints":
+            array = np.array(node.attr.ints("value_ints"), np.int64)
+        case other:
+            raise NodeError(f"attribute '{other}' is not supported: only dense tensors of numbers are")
+    return constant(name, np.asarray(array))
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(node: Node) -> Any:
+    value = np.zeros(1, np.float32)
+    if "value" in node.attr:
+        value = node.tensor_attribute("value")
+        if value.size != 1:
+            raise NodeError(f"attribute 'value' must have one element, got {value.size}")
+    shape = node.dims(0)
+    if any(isinstance(dim, int) and dim < 0 for dim in shape):
+        raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
+    element = Value("", constant("", value).type).type.dtype
+    return node.emit("full", shape=shape, value=float(value.reshape(-1)[0]), dtype=element)
+
+
+@converter("Range")
+def arange(node: Node) -> Any:
+    """Constant bounds; or from 0 by 1 to a dim that is a symbol."""
+    found = node.type(0)
+    if all(node.value(i).is_constant for i in range(3)):
+        start, stop, step = (node.scalar(i) for i in range(3))
+        if step == 0:
+            raise NodeError("input 'delta' must not be 0")
+        return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=found.dtype)
+    start, (stop,), step = node.scalar(0), node.dims(1), node.scalar(2)
+    return _counted(node, stop - int(start) if step == 1 else _not_by_one(step), start)
+
+
+def _not_by_one(step: Any) -> Dim:
+    raise NodeError(f"with a limit that is a symbol, input 'delta' must be 1, got {step}")
+
+
+def _counted(node: Node, count: Dim, start: Any) -> Any:
+    """count numbers from start on: the positions of ones, summed up."""
+    dtype = node.type(0).dtype
+    ones = node.emit("full", shape=(count,), value=1.0, dtype=dtype)
+    positions = node.emit("cumsum", ones, axis=0, exclusive=True)
+    return positions if start == 0 else node.emit("add", positions, node.constant(start, dtype))
+
+
+@converter("EyeLike")
+def eye_like(node: Node) -> Any:
+    found = node.type(0)
+    node.ignore(0)
+    dtype = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else found.dtype
+    return node.emit("eye", shape=found.shape, k=node.attr.int("k", 0), dtype=dtype)
+
+
+@converter("Trilu")
+def trilu(node: Node) -> Any:
+    return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))

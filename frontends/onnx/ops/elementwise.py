@@ -1,0 +1,98 @@
+"""Elementwise arithmetic, comparison, logic and mathematics."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, simple
+from mirlo.frontends.onnx.registry import CONVERTERS, converter
+
+UNARY = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
+    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "negative", "Not": "logical_not",
+    "Reciprocal": "reciprocal", "Round": "round", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt",
+    "Tan": "tan", "Tanh": "tanh",
+}  # fmt: skip
+BINARY = {
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
+    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
+    "LessOrEqual": "less_equal",
+}  # fmt: skip
+VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
+
+for _operator, _name in UNARY.items():
+    CONVERTERS.add("", _operator, 1, simple(_name))
+for _operator, _name in BINARY.items():
+    CONVERTERS.add("", _operator, 1, simple(_name, 2))
+
+
+@converter("Where")
+def where(node: Node) -> Any:
+    return node.emit("where", node[0], node[1], node[2])
+
+
+@converter("Div")
+def div(node: Node) -> Any:
+    """Integer division rounds towards zero, as relax.divide's does."""
+    return node.emit("divide", node[0], node[1])
+
+
+@converter(*VARIADIC)
+def variadic(node: Node) -> Any:
+    name = VARIADIC[node.operator]
+    return reduce(lambda left, right: node.emit(name, left, right), node.all())
+
+
+@converter("Mean")
+def mean(node: Node) -> Any:
+    total = reduce(lambda left, right: node.emit("add", left, right), node.all())
+    return node.emit("divide", total, node.constant(len(node), node.type(0)))
+
+
+@converter("Mod")
+def mod(node: Node) -> Any:
+    """With fmod=1 the sign of the dividend, else that of the divisor."""
+    fmod = node.attr.bool("fmod", 0)
+    if node.type(0).dtype.is_float and not fmod:
+        raise NodeError("attribute 'fmod' must be 1 for floating point operands, got 0")
+    return node.emit("fmod" if fmod else "mod", node[0], node[1])
+
+
+@converter("Pow")
+def power(node: Node) -> Any:
+    """The exponent may have another element type; the result has the base's."""
+    base, exponent = node.type(0), node.type(1)
+    if base.dtype is exponent.dtype:
+        return node.emit("power", node[0], node[1])
+    if base.dtype.is_float:
+        return node.emit("power", node[0], node.emit("cast", node[1], dtype=base.dtype))
+    # An integer base: computed in a float that both fit, then cut, as the ONNX reference does.
+    wide = exponent.dtype if exponent.dtype.is_float else "f64"
+    result = node.emit("power", node.emit("cast", node[0], dtype=wide), cast_to(node, node[1], exponent.dtype, wide))
+    return node.emit("cast", result, dtype=base.dtype)
+
+
+def cast_to(node: Node, value: Any, found: Any, wanted: Any) -> Any:
+    return value if str(found) == str(wanted) else node.emit("cast", value, dtype=wanted)
+
+
+@converter("BitShift")
+def bit_shift(node: Node) -> Any:
+    direction = node.attr.choice("direction", "", ("LEFT", "RIGHT"))
+    return node.emit("shift_left" if direction == "LEFT" else "shift_right", node[0], node[1])
+
+
+@converter("IsInf")
+def is_inf(node: Node) -> Any:
+    negative, positive = node.attr.bool("detect_negative", 1), node.attr.bool("detect_positive", 1)
+    if negative and positive:
+        return node.emit("isinf", node[0])
+    if not negative and not positive:
+        node.ignore(0)
+        return node.emit("full", shape=node.type(0).shape, value=0, dtype="bool")
+    side = node.emit("greater" if positive else "less", node[0], node.constant(0, node.type(0)))
+    return node.emit("logical_and", node.emit("isinf", node[0]), side)

@@ -1,0 +1,114 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+FLOAT_CODE = 1
+
+
+@converter("LayerNormalization")
+def layer_normalization(node: Node) -> Any:
+    if node.has_output(1) or node.has_output(2):
+        return NotImplemented  # mean and deviation are wanted too: the function body computes them
+    _require_f32_stash(node)
+    return node.emit(
+        "layer_norm",
+        node[0],
+        node[1],
+        node.optional(2),
+        axis=node.attr.int("axis", -1),
+        epsilon=node.attr.float("epsilon", 1e-5),
+    )
+
+
+@converter("RMSNormalization")
+def rms_normalization(node: Node) -> Any:
+    _require_f32_stash(node)
+    x, scale = node[0], node[1]
+    attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
+    return node.emit("rms_norm", x, scale, **attributes)
+
+
+def _require_f32_stash(node: Node) -> None:
+    """The sums are kept in f32 or better, which is what a 'stash_type' of FLOAT says."""
+    code = node.attr.int("stash_type", FLOAT_CODE)
+    if onnx_dtype(code, "attribute 'stash_type'").name not in ("FLOAT", node.type(0).dtype.name.upper()):
+        raise NodeError(f"attribute 'stash_type' must be 1 (FLOAT), got {code}")
+
+
+@converter("BatchNormalization")
+def batch_normalization(node: Node) -> Any:
+    """Inference: with the statistics that the model brings."""
+    if node.attr.bool("training_mode", 0) or any(node.has_output(i) for i in range(1, 5)):
+        raise NodeError("training is not supported: the statistics of a batch are asked for; export for inference")
+    if not node.attr.bool("spatial", 1):
+        raise NodeError("attribute 'spatial' must be 1, got 0")
+    node.attr.ignore("momentum", "is_test")  # they tell how running statistics are updated in training
+    return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
+
+
+@converter("InstanceNormalization")
+def instance_normalization(node: Node) -> Any:
+    return node.emit("instance_norm", node[0], node[1], node[2], epsilon=node.attr.float("epsilon", 1e-5))
+
+
+@converter("GroupNormalization", since=18)
+def group_normalization_per_group(node: Node) -> Any:
+    """Opset 18 to 20: one scale and bias per group; each is repeated for the channels of its group."""
+    groups, channels = _groups(node)
+    parts = [node[0]]
+    for i in (1, 2):
+        column = node.emit("reshape", node[i], shape=(groups, 1))
+        wide = node.emit("expand", column, shape=(groups, channels // groups))
+        parts.append(node.emit("reshape", wide, shape=(channels,)))
+    return node.emit("group_norm", *parts, groups=groups, epsilon=node.attr.float("epsilon", 1e-5))
+
+
+@converter("GroupNormalization", since=21)
+def group_normalization(node: Node) -> Any:
+    groups, _ = _groups(node)
+    _require_f32_stash(node)
+    epsilon = node.attr.float("epsilon", 1e-5)
+    return node.emit("group_norm", node[0], node[1], node[2], groups=groups, epsilon=epsilon)
+
+
+def _groups(node: Node) -> tuple[int, Any]:
+    groups, x = node.attr.int("num_groups"), node.type(0)
+    if x.rank < 2 or groups < 1 or D.apply("mod", x.shape[1], groups) != 0:
+        raise NodeError(f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}")
+    return groups, x.shape[1]
+
+
+@converter("LRN")
+def lrn(node: Node) -> Any:
+    return node.emit(
+        "lrn",
+        node[0],
+        size=node.attr.int("size"),
+        alpha=node.attr.float("alpha", 1e-4),
+        beta=node.attr.float("beta", 0.75),
+        bias=node.attr.float("bias", 1.0),
+    )
+
+
+@converter("LpNormalization")
+def lp_normalization(node: Node) -> Any:
+    return node.emit("lp_normalize", node[0], axis=node.attr.int("axis", -1), p=node.attr.int("p", 2))
+
+
+@converter("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(node: Node) -> Any:
+    """(x - mean) / (deviation + 1e-9), with ONNX's constant."""
+    axes = node.attr.ints("axes", [0, 2, 3])
+    mean = node.emit("reduce_mean", node[0], axes=axes, keepdims=True)
+    centred = node.emit("subtract", node[0], mean)
+    variance = node.emit("reduce_mean", node.emit("square", centred), axes=axes, keepdims=True)
+    deviation = node.emit("sqrt", variance)
+    return node.emit("divide", centred, node.emit("add", deviation, node.constant(1e-9, type_of(deviation))))

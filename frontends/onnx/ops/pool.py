@@ -1,0 +1,66 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
+from mirlo.frontends.onnx.registry import converter
+
+
+def _pool_attributes(node: Node) -> dict[str, Any]:
+    x = node.type(0)
+    kernel = kernel_shape(node)
+    if x.rank < 3 or len(kernel) != x.rank - 2:
+        raise NodeError(f"attribute 'kernel_shape' is {list(kernel)}, which does not fit the input {x}")
+    return {
+        "kernel": kernel,
+        "ceil_mode": node.attr.bool("ceil_mode", 0),
+        **windows(node, x.shape[2:], kernel).attributes(),
+    }
+
+
+@converter("MaxPool")
+def max_pool(node: Node) -> Any:
+    attributes = _pool_attributes(node)
+    storage_order = node.attr.int("storage_order", 0)
+    if node.has_output(1):
+        return node.emit("max_pool_with_indices", node[0], storage_order=storage_order, **attributes)
+    return node.emit("max_pool", node[0], **attributes)
+
+
+@converter("AveragePool")
+def average_pool(node: Node) -> Any:
+    attributes = _pool_attributes(node)
+    return node.emit("avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0), **attributes)
+
+
+@converter("LpPool")
+def lp_pool(node: Node) -> Any:
+    return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **_pool_attributes(node))
+
+
+@converter("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(node: Node) -> Any:
+    name = "reduce_mean" if node.operator == "GlobalAveragePool" else "reduce_max"
+    return node.emit(name, node[0], axes=_spatial_axes(node), keepdims=True)
+
+
+@converter("GlobalLpPool")
+def global_lp_pool(node: Node) -> Any:
+    p, axes = node.attr.int("p", 2), _spatial_axes(node)
+    if p in (1, 2):
+        return node.emit(f"reduce_l{p}", node[0], axes=axes, keepdims=True)
+    found = node.type(0)
+    powers = node.emit("power", node.emit("abs", node[0]), node.constant(p, found))
+    total = node.emit("reduce_sum", powers, axes=axes, keepdims=True)
+    return node.emit("power", total, node.constant(1 / p, found))
+
+
+def _spatial_axes(node: Node) -> tuple[int, ...]:
+    rank = node.type(0).rank
+    if rank < 3:
+        raise NodeError(f"the input must have a batch dim, a channel dim and spatial dims, got {node.type(0)}")
+    return tuple(range(2, rank))

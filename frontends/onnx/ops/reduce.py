@@ -1,0 +1,69 @@
+"""Reductions, arg reductions and cumulative operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
+
+REDUCTIONS = {
+    "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
+    "ReduceL2": "reduce_l2", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
+    "ReduceSumSquare": "reduce_sum_square", "ReduceMax": "reduce_max", "ReduceMin": "reduce_min",
+}  # fmt: skip
+OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
+
+
+@converter(*REDUCTIONS)
+def reduce(node: Node) -> Any:
+    """Axes are an attribute in older operator sets, an input in newer ones; none means all, or with a flag nothing."""
+    axes = node.axes(1)
+    keepdims = node.attr.bool("keepdims", 1)
+    empty_is_noop = node.attr.bool("noop_with_empty_axes", 0)
+    if not axes:
+        if empty_is_noop:
+            return _elementwise(node)
+        axes = None
+    table = OF_BOOLS if node.type(0).dtype.is_bool else REDUCTIONS
+    return node.emit(table[node.operator], node[0], axes=axes, keepdims=keepdims)
+
+
+def _elementwise(node: Node) -> Any:
+    """Reduced over no axis: what is done to each element remains."""
+    x = node[0]
+    match node.operator:
+        case "ReduceL1" | "ReduceL2":
+            return node.emit("abs", x)
+        case "ReduceSumSquare":
+            return node.emit("square", x)
+        case "ReduceLogSum":
+            return node.emit("log", x)
+    return node.value(0)
+
+
+@converter("ArgMax", "ArgMin")
+def arg_reduce(node: Node) -> Any:
+    return node.emit(
+        node.operator.lower(),
+        node[0],
+        axis=node.attr.int("axis", 0),
+        keepdims=node.attr.bool("keepdims", 1),
+        select_last=node.attr.bool("select_last_index", 0),
+    )
+
+
+@converter("CumSum", "CumProd")
+def cumulative(node: Node) -> Any:
+    axis = node.scalar(1)
+    rank = node.type(0).rank
+    if not -rank <= axis < rank:
+        raise NodeError(f"input 'axis' is {axis}, outside a tensor of rank {rank}")
+    return node.emit(
+        node.operator.lower(),
+        node[0],
+        axis=axis,
+        exclusive=node.attr.bool("exclusive", 0),
+        reverse=node.attr.bool("reverse", 0),
+    )

@@ -1,0 +1,244 @@
+"""Operators that change shapes, and constants, and what folds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dimensions import quotient
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
+
+
+@converter("Identity")
+def identity(node: Node) -> Any:
+    return node.value(0)
+
+
+@converter("Dropout")
+def dropout(node: Node) -> Any:
+    """Nothing is dropped in inference."""
+    node.attr.ignore("ratio", "seed", "is_test")
+    if node.has(2) and bool(node.scalar(2)):
+        raise NodeError("training is not supported: input 'training_mode' is true; export for inference")
+    node.ignore(1)
+    if node.has_output(1):
+        return node.value(0), node.emit("full", shape=node.type(0).shape, value=1, dtype="bool")
+    return node.value(0)
+
+
+@converter("Reshape")
+def reshape(node: Node) -> Any:
+    x = node.type(0)
+    return node.emit("reshape", node[0], shape=reshaped(x, node.dims(1), node.attr.bool("allowzero", 0)))
+
+
+def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
+    """The shape that a Reshape to `wanted` makes: 0 copies a dim, -1 is what remains."""
+    shape: list[Dim] = []
+    for i, dim in enumerate(wanted):
+        if dim == 0 and not allow_zero:
+            if i >= x.rank:
+                raise NodeError(f"shape {_listed(wanted)} copies dim {i}, but the input is {x}")
+            dim = x.shape[i]
+        shape.append(dim)
+    unknown = [i for i, dim in enumerate(shape) if dim == -1]
+    if any(isinstance(dim, int) and dim < -1 for dim in shape) or len(unknown) > 1:
+        raise NodeError(f"shape {_listed(wanted)} must be sizes, of which one may be -1")
+    if unknown:
+        known = D.product([dim for dim in shape if dim != -1])
+        rest = quotient(x.elements, known)
+        if rest is None:
+            raise NodeError(
+                f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
+            )
+        shape[unknown[0]] = rest
+    return tuple(shape)
+
+
+def _listed(dims: Sequence[Dim]) -> str:
+    return "[" + ", ".join(map(str, dims)) + "]"
+
+
+@converter("Flatten")
+def flatten(node: Node) -> Any:
+    x, axis = node.type(0), node.attr.int("axis", 1)
+    if not -x.rank <= axis <= x.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
+    axis = axis + x.rank if axis < 0 else axis
+    return node.emit("reshape", node[0], shape=(D.product(x.shape[:axis]), D.product(x.shape[axis:])))
+
+
+@converter("Transpose")
+def transpose(node: Node) -> Any:
+    axes = node.attr.ints("perm", None)
+    if axes is None:
+        axes = list(range(node.type(0).rank))[::-1]
+    return node.emit("permute", node[0], axes=axes)
+
+
+@converter("Squeeze")
+def squeeze(node: Node) -> Any:
+    axes = node.axes(1)
+    if axes is None:
+        axes = [i for i, dim in enumerate(node.type(0).shape) if dim == 1]
+        if any(not isinstance(dim, int) for dim in node.type(0).shape):
+            raise NodeError(f"without axes, the input must have a known shape, got {node.type(0)}")
+    return node.emit("squeeze", node[0], axes=axes)
+
+
+@converter("Unsqueeze")
+def unsqueeze(node: Node) -> Any:
+    axes = node.axes(1)
+    if axes is None:
+        raise NodeError("attribute 'axes' is missing")
+    return node.emit("expand_dims", node[0], axes=axes)
+
+
+@converter("Expand")
+def expand(node: Node) -> Any:
+    """Broadcast both ways: a wanted dim of 1 keeps the input's."""
+    x, wanted = node.type(0), list(node.dims(1))
+    rank = max(x.rank, len(wanted))
+    wanted = [1] * (rank - len(wanted)) + wanted
+    own = [1] * (rank - x.rank) + list(x.shape)
+    shape = [old if new == 1 else new for old, new in zip(own, wanted, strict=True)]
+    return node.emit("expand", node[0], shape=tuple(shape))
+
+
+@converter("Tile", since=6)
+def tile(node: Node) -> Any:
+    return node.emit("tile", node[0], repeats=node.ints(1))
+
+
+@converter("Concat")
+def concat(node: Node) -> Any:
+    return node.emit("concat", node.all(), axis=node.attr.int("axis"))
+
+
+@converter("Split")
+def split(node: Node) -> Any:
+    """Sizes given, or equal parts (the last one smaller where the number of parts is given)."""
+    x, axis = node.type(0), node.attr.int("axis", 0)
+    if not -x.rank <= axis < x.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
+    size = x.shape[axis]
+    sizes: Sequence[Dim] | None = node.attr.ints("split", None)
+    if node.has(1):
+        sizes = node.dims(1)
+    count = node.attr.int("num_outputs", len(node.outputs))
+    if count != len(node.outputs):
+        raise NodeError(f"attribute 'num_outputs' is {count}, but the node has {len(node.outputs)} outputs")
+    if sizes is None:
+        sizes = _equal_parts(size, count, node.opset >= 18)
+    results = node.emit("split", node[0], axis=axis, sizes=tuple(sizes))
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
+    part = quotient(size, count)
+    if part is not None:
+        return [part] * count
+    if not isinstance(size, int) or not may_differ:
+        raise NodeError(f"a dim of {size} cannot be split into {count} equal parts")
+    chunk = -(-size // count)
+    sizes: list[Dim] = [chunk] * (count - 1) + [size - chunk * (count - 1)]
+    if size - chunk * (count - 1) < 0:
+        raise NodeError(f"a dim of {size} cannot be split into {count} parts of {chunk}")
+    return sizes
+
+
+@converter("Slice", since=10)
+def slice_inputs(node: Node) -> Any:
+    starts = list(node.dims(1))
+    ends = list(node.dims(2))
+    axes = node.ints(3) if node.has(3) else list(range(len(starts)))
+    steps = node.ints(4) if node.has(4) else [1] * len(starts)
+    return _slice(node, starts, ends, axes, steps)
+
+
+@converter("Slice")
+def slice_attributes(node: Node) -> Any:
+    starts, ends = node.attr.ints("starts"), node.attr.ints("ends")
+    axes = node.attr.ints("axes", None) or list(range(len(starts)))
+    return _slice(node, starts, ends, axes, [1] * len(starts))
+
+
+def _slice(node: Node, starts: list[Dim], ends: list[Dim], axes: list[int], steps: list[int]) -> Any:
+    x = node.type(0)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise NodeError(
+            f"starts, ends, axes and steps must have one length, got {len(starts)}, {len(ends)}, {len(axes)}, {len(steps)}"
+        )
+    if 0 in steps:
+        raise NodeError(f"steps must not be 0, got {steps}")
+    begin = [_bound(dim, x, axis, "starts") for dim, axis in zip(starts, axes, strict=True)]
+    end = [_bound(dim, x, axis, "ends") for dim, axis in zip(ends, axes, strict=True)]
+    return node.emit("strided_slice", node[0], axes=axes, begin=begin, end=end, strides=steps)
+
+
+def _bound(dim: Dim, x: TensorType, axis: int, what: str) -> int:
+    """A bound in numbers; the size of the axis itself, known as a symbol, is its end."""
+    if isinstance(dim, int):
+        return dim
+    if -x.rank <= axis < x.rank and dim == x.shape[axis]:
+        return 2**63 - 1
+    raise NodeError(
+        f"input '{what}' is {dim} at axis {axis} of {x}; only numbers and the size of the axis are supported"
+    )
+
+
+@converter("Pad", since=11)
+def pad(node: Node) -> Any:
+    x, pads = node.type(0), node.ints(1)
+    axes = node.ints(3) if node.has(3) else list(range(x.rank))
+    return _pad(node, pads, axes, node.scalar(2, 0))
+
+
+@converter("Pad")
+def pad_attributes(node: Node) -> Any:
+    return _pad(node, node.attr.ints("pads"), list(range(node.type(0).rank)), node.attr.float("value", 0.0))
+
+
+def _pad(node: Node, pads: list[int], axes: list[int], value: Any) -> Any:
+    rank = node.type(0).rank
+    if len(pads) != 2 * len(axes):
+        raise NodeError(f"pads must have {2 * len(axes)} numbers, begins then ends, got {pads}")
+    full = [0] * (2 * rank)
+    for i, axis in enumerate(axes):
+        if not -rank <= axis < rank:
+            raise NodeError(f"axis {axis} is outside a tensor of rank {rank}")
+        full[axis % rank], full[axis % rank + rank] = pads[i], pads[i + len(axes)]
+    mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    return node.emit("pad", node[0], pads=full, mode=mode, value=float(value))
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> Any:
+    mode = node.attr.choice("mode", "DCR", ("DCR", "CRD"))
+    return node.emit("depth_to_space", node[0], block=node.attr.int("blocksize"), mode=mode)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> Any:
+    return node.emit("space_to_depth", node[0], block=node.attr.int("blocksize"))
+
+
+@converter("Shape")
+def shape(node: Node) -> Any:
+    """Made only where a symbolic shape is needed as a tensor; otherwise it is folded."""
+    rank = node.type(0).rank
+    start, end, _ = slice(node.attr.int("start", None), node.attr.int("end", None)).indices(rank)
+    dims = node.emit("shape_of", node[0])
+    if (start, end) == (0, rank):
+        return dims
+    return node.emit("strided_slice", dims, axes=[0], begin=[start], end=[max(start, end)], strides=[1])
+
+
+@converter("Size")
+def size(node: Node) -> Any:
+    return node.emit("reduce_prod", node.emit("shape_of", node[0]), keepdims=False)

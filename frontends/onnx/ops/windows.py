@@ -1,0 +1,92 @@
+"""Attributes that convolutions and pooling share: kernel, strides, dilations, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows lie over the spatial dims."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[int, ...]
+    """All begins, then all ends."""
+
+    def attributes(self) -> dict[str, tuple[int, ...]]:
+        return {"strides": self.strides, "dilations": self.dilations, "padding": self.padding}
+
+
+def windows(node: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> Windows:
+    """Read strides, dilations, pads and auto_pad."""
+    count = len(spatial)
+    strides = per_dim(node, "strides", count)
+    dilations = per_dim(node, "dilations", count)
+    return Windows(strides, dilations, padding(node, spatial, kernel, strides, dilations))
+
+
+def per_dim(node: Node, name: str, count: int) -> tuple[int, ...]:
+    values = node.attr.ints(name, None) or [1] * count
+    if len(values) != count:
+        raise NodeError(f"attribute '{name}' must have {count} numbers, one per spatial dim, got {values}")
+    if any(value < 1 for value in values):
+        raise NodeError(f"attribute '{name}' must be at least 1, got {values}")
+    return tuple(values)
+
+
+def kernel_shape(node: Node, expected: Sequence[Dim] | None = None) -> tuple[int, ...]:
+    """The attribute 'kernel_shape', or the weight's spatial dims where it may be left out."""
+    kernel = node.attr.ints("kernel_shape", None)
+    if kernel is None and expected is not None and all(isinstance(size, int) for size in expected):
+        kernel = [size for size in expected if isinstance(size, int)]
+    if kernel is None:
+        raise NodeError("attribute 'kernel_shape' is missing")
+    if expected is not None and any(isinstance(b, int) and a != b for a, b in zip(kernel, expected, strict=False)):
+        raise NodeError(f"attribute 'kernel_shape' is {kernel}, but the weight's kernel is {list(expected)}")
+    return tuple(kernel)
+
+
+def padding(
+    node: Node, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """The padding in numbers: attribute 'pads', or what 'auto_pad' comes to."""
+    count = len(spatial)
+    auto_pad = node.attr.choice("auto_pad", "NOTSET", AUTO_PADS)
+    pads = node.attr.ints("pads", None)
+    if auto_pad == "NOTSET":
+        pads = pads or [0] * (2 * count)
+        if len(pads) != 2 * count:
+            raise NodeError(f"attribute 'pads' must have {2 * count} numbers, begins then ends, got {pads}")
+        return tuple(pads)
+    if pads and any(pads):
+        raise NodeError(f"attributes 'pads' and 'auto_pad' = '{auto_pad}' exclude each other")
+    if auto_pad == "VALID":
+        return (0,) * (2 * count)
+    begins, ends = [], []
+    for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
+        total = _same_total(size, window, stride, dilation, auto_pad)
+        small, large = total // 2, total - total // 2
+        begins.append(small if auto_pad == "SAME_UPPER" else large)
+        ends.append(large if auto_pad == "SAME_UPPER" else small)
+    return (*begins, *ends)
+
+
+def _same_total(size: Dim, window: int, stride: int, dilation: int, auto_pad: str) -> int:
+    """Padding with which ceil(size / stride) windows fit."""
+    extent = (window - 1) * dilation + 1
+    if stride == 1:
+        return extent - 1
+    if not isinstance(size, int):
+        raise NodeError(
+            f"attribute 'auto_pad' = '{auto_pad}' with stride {stride} needs a known size, but a spatial dim is {size}; "
+            "fix the input's shape"
+        )
+    return max((-(-size // stride) - 1) * stride + extent - size, 0)
