@@ -1,0 +1,200 @@
+"""From a planned module to an artifact: the entry function, the LLVM dialect, object code."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from mirlo.dialects.bindings import execution_engine, ir, memref, passmanager
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.registry import PassError
+from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.targets.llvm.pipeline import lower_pipeline
+
+ENTRY = "mirlo_entry"
+MAIN = "main"
+PROFILED = "main_profiled"
+
+
+def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
+    """Compile a module that went through the target's pipeline. The module is consumed."""
+    main = _find_main(module)
+    signature = _signature(main)
+    kernels = _kernels(main)
+    _add_profiled(main, len(kernels))
+    _lower(module)
+    counts = [len(signature[name]) for name in ("inputs", "outputs", "params")]
+    _add_entry(module, counts[0] + counts[1], counts[2], bool(kernels))
+    code = _object_code(module, opt_level)
+    return Artifact(
+        target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
+        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads, metadata={},
+    )  # fmt: skip
+
+
+def _find_main(module: Any) -> Any:
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
+            if "relax.inputs" not in op.operation.attributes:
+                raise PassError("the module is not planned: run plan-memory before emitting code", op.operation.location)
+            return op.operation
+    raise PassError("the module has no function to compile")
+
+
+def _signature(main: Any) -> dict[str, Any]:
+    inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
+    outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
+    specs = []
+    arena = 0
+    for argument, entry in zip(main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True):
+        attributes = ir.DictAttr(entry)
+        if "relax.arena" in attributes:
+            arena = argument.type.shape[0]
+            continue
+        key = "relax.name" if "relax.name" in attributes else "relax.param"
+        tensor = TensorType.from_mlir(ir.TypeAttr(attributes["relax.type"]).value)
+        assert tensor is not None
+        specs.append(TensorSpec(ir.StringAttr(attributes[key]).value, tensor.dtype.name, tensor.static_shape))
+    return {
+        "inputs": tuple(specs[:inputs]),
+        "outputs": tuple(specs[inputs : inputs + outputs]),
+        "params": tuple(specs[inputs + outputs :]),
+        "arena": arena,
+    }
+
+
+def _calls(main: Any) -> list[Any]:
+    return [op.operation for op in main.regions[0].blocks[0].operations if op.operation.name == "func.call"]
+
+
+def _kernels(main: Any) -> list[KernelInfo]:
+    found = []
+    for call in _calls(main):
+        symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        moved = sum(_bytes(v.type) for v in call.operands)
+        found.append(KernelInfo(symbol=symbol, source=_source(call.location), kind="", flops=0, bytes=moved))
+    return found
+
+
+def _bytes(kind: Any) -> int:
+    from mirlo.passes.schedule.buffers import buffer_bytes
+
+    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) else 0
+
+
+def _source(location: Any) -> str:
+    """The user's name for where a call came from."""
+    if location.is_a_name():
+        return location.name_str
+    if location.is_a_fused():
+        return ", ".join(dict.fromkeys(_source(part) for part in location.locations))
+    return str(location)
+
+
+def _add_profiled(main: Any, kernels: int) -> None:
+    """A copy of main that also records the CPU's tick counter before the first call and after each."""
+    if not kernels:
+        return
+    i64 = ir.IntegerType.get_signless(64)
+    slots = ir.MemRefType.get([kernels + 1], i64)
+    copy = main.clone(ip=ir.InsertionPoint(main))
+    copy.attributes["sym_name"] = ir.StringAttr.get(PROFILED)
+    block = copy.regions[0].blocks[0]
+    profile = block.add_argument(slots, main.location)
+    types = [argument.type for argument in block.arguments]
+    copy.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    entries = [*ir.ArrayAttr(copy.attributes["arg_attrs"]), ir.DictAttr.get({})]
+    copy.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
+    calls = _calls(copy)
+    with main.location:
+        for slot, call in enumerate(calls):
+            if slot == 0:
+                with ir.InsertionPoint(call):
+                    _tick(profile, 0)
+            after = list(call.block.operations)
+            following = after[after.index(call.opview) + 1]
+            with ir.InsertionPoint(following):
+                _tick(profile, slot + 1)
+
+
+def _tick(profile: Any, slot: int) -> None:
+    i64 = ir.IntegerType.get_signless(64)
+    ticks = ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[i64],
+        attributes={
+            "intrin": ir.StringAttr.get("llvm.readcyclecounter"),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
+        },
+    ).results[0]
+    from mirlo.passes.schedule.loops import index
+
+    memref.StoreOp(ticks, profile, [index(slot)])
+
+
+def _lower(module: Any) -> None:
+    try:
+        passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+    except ir.MLIRError as error:
+        raise PassError(f"lowering to the LLVM dialect failed: {error}") from error
+    noinline = ir.UnitAttr.get()
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func":
+            # Kernels keep their own symbols: for profilers, and because inlining each into main only costs time.
+            op.operation.attributes["no_inline"] = noinline
+
+
+def _add_entry(module: Any, tensors: int, params: int, profiled: bool) -> None:
+    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main."""
+    lines = []
+    values = []
+    for base, count in (("tensors", tensors), ("params", params)):
+        for i in range(count):
+            lines.append(f"%{base}_p{i} = llvm.getelementptr %{base}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+            lines.append(f"%{base}_{i} = llvm.load %{base}_p{i} : !llvm.ptr -> !llvm.ptr")
+            values.append(f"%{base}_{i}")
+    values.append("%arena")
+    pointers = ", ".join(["!llvm.ptr"] * len(values))
+    plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"
+    declarations = f"llvm.func @{MAIN}({pointers})\n"
+    ending = plain
+    if profiled:
+        declarations += f"llvm.func @{PROFILED}({pointers}, !llvm.ptr)\n"
+        ending = f"""%null = llvm.mlir.zero : !llvm.ptr
+          %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
+          llvm.cond_br %off, ^plain, ^profiled
+        ^plain:
+          {plain}
+        ^profiled:
+          llvm.call @{PROFILED}({", ".join(values)}, %profile) : ({pointers}, !llvm.ptr) -> ()
+          llvm.return"""
+    body = "\n".join(lines)
+    text = f"""{declarations}
+      llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
+        {body}
+        {ending}
+      }}"""
+    made = ir.Module.parse(text)
+    for op in list(made.body.operations):
+        if op.operation.attributes["sym_name"] == ir.StringAttr.get(ENTRY):
+            module.body.append(op.operation.clone())
+
+
+def _object_code(module: Any, opt_level: int) -> bytes:
+    """Machine code of this host, as an object file."""
+    handle, path = tempfile.mkstemp(suffix=".o")
+    os.close(handle)
+    try:
+        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+        # Looking a symbol up makes the engine compile; without it the object is empty.
+        engine.raw_lookup(ENTRY)
+        engine.dump_to_object_file(path)
+        with open(path, "rb") as file:
+            return file.read()
+    except RuntimeError as error:
+        raise PassError(f"LLVM made no code: {error}") from error
+    finally:
+        os.unlink(path)

@@ -1,0 +1,44 @@
+"""The pass pipelines of target `llvm`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GRAPH = ("canonicalize", "cse")
+
+TO_LLVM = (
+    "arith-expand",
+    "convert-vector-to-scf{full-unroll=true target-rank=1}",
+    "convert-scf-to-cf",
+    "expand-strided-metadata",
+    "lower-affine",
+    "cse",
+    "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
+    "convert-math-to-llvm",
+    "finalize-memref-to-llvm",
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
+    "convert-arith-to-llvm",
+    "convert-index-to-llvm",
+    "convert-cf-to-llvm",
+    "convert-ub-to-llvm",
+    "reconcile-unrealized-casts",
+    "canonicalize",
+    "cse",
+)
+"""Upstream's way from loops and vectors to the LLVM dialect."""
+
+
+def compile_pipeline(options: Any = None) -> str:
+    """From relax to buffers: what `emit` takes."""
+    passes = [
+        "legalize{target=llvm}",
+        "schedule{target=llvm}",
+        "lower-intrinsics{target=llvm}",
+        "plan-memory",
+    ]
+    return f"builtin.module({','.join(passes)})"
+
+
+def lower_pipeline() -> str:
+    """From buffers to the LLVM dialect."""
+    return f"builtin.module({','.join(TO_LLVM)})"
