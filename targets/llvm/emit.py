@@ -9,6 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import execution_engine, ir, memref, passmanager
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.locations import describe
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.targets.llvm.pipeline import lower_pipeline
@@ -74,7 +75,7 @@ def _kernels(main: Any) -> list[KernelInfo]:
     for call in _calls(main):
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         moved = sum(_bytes(v.type) for v in call.operands)
-        found.append(KernelInfo(symbol=symbol, source=_source(call.location), kind="", flops=0, bytes=moved))
+        found.append(KernelInfo(symbol=symbol, source=describe(call.location), kind="", flops=0, bytes=moved))
     return found
 
 
@@ -82,15 +83,6 @@ def _bytes(kind: Any) -> int:
     from mirlo.passes.schedule.buffers import buffer_bytes
 
     return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) else 0
-
-
-def _source(location: Any) -> str:
-    """The user's name for where a call came from."""
-    if location.is_a_name():
-        return location.name_str
-    if location.is_a_fused():
-        return ", ".join(dict.fromkeys(_source(part) for part in location.locations))
-    return str(location)
 
 
 def _add_profiled(main: Any, kernels: int) -> None:
