@@ -1,0 +1,108 @@
+"""The pass `fuse-ops`: calls of prim functions that belong together become one `relax.primitive` function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.fuse.groups import MAX_INPUTS, Groups, Node
+from mirlo.passes.fuse.kinds import Kind, kind_of
+from mirlo.passes.registry import Pass, option, register_pass
+
+PRIMITIVE = "relax.primitive"
+"""Attribute of a function whose body is one group of calls; `fuse-tir` makes a prim function of it."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class FuseOps(Pass):
+    """Group calls of prim functions by their kinds: a contraction with what follows it, elementwise chains, rows.
+
+    Each group moves to a private function with the attribute `relax.primitive`, called with `func.call`.
+    """
+
+    name = "fuse-ops"
+    max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
+
+    def run(self, op: Any, session: Any) -> None:
+        body = op.regions[0].blocks[0]
+        functions = [f for f in body.operations if f.operation.name == "func.func"]
+        kinds = {_name(f): kind_of(f) for f in functions if is_prim_func(f)}
+        symbols = ir.SymbolTable(op.operation)
+        for function in functions:
+            if is_prim_func(function) or not function.operation.regions[0].blocks:
+                continue
+            if PRIMITIVE not in function.operation.attributes:
+                _fuse(function, kinds, symbols, body, self.max_inputs)
+
+
+def _name(function: Any) -> str:
+    return ir.StringAttr(function.operation.attributes["sym_name"]).value
+
+
+def _fuse(function: Any, kinds: dict[str, Kind], symbols: Any, module_body: Any, max_inputs: int) -> None:
+    steps = [op.operation for op in function.operation.regions[0].blocks[0].operations]
+    nodes = graph_of(steps, kinds)
+    for members in Groups(nodes, max_inputs).members():
+        _outline([steps[i] for i in members], symbols, module_body)
+
+
+def graph_of(steps: Sequence[Any], kinds: dict[str, Kind]) -> list[Node]:
+    """A node per operation; what is no call of a prim function is opaque."""
+    nodes: list[Node] = []
+    made_by: dict[Any, int] = {}
+    for i, op in enumerate(steps):
+        kind, shape = Kind.OPAQUE, ()
+        if op.name == "relax.call_tir" and len(op.results) == 1:
+            kind = kinds.get(op.opview.callee, Kind.OPAQUE)
+            shape = tuple(op.results[0].type.shape)
+        node = Node(i, kind, shape)
+        for value in dict.fromkeys(op.operands):
+            source = made_by.get(value)
+            if source is not None and source not in node.inputs:
+                node.inputs.append(source)
+                nodes[source].users.append(i)
+                nodes[source].escapes |= op.name == "func.return"
+        for value in op.results:
+            made_by[value] = i
+        nodes.append(node)
+    return nodes
+
+
+def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
+    """Move the group to a new function, and call it where its last operation stood."""
+    inside = {value for op in group for value in op.results}
+    inputs = list(dict.fromkeys(v for op in group for v in op.operands if v not in inside))
+    last = group[-1]
+    location = ir.Location.fused([op.location for op in group])
+    name = "fused_" + "_".join(dict.fromkeys(op.opview.callee for op in group))[:80]
+    with location:
+        kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in last.results])
+        made = func.FuncOp(name, kind, visibility="private", ip=False)
+        entry = made.add_entry_block()
+        module_body.append(made.operation)
+        symbol = ir.StringAttr(symbols.insert(made.operation)).value
+        made.operation.attributes[PRIMITIVE] = ir.UnitAttr.get()
+        env = dict(zip(inputs, entry.arguments, strict=True))
+        with ir.InsertionPoint(entry):
+            for op in group:
+                copy = _copy(op, env)
+                env.update(zip(op.results, copy.results, strict=True))
+            func.ReturnOp([env[v] for v in last.results])
+        with ir.InsertionPoint(last):
+            call = func.CallOp([v.type for v in last.results], ir.FlatSymbolRefAttr.get(symbol), inputs)
+    for old, new in zip(last.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    for op in reversed(group):
+        op.erase()
+
+
+def _copy(op: Any, env: dict[Any, Any]) -> Any:
+    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    return ir.Operation.create(
+        op.name, results=[r.type for r in op.results], operands=[env[v] for v in op.operands], attributes=attributes,
+        loc=op.location,
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""The pass `fuse-tir`: a `relax.primitive` function becomes one prim function, its blocks inlined into each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
+from mirlo.passes.fuse.fuse_ops import PRIMITIVE
+from mirlo.passes.fuse.inline import inline_blocks
+from mirlo.passes.fuse.kinds import KIND, analyze
+from mirlo.passes.registry import Pass, option, register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class FuseTir(Pass):
+    """Turn each group that `fuse-ops` made into one prim function, and remove prim functions that nothing calls.
+
+    Inside it, elementwise blocks are inlined into the blocks that read them.
+    """
+
+    name = "fuse-tir"
+    inline: bool = option(True, "inline elementwise blocks into their readers")
+
+    def run(self, op: Any, session: Any) -> None:
+        body = op.regions[0].blocks[0]
+        functions = {_name(f): f for f in body.operations if f.operation.name == "func.func"}
+        fused: dict[str, Any] = {}
+        known: dict[str, str] = {}
+        for name, function in functions.items():
+            if PRIMITIVE in function.operation.attributes:
+                made = _fuse(function, functions)
+                if self.inline:
+                    inline_blocks(made)
+                made.operation.attributes[KIND] = ir.StringAttr.get(analyze(made).label)
+                _share(name, made, known, fused)
+        _redirect(body, fused, known)
+        for name, function in functions.items():
+            if PRIMITIVE in function.operation.attributes:
+                function.operation.erase()
+                if known.get(name) == name:
+                    fused[name].operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        _remove_unused(op)
+
+
+def _name(function: Any) -> str:
+    return ir.StringAttr(function.operation.attributes["sym_name"]).value
+
+
+def _share(name: str, made: Any, known: dict[str, str], fused: dict[str, Any]) -> None:
+    """Groups with equal prim functions share the first one's."""
+    made.operation.attributes["sym_name"] = ir.StringAttr.get("fused")
+    text = made.operation.get_asm()
+    key = f"text:{text}"
+    first = known.get(key)
+    if first is not None:
+        made.operation.erase()
+        known[name] = first
+        return
+    known[key] = name
+    known[name] = name
+    fused[name] = made
+    made.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}_tir")
+
+
+def _storage(tensor_type: Any) -> Any:
+    element = dtype_of_mlir(tensor_type.element_type)
+    assert element is not None
+    return ir.RankedTensorType.get(tensor_type.shape, ir.Type.parse(element.storage))
+
+
+def _fuse(function: Any, functions: dict[str, Any]) -> Any:
+    """The blocks of all called prim functions, one after the other, in one prim function."""
+    op = function.operation
+    entry = op.regions[0].blocks[0]
+    operations = [o.operation for o in entry.operations]
+    results = [_storage(v.type) for v in operations[-1].operands]
+    with op.location:
+        types = [_storage(a.type) for a in entry.arguments]
+        made = func.FuncOp(
+            _name(function) + "_tir", ir.FunctionType.get(types, results), visibility="private", ip=ir.InsertionPoint(op)
+        )
+        made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        block = made.add_entry_block()
+        env = dict(zip(entry.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for call in operations[:-1]:
+                callee = functions[call.opview.callee].operation.regions[0].blocks[0]
+                env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands], call), strict=True))
+            func.ReturnOp([env[v] for v in operations[-1].operands])
+    return made
+
+
+def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
+    env = dict(zip(callee.arguments, arguments, strict=True))
+    operations = [o.operation for o in callee.operations]
+    for op in operations[:-1]:
+        copy = op.clone()
+        for i, operand in enumerate(op.operands):
+            copy.operands[i] = env[operand]
+        env.update(zip(op.results, copy.results, strict=True))
+    return [env[v] for v in operations[-1].operands]
+
+
+def _redirect(body: Any, fused: dict[str, Any], known: dict[str, str]) -> None:
+    """`func.call @primitive` becomes `relax.call_tir` of the prim function."""
+    for function in body.operations:
+        if function.operation.name != "func.func" or is_prim_func(function) or not function.operation.regions[0].blocks:
+            continue
+        for wrapped in list(function.operation.regions[0].blocks[0].operations):
+            op = wrapped.operation
+            if op.name != "func.call":
+                continue
+            symbol = known.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+            if symbol is None:
+                continue
+            with ir.InsertionPoint(op), op.location:
+                made = CallTir.build(
+                    list(op.operands), result_types=[v.type for v in op.results], callee=symbol
+                ).operation
+            for old, new in zip(op.results, made.results, strict=True):
+                old.replace_all_uses_with(new)
+            op.erase()
+
+
+def _remove_unused(module: Any) -> None:
+    """Prim functions that no call names any more."""
+    used: set[str] = set()
+
+    def visit(op: Any) -> Any:
+        if "callee" in op.attributes and isinstance(op.attributes["callee"], ir.FlatSymbolRefAttr):
+            used.add(op.attributes["callee"].value)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for function in list(module.regions[0].blocks[0].operations):
+        if is_prim_func(function) and _name(function) not in used and _is_private(function):
+            function.operation.erase()
+
+
+def _is_private(function: Any) -> bool:
+    attributes = function.operation.attributes
+    return "sym_visibility" in attributes and ir.StringAttr(attributes["sym_visibility"]).value == "private"

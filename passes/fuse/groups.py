@@ -1,0 +1,174 @@
+"""Which nodes of a graph to fuse: groups along post-dominators, as in TVM, on a plain graph of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mirlo.passes.fuse.kinds import Kind
+
+MAX_NODES = 64
+MAX_INPUTS = 14
+"""Operands that a call of the fused function may need; IRDL's variadic operands come in so many runs of types."""
+
+
+@dataclass
+class Node:
+    """A value of the graph: what makes it, and who uses it."""
+
+    index: int
+    kind: Kind
+    shape: tuple[int, ...]
+    inputs: list[int] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+    escapes: bool = False
+    """Returned from the function, or used by something that is no node."""
+
+
+@dataclass
+class _Dominator:
+    parent: int | None
+    kind: Kind
+    depth: int
+
+
+class Groups:
+    """Union-find over nodes: each group becomes one prim function."""
+
+    def __init__(self, nodes: list[Node], max_inputs: int = MAX_INPUTS):
+        self.nodes = nodes
+        self.max_inputs = max_inputs
+        self.parent = list(range(len(nodes)))
+        self.kind = [node.kind for node in nodes]
+        self.size = [1] * len(nodes)
+        self.dominators = post_dominators(nodes)
+        for sweep in (0, 1):
+            self._sweep(sweep)
+
+    def find(self, index: int) -> int:
+        while self.parent[index] != index:
+            self.parent[index] = self.parent[self.parent[index]]
+            index = self.parent[index]
+        return index
+
+    def members(self) -> list[list[int]]:
+        """The groups with more than one node, each in program order."""
+        found: dict[int, list[int]] = {}
+        for node in self.nodes:
+            found.setdefault(self.find(node.index), []).append(node.index)
+        return [group for group in found.values() if len(group) > 1]
+
+    def _sweep(self, sweep: int) -> None:
+        for node in self.nodes:
+            dominator = self.dominators[node.index]
+            if node.kind is Kind.OPAQUE or dominator.parent is None:
+                continue
+            if self.find(node.index) == self.find(dominator.parent):
+                continue
+            if self._wants(node, dominator, sweep):
+                self._join(node.index, dominator.parent)
+
+    def _wants(self, node: Node, dominator: _Dominator, sweep: int) -> bool:
+        assert dominator.parent is not None
+        end = self.nodes[dominator.parent]
+        group = self.kind[self.find(node.index)]
+        if node.kind in (Kind.CONTRACTION, Kind.ROW, Kind.REDUCE):
+            # What follows is done on the tile or the row while it is in registers.
+            return (
+                sweep == 0
+                and dominator.kind <= Kind.BROADCAST
+                and end.shape == node.shape
+                and self._path_is(node.index, end.index, Kind.BROADCAST, shape=node.shape)
+            )
+        if node.kind <= Kind.BROADCAST:
+            if dominator.kind > Kind.INJECTIVE and end.kind not in (Kind.REDUCE, Kind.ROW):
+                return False
+            if group > Kind.INJECTIVE and self.kind[self.find(end.index)] > Kind.INJECTIVE:
+                return False
+            allowed = end.kind <= Kind.INJECTIVE or end.kind in (Kind.REDUCE, Kind.ROW)
+            return allowed and self._path_is(node.index, end.index, Kind.INJECTIVE)
+        if node.kind is Kind.INJECTIVE and sweep == 1:
+            return end.kind <= Kind.INJECTIVE and self._path_is(node.index, end.index, Kind.INJECTIVE)
+        return False
+
+    def _between(self, start: int, end: int) -> set[int]:
+        """Nodes strictly between two, on the paths along users."""
+        seen: set[int] = set()
+        stack = list(self.nodes[start].users)
+        while stack:
+            index = stack.pop()
+            if index == end or index in seen:
+                continue
+            seen.add(index)
+            stack += self.nodes[index].users
+        return seen
+
+    def _path_is(self, start: int, end: int, limit: Kind, shape: tuple[int, ...] | None = None) -> bool:
+        for index in self._between(start, end):
+            if self.nodes[index].kind > limit or self.kind[self.find(index)] > max(limit, Kind.INJECTIVE):
+                return False
+            if shape is not None and self.nodes[index].shape != shape:
+                return False
+        return not (shape is not None and self.nodes[end].kind > limit)
+
+    def _join(self, start: int, end: int) -> None:
+        joined = {self.find(i) for i in (start, end, *self._between(start, end))}
+        heavy = [root for root in joined if self.kind[root] > Kind.INJECTIVE]
+        if len(heavy) > 1 or sum(self.size[root] for root in joined) > MAX_NODES:
+            return
+        if self._inputs(joined) > self.max_inputs or self._escapes(joined, end):
+            return
+        root = self.find(end)
+        kind = max(self.kind[r] for r in joined)
+        size = sum(self.size[r] for r in joined)
+        for other in joined:
+            self.parent[other] = root
+        self.kind[root], self.size[root] = kind, size
+
+    def _inputs(self, roots: set[int]) -> int:
+        members = {n.index for n in self.nodes if self.find(n.index) in roots}
+        return len({i for m in members for i in self.nodes[m].inputs if i not in members})
+
+    def _escapes(self, roots: set[int], end: int) -> bool:
+        """Whether a member other than the last is needed outside the group."""
+        members = {n.index for n in self.nodes if self.find(n.index) in roots}
+        last = max(members)
+        return any(
+            self.nodes[m].escapes or any(user not in members for user in self.nodes[m].users)
+            for m in members
+            if m != last
+        )
+
+
+def post_dominators(nodes: list[Node]) -> list[_Dominator]:
+    """For each node the first node that every path to the outside passes, and the largest kind on the way to it."""
+    found: list[_Dominator] = [_Dominator(None, Kind.ELEMENTWISE, 1)] * len(nodes)
+    for node in reversed(nodes):
+        if node.escapes or not node.users:
+            found[node.index] = _Dominator(None, Kind.OPAQUE if node.escapes else Kind.ELEMENTWISE, 1)
+            continue
+        parent: int | None = node.users[0]
+        kind = nodes[parent].kind  # type: ignore[index]
+        for user in node.users[1:]:
+            parent, way = _common(found, parent, user)
+            kind = max(kind, nodes[user].kind, way)
+        depth = 1 if parent is None else found[parent].depth + 1
+        found[node.index] = _Dominator(parent, kind, depth)
+    return found
+
+
+def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, Kind]:
+    """The lowest common post-dominator of two nodes, and the largest kind on the ways to it."""
+    kind = Kind.ELEMENTWISE
+    while left != right:
+        if left is None or right is None:
+            return None, kind
+        if found[left].depth < found[right].depth:
+            kind = max(kind, found[right].kind)
+            right = found[right].parent
+        elif found[right].depth < found[left].depth:
+            kind = max(kind, found[left].kind)
+            left = found[left].parent
+        else:
+            kind = max(kind, found[left].kind, found[right].kind)
+            left, right = found[left].parent, found[right].parent
+    return left, kind

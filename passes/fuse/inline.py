@@ -1,0 +1,187 @@
+"""Inlining of elementwise blocks into the blocks that read them, inside one prim function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.block import Block
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.view import BlockView, PrimView
+
+CHEAP_OPS = 4
+"""A block with so few operations, none of them a math function, is cheaper to repeat than to store."""
+
+
+def inline_blocks(function: Any) -> None:
+    """Inline until nothing more can be: readers first, so that a value used along several ways is met once."""
+    while True:
+        view = PrimView(function)
+        if not any(_try_inline(producer, view) for producer in reversed(view.blocks)):
+            return
+
+
+def _try_inline(producer: BlockView, view: PrimView) -> bool:
+    if producer.is_reduction or len(producer.outputs) != 1 or not _is_identity(producer.outputs[0].map):
+        return False
+    value = producer.outputs[0].value
+    if any(value == returned for returned in view.returned):
+        return False
+    readers = [b for b in view.blocks if any(o.value == value for o in b.inputs)]
+    accesses = [o for b in readers for o in b.inputs if o.value == value]
+    if not readers or any(o.is_opaque or o.outside is not None for o in accesses):
+        return False
+    if any(r.is_reduction for r in readers) and not is_cheap(producer):
+        return False
+    distinct = {(id(b), str(o.map)) for b in readers for o in b.inputs if o.value == value}
+    if len(distinct) > 1 and not is_cheap(producer):
+        return False
+    if any(_is_product_sum(r) for r in readers):
+        return False
+    for reader in readers:
+        _inline_into(producer, reader, value)
+    producer.op.erase()
+    return True
+
+
+def _is_product_sum(block: BlockView) -> bool:
+    """Contractions keep plain operands: their schedules pack them."""
+    from mirlo.passes.fuse.kinds import Kind, block_kind
+
+    return block.is_reduction and block_kind(block) is Kind.CONTRACTION
+
+
+def _is_identity(map_: Any) -> bool:
+    return all(isinstance(e, ir.AffineDimExpr) and e.position == i for i, e in enumerate(map_.results))
+
+
+def is_cheap(block: BlockView) -> bool:
+    names = [op.name for op in block.body_ops if op.name != "arith.constant"]
+    costly = ("tir.", "arith.divf", "tensor.extract")
+    return len(names) <= CHEAP_OPS and not any(name.startswith(costly) for name in names)
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """An operand of the merged block."""
+
+    value: Any
+    map: Any
+    outside: Any
+
+    @property
+    def key(self) -> tuple[Any, str, str]:
+        return self.value, str(self.map), str(self.outside)
+
+
+def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
+    """Replace the reader by one that computes the producer's element where it read it."""
+    slots: list[_Slot] = []
+    where: dict[Any, int] = {}
+
+    def slot(candidate: _Slot) -> int:
+        if candidate.key not in where:
+            where[candidate.key] = len(slots)
+            slots.append(candidate)
+        return where[candidate.key]
+
+    plan: list[tuple[Any, list[int] | int]] = []
+    for operand in reader.inputs:
+        if operand.value != value:
+            plan.append((operand, slot(_Slot(operand.value, operand.map, operand.outside))))
+            continue
+        inner = [
+            slot(_Slot(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside)) for o in producer.inputs
+        ]
+        plan.append((operand, inner))
+    made = _new_block(reader, slots)
+    _fill(made, producer, reader, slots, plan)
+    for old, new in zip(reader.op.results, made.operation.results, strict=True):
+        old.replace_all_uses_with(new)
+    reader.op.erase()
+
+
+def composed(inner: Any, outer: Any) -> Any:
+    """inner ∘ outer: the inner map applied to the results of the outer one."""
+    return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
+
+
+def _new_block(reader: BlockView, slots: list[_Slot]) -> Any:
+    unit = ir.UnitAttr.get()
+    view = reader.op.opview
+    maps = [unit if s.map is None else ir.AffineMapAttr.get(s.map) for s in slots]
+    maps += [ir.AffineMapAttr.get(o.map) for o in reader.outputs]
+    outside = None
+    if any(s.outside is not None for s in slots):
+        outside = ir.ArrayAttr.get([unit if s.outside is None else s.outside for s in slots])
+    with ir.InsertionPoint(reader.op), reader.op.location:
+        return Block.build(
+            [s.value for s in slots], result_types=[r.type for r in reader.op.results], name=reader.name,
+            axes=reader.axes, domain=reader.domain, maps=ir.ArrayAttr.get(maps), outside=outside, init=view.init,
+        )  # fmt: skip
+
+
+def _fill(made: Any, producer: BlockView, reader: BlockView, slots: list[_Slot], plan: list[Any]) -> None:
+    location = reader.op.location
+    types = [ir.IndexType.get()] * reader.rank
+    types += [s.value.type if s.map is None else s.value.type.element_type for s in slots]
+    types += [a.type for a in reader.accumulators]
+    body = made.operation.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+    arguments = list(body.arguments)
+    elements = arguments[reader.rank : reader.rank + len(slots)]
+    env = dict(zip(reader.index_arguments, arguments, strict=False))
+    env.update(zip(reader.accumulators, arguments[reader.rank + len(slots) :], strict=True))
+    with ir.InsertionPoint(body), location:
+        computed: dict[str, Any] = {}
+        for argument, (operand, target) in zip(reader.input_arguments, plan, strict=True):
+            if isinstance(target, int):
+                env[argument] = elements[target]
+                continue
+            key = str(operand.map)
+            if key not in computed:
+                computed[key] = _producer_body(producer, operand.map, arguments, [elements[i] for i in target])
+            env[argument] = computed[key]
+        _copy_ops(reader, env)
+        made_values = [env[v] for v in reader.yielded]
+        terminator = list(reader.body.operations)[-1].operation
+        _create_like(terminator, made_values)
+
+
+def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements: list[Any]) -> Any:
+    env = dict(zip(producer.input_arguments, elements, strict=True))
+    for axis, argument in enumerate(producer.index_arguments):
+        if producer.uses_index(axis):
+            env[argument] = emit_affine(map_.results[axis], indices)
+    _copy_ops(producer, env)
+    return env[producer.yielded[0]]
+
+
+def _copy_ops(block: BlockView, env: dict[Any, Any]) -> None:
+    for op in block.body_ops:
+        copy = _create_like(op, [env[v] for v in op.operands])
+        env.update(zip(op.results, copy.results, strict=True))
+
+
+def _create_like(op: Any, operands: list[Any]) -> Any:
+    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)
+
+
+_BINARY = {
+    ir.AffineAddExpr: "arith.addi",
+    ir.AffineMulExpr: "arith.muli",
+    ir.AffineFloorDivExpr: "arith.floordivsi",
+    ir.AffineModExpr: "arith.remsi",
+}
+
+
+def emit_affine(expr: Any, indices: list[Any]) -> Any:
+    """An affine expression of non-negative index values, as arithmetic that vectorizes."""
+    index = ir.IndexType.get()
+    if isinstance(expr, ir.AffineDimExpr):
+        return indices[expr.position]
+    if isinstance(expr, ir.AffineConstantExpr):
+        return emit_constant(expr.value, index)
+    name = next(n for kind, n in _BINARY.items() if isinstance(expr, kind))
+    return create(name, index, emit_affine(expr.lhs, indices), emit_affine(expr.rhs, indices))

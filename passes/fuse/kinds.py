@@ -1,0 +1,138 @@
+"""What a prim function is, for fusion: the kinds, and the pass `annotate-kinds` that writes them down.
+
+The kinds are TVM's op patterns, with one more: `row`, a reduction along trailing axes that is mapped back over them (softmax,
+layer norm). Elementwise work is cheap before and after it, as it holds a row at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form, prim_functions
+from mirlo.passes.registry import Pass, register_pass
+
+KIND = "tir.kind"
+
+
+class Kind(IntEnum):
+    """Ordered: combining two gives the larger."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCE = 3
+    ROW = 4
+    CONTRACTION = 5
+    """A reduction whose result is worth keeping in registers for what follows: matmul, convolution, pooling."""
+    OPAQUE = 8
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+def kind_of(function: Any) -> Kind:
+    """The kind that the function is annotated with, or found by looking at it."""
+    attributes = function.operation.attributes
+    if KIND in attributes:
+        return Kind[ir.StringAttr(attributes[KIND]).value.upper()]
+    return analyze(function)
+
+
+def analyze(function: Any) -> Kind:
+    """The kind of a prim function; one in buffer form is opaque."""
+    if not is_tensor_form(function):
+        return Kind.OPAQUE
+    view = PrimView(function)
+    if view.others or not view.blocks or len(view.returned) != 1:
+        return Kind.OPAQUE
+    kind = Kind.ELEMENTWISE
+    for block in view.blocks:
+        found = block_kind(block)
+        if kind is Kind.REDUCE and found <= Kind.BROADCAST:
+            kind = Kind.ROW
+        elif kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
+            kind = Kind.ROW
+        else:
+            kind = max(kind, found)
+    return kind
+
+
+def block_kind(block: BlockView) -> Kind:
+    """The kind of one block."""
+    if len(block.outputs) != 1:
+        return Kind.OPAQUE
+    if block.is_reduction:
+        return _reduction_kind(block)
+    output = block.outputs[0].map
+    kinds = [_access_kind(operand, output) for operand in block.inputs]
+    found = max(kinds, default=Kind.ELEMENTWISE)
+    if found is Kind.BROADCAST and Kind.ELEMENTWISE in kinds:
+        return Kind.ELEMENTWISE
+    return found
+
+
+def _access_kind(operand: Any, output: Any) -> Kind:
+    if operand.is_opaque or operand.outside is not None:
+        return Kind.INJECTIVE
+    if operand.map == output:
+        return Kind.ELEMENTWISE
+    wanted = iter(output.results)
+    is_part = all(
+        isinstance(expr, ir.AffineConstantExpr) or any(expr == other for other in wanted) for expr in operand.map.results
+    )
+    return Kind.BROADCAST if is_part else Kind.INJECTIVE
+
+
+def _reduction_kind(block: BlockView) -> Kind:
+    if is_multiply_add(block):
+        return Kind.CONTRACTION
+    reduced = set(block.reduce)
+    for operand in block.inputs:
+        if operand.is_opaque or operand.outside is not None:
+            return Kind.CONTRACTION
+        for expr in operand.map.results:
+            if not isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
+                return Kind.CONTRACTION
+    # Sums over the innermost dims, which a row at a time serves; others keep no row together.
+    for operand in block.inputs:
+        positions = [e.position for e in operand.map.results if isinstance(e, ir.AffineDimExpr)]
+        if positions and not _is_trailing(positions, reduced):
+            return Kind.CONTRACTION
+    return Kind.REDUCE
+
+
+def _is_trailing(positions: list[int], reduced: set[int]) -> bool:
+    flags = [p in reduced for p in positions]
+    return flags == sorted(flags)
+
+
+def is_multiply_add(block: BlockView) -> bool:
+    """Whether the block sums products of two of its operands."""
+    if not block.is_reduction or len(block.accumulators) != 1:
+        return False
+    ops = {op.results[0]: op for op in block.body_ops if len(op.results)}
+    last = ops.get(block.yielded[0])
+    if last is None or last.name not in ("arith.addf", "arith.addi"):
+        return False
+    product = next((ops.get(v) for v in last.operands if v != block.accumulators[0]), None)
+    return product is not None and product.name in ("arith.mulf", "arith.muli")
+
+
+@register_pass
+@dataclass(frozen=True)
+class AnnotateKinds(Pass):
+    """Write on each prim function what kind it is for fusion, as `tir.kind`.
+
+    A function that carries the attribute already keeps it: whoever wrote it by hand knows best.
+    """
+
+    name = "annotate-kinds"
+
+    def run(self, op: Any, session: Any) -> None:
+        for function in prim_functions(op):
+            if KIND not in function.operation.attributes:
+                function.operation.attributes[KIND] = ir.StringAttr.get(analyze(function).label)
