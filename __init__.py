@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_LAZY = {
+_LAZY = {"compile": "mirlo.tools.compile", 
     "Executable": "mirlo.runtime.executable",
     "Pipeline": "mirlo.passes.pipeline",
     "load": "mirlo.runtime.executable",

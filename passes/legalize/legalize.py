@@ -17,7 +17,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Rule, RuleError, decline
 from mirlo.passes.targets import chain
 
-LEGAL = frozenset({"relax.constant", "relax.call_tir", "relax.call_dps_packed", "relax.call_packed", "relax.call_external"})
+LEGAL = frozenset({"relax.reshape", "relax.constant", "relax.call_tir", "relax.call_dps_packed", "relax.call_packed", "relax.call_external"})
 """Operators that stay: they are the bridge to the level below."""
 
 MAX_ROUNDS = 8

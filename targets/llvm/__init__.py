@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mirlo.passes.targets import Target
+
+
+def _pipeline(options: Any = None) -> str:
+    from mirlo.targets.llvm.pipeline import compile_pipeline
+
+    return compile_pipeline(options)
+
+
+def _emit(module: Any, options: Any) -> Any:
+    from mirlo.targets.llvm.emit import emit
+
+    return emit(module, threads=options.threads, opt_level=options.opt_level)
+
 
 TARGET = Target(
     name="llvm",
     help="the CPU of this machine, through LLVM",
     rule_modules=(),
+    pipeline=_pipeline,
+    emit=_emit,
 )

@@ -12,6 +12,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import describe
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm.pipeline import lower_pipeline
 
 ENTRY = "mirlo_entry"
@@ -31,7 +32,7 @@ def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
     code = _object_code(module, opt_level)
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
-        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads, metadata={},
+        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads, metadata=llvm_host(),
     )  # fmt: skip
 
 

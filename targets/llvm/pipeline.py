@@ -32,8 +32,12 @@ def compile_pipeline(options: Any = None) -> str:
     """From relax to buffers: what `emit` takes."""
     passes = [
         "legalize{target=llvm}",
+        "annotate-kinds",
+        "fuse-ops",
+        "fuse-tir",
+        "canonicalize",
+        "cse",
         "schedule{target=llvm}",
-        "lower-intrinsics{target=llvm}",
         "plan-memory",
     ]
     return f"builtin.module({','.join(passes)})"
