@@ -100,10 +100,7 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
     header["params"] = [spec.name for spec in artifact.params]
     # The params array may name a parameter twice; the file holds it once.
     names = dict.fromkeys(spec.name for spec in artifact.params)
-    try:
-        write_file(path, MODEL_FILE, header, artifact.code, [(name, store.get(name)) for name in names])
-    except TypeError as problem:
-        raise ArtifactError(f"{path}: the model's metadata cannot be written as JSON: {problem}") from None
+    write_file(path, MODEL_FILE, header, artifact.code, [(name, store.get(name)) for name in names])
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:

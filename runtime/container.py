@@ -117,7 +117,10 @@ def write_file(
     """Writes a file in one step: a reader sees the old one or the complete new one."""
     target = Path(path)
     rows, end = _place_arrays(target, kind, arrays)
-    text = json.dumps({**header, "tensors": rows}, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        text = json.dumps({**header, "tensors": rows}, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as failure:
+        raise kind.error(f"{target}: the header of the {kind.noun} cannot be written as JSON: {failure}") from None
     data_start = aligned(aligned(ALIGNMENT + len(text)) + len(code))
     prefix = _PREFIX.pack(_MAGIC, kind.tag, kind.version, len(text), len(code), data_start + end)
     try:
@@ -148,6 +151,8 @@ def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
         raise kind.error(f"{file.path}: the file is damaged: its checksum does not match; save the {kind.noun} again")
     try:
         value = json.loads(text)
+        if b"\\u" in text:  # JSON can spell halves of surrogate pairs; no message with one could be printed
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as failure:
         raise kind.error(f"{file.path}: the file is damaged: its header is not JSON: {failure}") from None
     header = Fields(file.path, "", value, kind.error)

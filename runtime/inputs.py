@@ -17,6 +17,8 @@ from mirlo.runtime.errors import InputError
 
 def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """One value per input, in order."""
+    if len(positional) == len(specs) and not named:
+        return list(positional)
     expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
     if len(positional) > len(specs):
         raise InputError(f"{expected}, found {len(positional)} arrays")
@@ -113,8 +115,10 @@ def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Gener
 
 
 def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
+    if array.dtype == numpy_dtype(spec.dtype):
+        return
     found = _dtype_name(array)
-    if found == spec.dtype:
+    if found == spec.dtype:  # of foreign byte order
         return
     wanted = ELEMENT_TYPES[spec.dtype].numpy_name
     library = "numpy" if hasattr(np, wanted) else "ml_dtypes"

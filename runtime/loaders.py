@@ -88,7 +88,7 @@ def _check_machine(artifact: Artifact, llvm: Any) -> None:
     if not isinstance(triple, str) or not _is_texts(features):
         raise ArtifactError(
             "the model does not say for which machine it was compiled: expected metadata 'triple', text, and "
-            f"'features', a list of texts; found {triple!r} and {features!r}"
+            f"'features', a list of texts (see loaders.llvm_host); found {triple!r} and {features!r}"
         )
     host = llvm.get_process_triple()
     if _platform(triple) != _platform(host):

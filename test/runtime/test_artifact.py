@@ -16,7 +16,7 @@ import mirlo
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import container
 from mirlo.runtime.artifact import MODEL_FILE, Artifact, TensorSpec
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, MirloError, ParameterError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 
@@ -186,15 +186,55 @@ def test_hostile_headers(model_file, changes, message):
     assert str(model_file) in str(caught.value) or "scratch" in message
 
 
+ODD_VALUES = (None, True, -1, 0, 2**70, 1e300, "", "\ud800", [], {}, [[]], [{}], [None], {"": None})
+
+
+def leaves(value: object, path: tuple = ()) -> list[tuple]:
+    """The places of a JSON value, of objects and lists too."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in items for place in leaves(item, (*path, key)))]
+
+
+def test_odd_values_everywhere(model_file):
+    """Any field of the header may hold anything: the file loads, or the error is one for the user."""
+    data = model_file.read_bytes()
+    header = json.loads(data[64 : 64 + struct.unpack_from("<Q", data, 16)[0]])
+    header["metadata"]["features"] = header["metadata"]["features"][:1]
+    errors = 0
+    for path in leaves(header)[1:]:
+        for odd in ODD_VALUES:
+            changed = json.loads(json.dumps(header))
+            place = changed
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = odd
+            model_file.write_bytes(data)
+            rewrite(model_file, **changed)
+            try:
+                mirlo.load(model_file)
+            except MirloError as error:
+                assert str(model_file) in str(error)
+                str(error).encode()
+                errors += 1
+    assert errors > 200
+
+
 def test_rewritten_file_without_changes_loads(model_file):
     rewrite(model_file)
     assert mirlo.load(model_file).profile()[0].symbol == "add"
 
 
 def test_metadata_must_be_json(artifact, store, tmp_path):
-    with pytest.raises(ArtifactError, match="m: the model's metadata cannot be written as JSON"):
+    with pytest.raises(ArtifactError, match="m: the header of .* cannot be written as JSON"):
         artifacts.save(tmp_path / "m", replace(artifact, metadata={"x": object()}), store)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_cannot_be_written(tmp_path):
+    store = ParameterStore()
+    store.add("\ud800", np.zeros(1, np.float32))
+    with pytest.raises(ParameterError, match="cannot be written as JSON"):
+        store.save(tmp_path / "p")
 
 
 def test_saving_without_the_parameters(artifact, tmp_path):
