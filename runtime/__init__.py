@@ -1,0 +1,1 @@
+"""What runs compiled models; it imports nothing of the compiler."""

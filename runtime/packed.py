@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -94,9 +95,10 @@ def _callback(name: str, function: Callable[..., Any]) -> Any:
             function(*(array_of_tensor(tensors[index].contents) for index in range(count)))
         except BaseException as error:
             collected = getattr(_state, "failures", None)
-            if collected is None:  # called from a thread that generated code made, or by hand: ctypes prints it
-                raise
-            collected.append((name, error))
+            if collected is None:  # on a thread that generated code made: no Python call is there to raise it from
+                traceback.print_exc()
+            else:
+                collected.append((name, error))
             return 1
         return 0
 

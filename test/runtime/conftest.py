@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from functools import cache
 
@@ -15,6 +16,8 @@ from mirlo.runtime.loaders import llvm_host
 from mirlo.runtime.params import ParameterStore
 
 ENTRY = "define void @model(ptr %tensors, ptr %params, ptr %arena, ptr %profile)"
+# AArch64 keeps its cycle counter from user code; its steady one runs at a constant rate too.
+COUNTER = "readsteadycounter" if platform.machine() in ("aarch64", "arm64") else "readcyclecounter"
 
 _LOOP = """
 define internal void @{name}(ptr %a, ptr %b, ptr %out) noinline {{
@@ -39,12 +42,12 @@ done:
 
 # y = (a + w) * b, the sum in the arena: two inputs, one parameter, two kernels.
 _MODEL = """
-declare i64 @llvm.readcyclecounter()
+declare i64 @llvm.{counter}()
 define internal void @stamp(ptr %profile, i64 %slot) {{
   %off = icmp eq ptr %profile, null
   br i1 %off, label %done, label %write
 write:
-  %t = call i64 @llvm.readcyclecounter()
+  %t = call i64 @llvm.{counter}()
   %p = getelementptr i64, ptr %profile, i64 %slot
   store i64 %t, ptr %p
   br label %done
@@ -87,7 +90,7 @@ def affine_artifact(count: int = 8) -> Artifact:
     return Artifact(
         target="llvm",
         loader="llvm",
-        code=compile_ir(text + _MODEL.format(entry=ENTRY)),
+        code=compile_ir(text + _MODEL.format(entry=ENTRY, counter=COUNTER)),
         entry="model",
         inputs=(spec[0], spec[1]),
         outputs=(spec[2],),

@@ -109,6 +109,12 @@ def test_failures_are_errors_that_name_the_function(executable):
         executable("test.code")(X)
 
 
+def test_python_function_on_a_thread_without_python_above(executable, capsys):
+    packed.register("test.explode", lambda *arrays: 1 / 0)
+    assert packed.resolve(["test.explode"], "the test")[0](None, 0) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_interrupt_goes_through(executable):
     def interrupt(x, y):
         raise KeyboardInterrupt
