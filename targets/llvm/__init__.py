@@ -22,7 +22,7 @@ def _emit(module: Any, options: Any) -> Any:
 TARGET = Target(
     name="llvm",
     help="the CPU of this machine, through LLVM",
-    rule_modules=(),
+    rule_modules=("mirlo.targets.llvm.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
 )

@@ -1,0 +1,171 @@
+"""Lower intrinsics: `tir.exp` and the like become upstream operations by the rules of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.locations import describe
+from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import INTRINSIC, Attempt, Rule, RuleError, try_rules
+from mirlo.passes.targets import TargetError, chain
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+CUSTOM_RULES = "intrinsic_rules"
+"""The session's option with a caller's own rules, by intrinsic: tried before all others."""
+
+MAX_ROUNDS = 16
+"""Rules may emit intrinsics, which are lowered in the next round; more rounds than this is a circle."""
+
+
+class IntrinsicCall:
+    """What a rule sees of the operation that it lowers."""
+
+    def __init__(self, operation: Any, b: ValueBuilder):
+        self.operation = operation
+        self.name: str = operation.name.removeprefix("tir.")
+        self.args: list[Any] = list(operation.operands)
+        """The operands, MLIR values: scalars, or vectors of one shape."""
+        self.type: Any = operation.results[0].type
+        """The MLIR type of the result."""
+        self._b = b
+
+    @cached_property
+    def nums(self) -> list[Num]:
+        """The operands as Nums, to compute with."""
+        return [self._b.num(value) for value in self.args]
+
+    @cached_property
+    def dtype(self) -> str:
+        """The element type of the first operand: 'f32', 'i8', ..."""
+        return self.nums[0].kind
+
+    @property
+    def location(self) -> Any:
+        return self.operation.location
+
+
+@dataclass(frozen=True)
+class IntrinsicChoice:
+    """Which rule lowered an intrinsic on a type, and which declined before it; a record in the session's notes."""
+
+    intrinsic: str
+    type: str
+    target: str
+    rule: Rule
+    attempts: tuple[Attempt, ...]
+
+    def __str__(self) -> str:
+        lines = [f"tir.{self.intrinsic} on {self.type} for {self.target}: {self.rule.name} [{self.rule.target}]"]
+        return "\n".join([*lines, *(f"  declined: {attempt}" for attempt in self.attempts)])
+
+
+@register_pass
+@dataclass(frozen=True)
+class LowerIntrinsics(Pass):
+    """Turn tir intrinsics into arith, math, vector and llvm operations by the rules of the target.
+
+    Each `tir.<intrinsic>`, on scalars or vectors, is given to the rules registered for it along the chain of the target
+    (`mydsp`, its parents, `default`); the first that accepts replaces it. Rules may emit other intrinsics, which are
+    lowered in turn. One that no rule takes is an error with the reason of each.
+    """
+
+    name = "lower-intrinsics"
+    target: str = option("llvm", "target whose rules are used")
+
+    def run(self, op: Any, session: Session) -> None:
+        try:
+            targets = chain(self.target)
+        except TargetError as error:
+            raise PassError(str(error)) from error
+        lowering = Lowering(targets, session.options.get(CUSTOM_RULES))
+        try:
+            lowering.run(op.operation)
+        except RuleError as error:
+            raise PassError(str(error)) from error
+        finally:
+            session.notes.extend(lowering.choices.values())
+
+
+class Lowering:
+    """One run over one operation and all that is in it."""
+
+    def __init__(self, targets: tuple[str, ...], custom: Mapping[str, Callable[..., Any]] | None = None):
+        self.targets = targets
+        self.custom = custom
+        self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
+        self._rules: dict[str, list[Rule]] = {}
+
+    def run(self, root: Any) -> None:
+        for _ in range(MAX_ROUNDS):
+            found = _intrinsics_in(root)
+            if not found:
+                return
+            # Constants are shared within a block. In the next round they may come after what is lowered then.
+            constants: dict[Any, dict[Any, Any]] = {}
+            for operation in found:
+                self.lower(operation, constants.setdefault(operation.block, {}))
+        left = _intrinsics_in(root)
+        names = ", ".join(sorted({operation.name for operation in left}))
+        message = f"the rules of '{self.targets[0]}' go in a circle: after {MAX_ROUNDS} rounds there are still {names}"
+        raise PassError(message, left[0].location)
+
+    def lower(self, operation: Any, constants: dict[Any, Any]) -> None:
+        """Replace one operation."""
+        name = operation.name.removeprefix("tir.")
+        result = operation.results[0]
+        first = operation.operands[0].type
+        b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
+        call = IntrinsicCall(operation, b)
+        with ir.InsertionPoint(operation), operation.location:
+            outcome, rule, attempts = try_rules(self.rules(name), call, b)
+        if rule is None:
+            raise self.nobody(call, attempts)
+        value = outcome.value if isinstance(outcome, Num) else outcome
+        if not isinstance(value, ir.Value) or value.type != result.type:
+            got = value.type if isinstance(value, ir.Value) else type(value).__name__
+            raise RuleError(f"rule '{rule}' at {rule.place} must return a value of type {result.type}, returned {got}")
+        key = (name, str(first))
+        if key not in self.choices:
+            self.choices[key] = IntrinsicChoice(name, str(first), self.targets[0], rule, tuple(attempts))
+        result.replace_all_uses_with(value)
+        operation.erase()
+
+    def rules(self, name: str) -> list[Rule]:
+        found = self._rules.get(name)
+        if found is None:
+            found = self._rules[name] = INTRINSIC.candidates(name, self.targets, self.custom)
+        return found
+
+    def nobody(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
+        """The error for an intrinsic that no rule takes."""
+        types = ", ".join(str(value.type) for value in call.args)
+        message = f"no rule lowers 'tir.{call.name}' on ({types}) for target '{self.targets[0]}'"
+        if attempts:
+            tried = "".join(f"\n  {attempt.rule.place}: {attempt}" for attempt in attempts)
+            message += f"; these declined:{tried}"
+        else:
+            where = " or ".join(f"'{target}'" for target in self.targets)
+            message += f": none is registered for {where}; add one with @intrinsic(\"{call.name}\", target=...)"
+        return PassError(f"{describe(call.location)}: {message}", call.location)
+
+
+def _intrinsics_in(root: Any) -> list[Any]:
+    """The operations to lower, in the order of the text."""
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        name = operation.name
+        if name.startswith("tir.") and name[4:] in INTRINSICS:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found

@@ -1,0 +1,349 @@
+"""Numbers in the IR as Python expressions: what a rule for an intrinsic computes with.
+
+    x = op.nums[0]                      # a Num: an MLIR value, a scalar or a vector
+    y = b.select(x < 0.0, -x, x)        # arith.cmpf, arith.select, with constants splatted to the shape of x
+    n = b.bits(y) >> 23                 # arith.bitcast, arith.shrui
+
+A `Num` knows its element type (`kind`), and its operators emit one operation each. All Nums of one builder have one
+shape, so that a rule is written once for scalars and vectors; what it emits has no branch and no call, so that a scalar
+loop over it vectorizes as well.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir import intrinsics as tir_intrinsics
+
+Number = Union["Num", float, int]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """An IEEE interchange format."""
+
+    bits: int
+    fraction: int
+    """Stored bits of the significand."""
+    bias: int
+
+    @property
+    def int_kind(self) -> str:
+        return f"i{self.bits}"
+
+    @property
+    def infinity_bits(self) -> int:
+        return ((1 << (self.bits - 1 - self.fraction)) - 1) << self.fraction
+
+    @property
+    def sign_bit(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def magic(self) -> float:
+        """1.5 × 2^fraction: adding it rounds to an integer, whose bits are then the low ones of the sum."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+
+FORMATS = {
+    "f16": FloatFormat(16, 10, 15),
+    "bf16": FloatFormat(16, 7, 127),
+    "f32": FloatFormat(32, 23, 127),
+    "f64": FloatFormat(64, 52, 1023),
+}
+
+# Predicates of arith.cmpf and arith.cmpi as their enumeration values. `ne` is true for NaN, as in Python.
+_FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "unordered": 14}
+_INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
+
+
+class Num:
+    """A value with operators. Integers compare as signed; `>>` is the logical shift, `b.shift_right_signed` is not."""
+
+    __slots__ = ("b", "kind", "value")
+
+    def __init__(self, b: ValueBuilder, value: Any, kind: str):
+        self.b = b
+        self.value = value
+        self.kind = kind
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in FORMATS
+
+    @property
+    def format(self) -> FloatFormat:
+        return FORMATS[self.kind]
+
+    def _binary(self, float_op: str | None, int_op: str | None, other: Number, swapped: bool = False) -> Num:
+        name = float_op if self.is_float else int_op
+        if name is None:
+            raise TypeError(f"a {self.kind} value does not have this operator")
+        peer = self.b.like(self, other)
+        pair = (peer, self) if swapped else (self, peer)
+        return self.b.emit(name, self.kind, *pair)
+
+    def __add__(self, other: Number) -> Num:
+        return self._binary("arith.addf", "arith.addi", other)
+
+    def __sub__(self, other: Number) -> Num:
+        return self._binary("arith.subf", "arith.subi", other)
+
+    def __mul__(self, other: Number) -> Num:
+        return self._binary("arith.mulf", "arith.muli", other)
+
+    def __truediv__(self, other: Number) -> Num:
+        return self._binary("arith.divf", None, other)
+
+    def __rsub__(self, other: Number) -> Num:
+        return self._binary("arith.subf", "arith.subi", other, swapped=True)
+
+    def __rtruediv__(self, other: Number) -> Num:
+        return self._binary("arith.divf", None, other, swapped=True)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __and__(self, other: Number) -> Num:
+        return self._binary(None, "arith.andi", other)
+
+    def __or__(self, other: Number) -> Num:
+        return self._binary(None, "arith.ori", other)
+
+    def __xor__(self, other: Number) -> Num:
+        return self._binary(None, "arith.xori", other)
+
+    def __lshift__(self, other: Number) -> Num:
+        return self._binary(None, "arith.shli", other)
+
+    def __rshift__(self, other: Number) -> Num:
+        return self._binary(None, "arith.shrui", other)
+
+    def __invert__(self) -> Num:
+        return self ^ -1
+
+    def __neg__(self) -> Num:
+        return self.b.emit("arith.negf", self.kind, self) if self.is_float else 0 - self
+
+    def __lt__(self, other: Number) -> Num:
+        return self.b.compare("lt", self, other)
+
+    def __le__(self, other: Number) -> Num:
+        return self.b.compare("le", self, other)
+
+    def __gt__(self, other: Number) -> Num:
+        return self.b.compare("gt", self, other)
+
+    def __ge__(self, other: Number) -> Num:
+        return self.b.compare("ge", self, other)
+
+    def equals(self, other: Number) -> Num:
+        return self.b.compare("eq", self, other)
+
+    def differs(self, other: Number) -> Num:
+        return self.b.compare("ne", self, other)
+
+    @property
+    def is_nan(self) -> Num:
+        return self.b.compare("unordered", self, self)
+
+
+class ValueBuilder:
+    """Emits operations at the insertion point, on scalars (`shape` None) or vectors of one shape.
+
+    `constants` may be shared by builders whose insertion points come one after the other in one block.
+    """
+
+    def __init__(self, shape: tuple[int, ...] | None, constants: dict[Any, Any] | None = None):
+        self.shape = shape
+        self._types: dict[str, Any] = {}
+        self._constants = {} if constants is None else constants
+
+    # Types and values
+
+    def type(self, kind: str) -> Any:
+        """The MLIR type of a Num of this kind."""
+        found = self._types.get(kind)
+        if found is None:
+            found = ir.Type.parse(kind)
+            if self.shape is not None and self.shape != ():
+                found = ir.VectorType.get(self.shape, found)
+            elif self.shape == ():
+                found = ir.VectorType.get([], found)
+            self._types[kind] = found
+        return found
+
+    def num(self, value: Any) -> Num:
+        """A Num for an MLIR value of this builder's shape."""
+        if isinstance(value, Num):
+            return value
+        mlir_type = value.type
+        element = mlir_type.element_type if isinstance(mlir_type, ir.VectorType) else mlir_type
+        return Num(self, value, str(element))
+
+    def emit(self, op: str, kind: str, *operands: Num, **attributes: Any) -> Num:
+        """Any operation with one result, a Num of this kind."""
+        made = ir.Operation.create(
+            op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=attributes
+        )
+        return Num(self, made.results[0], kind)
+
+    def call(self, name: str, *operands: Num) -> Num:
+        """Another intrinsic, `tir.<name>`; its own rule takes it from there."""
+        return self.num(tir_intrinsics.emit(name, *(x.value for x in operands)))
+
+    def constant(self, kind: str, number: float | int) -> Num:
+        """A number in every lane. An integer is taken modulo its width: bit patterns may be written unsigned."""
+        as_float = kind in FORMATS
+        key = (kind, self.shape, struct.pack("<d", number) if as_float else int(number))
+        found = self._constants.get(key)
+        if found is None:
+            found = self._make_constant(kind, number)
+            self._constants[key] = found
+        return Num(self, found, kind)
+
+    def _make_constant(self, kind: str, number: float | int) -> Any:
+        mlir_type = self.type(kind)
+        element = mlir_type.element_type if self.shape is not None else mlir_type
+        if kind in FORMATS:
+            attribute = ir.FloatAttr.get(element, float(number))
+        else:
+            bits = 64 if kind == "index" else int(kind[1:])
+            wrapped = int(number) & ((1 << bits) - 1)
+            if bits > 1 and wrapped >= 1 << (bits - 1):
+                wrapped -= 1 << bits
+            attribute = ir.IntegerAttr.get(element, wrapped)
+        if self.shape is not None:
+            attribute = ir.DenseElementsAttr.get_splat(mlir_type, attribute)
+        return ir.Operation.create("arith.constant", results=[mlir_type], attributes={"value": attribute}).results[0]
+
+    def like(self, x: Num, other: Number) -> Num:
+        """`other` as a Num of the kind of x."""
+        if not isinstance(other, Num):
+            return self.constant(x.kind, other)
+        if other.kind != x.kind:
+            raise TypeError(f"operands must have one element type, got {x.kind} and {other.kind}")
+        return other
+
+    # Choices
+
+    def compare(self, predicate: str, x: Num, y: Number) -> Num:
+        """An i1 Num; for floats an ordered comparison (false for NaN), but for 'ne' and 'unordered'."""
+        table, op = (_FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (_INT_PREDICATES, "arith.cmpi")
+        i64 = ir.IntegerType.get_signless(64)
+        return self.emit(op, "i1", x, self.like(x, y), predicate=ir.IntegerAttr.get(i64, table[predicate]))
+
+    def select(self, condition: Num, yes: Number, no: Number) -> Num:
+        if isinstance(yes, Num):
+            no = self.like(yes, no)
+        elif isinstance(no, Num):
+            yes = self.like(no, yes)
+        else:
+            raise TypeError("select needs a Num for at least one of its choices")
+        return self.emit("arith.select", yes.kind, condition, yes, no)
+
+    def clamp_above(self, x: Num, limit: Number) -> Num:
+        """min(x, limit), or x where that is NaN; one instruction on most machines."""
+        return self.select(x > limit, limit, x)
+
+    def clamp_below(self, x: Num, limit: Number) -> Num:
+        """max(x, limit), or x where that is NaN."""
+        return self.select(x < limit, limit, x)
+
+    # Arithmetic
+
+    def fma(self, x: Num, y: Number, z: Number) -> Num:
+        """x·y + z, rounded once."""
+        return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z))
+
+    def polynomial(self, x: Num, coefficients: Sequence[float]) -> Num:
+        """Horner's scheme; the coefficient of the highest power first."""
+        result = self.constant(x.kind, coefficients[0])
+        for coefficient in coefficients[1:]:
+            result = self.fma(result, x, coefficient)
+        return result
+
+    def unary(self, op: str, x: Num) -> Num:
+        """An upstream operation that every LLVM back end has without a call, such as 'math.sqrt'."""
+        return self.emit(op, x.kind, x)
+
+    def sqrt(self, x: Num) -> Num:
+        return self.unary("math.sqrt", x)
+
+    def abs(self, x: Num) -> Num:
+        return self.unary("math.absf", x)
+
+    def copysign(self, x: Num, sign: Num) -> Num:
+        return self.emit("math.copysign", x.kind, x, sign)
+
+    def shift_right_signed(self, x: Num, count: Number) -> Num:
+        return self.emit("arith.shrsi", x.kind, x, self.like(x, count))
+
+    # Representations
+
+    def bits(self, x: Num) -> Num:
+        """The bit pattern of a float, as an integer."""
+        return self.emit("arith.bitcast", x.format.int_kind, x)
+
+    def from_bits(self, x: Num, kind: str) -> Num:
+        """The float with this bit pattern."""
+        return self.emit("arith.bitcast", kind, x)
+
+    def power_of_two(self, n: Num, kind: str) -> Num:
+        """2^n for integers n from 1 - bias to bias; only the low bits of n count."""
+        form = FORMATS[kind]
+        return self.from_bits((n << form.fraction) + (form.bias << form.fraction), kind)
+
+    def round_to_int(self, x: Num) -> tuple[Num, Num]:
+        """x rounded to the nearest integer, as a float, and as an integer of which the low bits are right.
+
+        For |x| below 2^(fraction - 2); cheaper than a conversion, and never undefined.
+        """
+        shifted = x + x.format.magic
+        return shifted - x.format.magic, self.bits(shifted)
+
+    def to_int(self, x: Num, kind: str) -> Num:
+        """Truncate towards zero; undefined outside the range of the integer."""
+        return self.emit("arith.fptosi", kind, x)
+
+    def to_float(self, x: Num, kind: str) -> Num:
+        """The signed integer as a float."""
+        return self.emit("arith.sitofp", kind, x)
+
+    def small_int_to_float(self, n: Num, kind: str) -> Num:
+        """The signed integer n, |n| below 2^(fraction - 2) and as wide as the float, by addition alone."""
+        form = FORMATS[kind]
+        magic_bits = struct.unpack("<q", struct.pack("<d", form.magic))[0] if form.bits == 64 else 0x4B400000
+        return self.from_bits(n + magic_bits, kind) - form.magic
+
+    def extend(self, x: Num, kind: str, signed: bool = True) -> Num:
+        return self.emit("arith.extsi" if signed else "arith.extui", kind, x)
+
+    def truncate(self, x: Num, kind: str) -> Num:
+        return self.emit("arith.trunci", kind, x)
+
+    def convert(self, x: Num, kind: str) -> Num:
+        """A float in another format, rounded to nearest even."""
+        if x.kind == kind:
+            return x
+        if x.kind == "bf16":
+            wide = self.from_bits(self.extend(self.bits(x), "i32", signed=False) << 16, "f32")
+            return self.convert(wide, kind)
+        if kind == "bf16":
+            return self._to_bf16(self.convert(x, "f32"))
+        return self.emit("arith.extf" if FORMATS[kind].bits > x.format.bits else "arith.truncf", kind, x)
+
+    def _to_bf16(self, x: Num) -> Num:
+        # By bits: LLVM calls a run-time function for this where the machine has no such instruction.
+        bits = self.bits(x)
+        rounded = (bits + ((bits >> 16) & 1) + 0x7FFF) >> 16
+        quiet = (bits >> 16) | 0x40
+        return self.from_bits(self.truncate(self.select(x.is_nan, quiet, rounded), "i16"), "bf16")

@@ -1,0 +1,11 @@
+"""Rules of the llvm target for the tir intrinsics: elementary functions as arithmetic that vectorizes."""
+
+from mirlo.targets.llvm.intrinsics import (  # noqa: F401  (importing registers the rules)
+    errorfunction,
+    exponential,
+    hyperbolic,
+    logarithm,
+    rounding,
+    trigonometric,
+    widen,
+)

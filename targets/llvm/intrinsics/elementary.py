@@ -1,0 +1,58 @@
+"""What the rules for elementary functions share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.rules import decline, intrinsic
+
+INFINITY = math.inf
+NAN = math.nan
+
+
+def elementary(name: str, *kinds: str) -> Callable[[Any], Any]:
+    """Register `f(b, x, ...)` of Nums as the rule for an intrinsic on these element types; f32 and f64 by default."""
+    accepted = kinds or ("f32", "f64")
+
+    def register(function: Callable[..., Num]) -> Callable[..., Num]:
+        @functools.wraps(function)
+        def rule(op: Any, b: ValueBuilder) -> Any:
+            if op.dtype not in accepted:
+                return decline(f"only for {' and '.join(accepted)}", dtype=op.dtype)
+            return function(b, *op.nums)
+
+        intrinsic(name, target="llvm")(rule)
+        return function
+
+    return register
+
+
+def is_infinite(b: ValueBuilder, x: Num) -> Num:
+    return b.abs(x).equals(INFINITY)
+
+
+def sign_bit(b: ValueBuilder, x: Num) -> Num:
+    """The sign of x in its place, all other bits zero."""
+    return b.bits(x) & x.format.sign_bit
+
+
+def flip_sign(b: ValueBuilder, x: Num, sign: Num) -> Num:
+    """x, negated where `sign` (as of `sign_bit`) is set."""
+    return b.from_bits(b.bits(x) ^ sign, x.kind)
+
+
+def keep_small(b: ValueBuilder, x: Num, result: Num) -> Num:
+    """`result`, but x where it is so small that f(x) rounds to x; keeps the sign of zero."""
+    return b.select(b.abs(x) < 2.0 ** -(x.format.fraction // 2 + 1), x, result)
+
+
+def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
+    """tanh(2u) where tanh(u) is the quotient.
+
+    Near 1 the errors of numerator and denominator cancel, so that short polynomials are enough for both.
+    """
+    return (numerator + numerator) * denominator / b.fma(numerator, numerator, denominator * denominator)

@@ -1,0 +1,39 @@
+"""Rounding to integers and other functions that every LLVM back end has as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.rules import decline, intrinsic
+from mirlo.targets.llvm.intrinsics.elementary import elementary
+
+NATIVE = {
+    "floor": "math.floor",
+    "ceil": "math.ceil",
+    "trunc": "math.trunc",
+    "roundeven": "math.roundeven",
+    "sqrt": "math.sqrt",
+    "fma": "math.fma",
+}
+"""Intrinsics that are one upstream operation, lowered to an LLVM intrinsic and from there to instructions."""
+
+
+@intrinsic(*NATIVE, target="llvm")
+def native(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype not in ("f32", "f64"):
+        return decline("only for f32 and f64", dtype=op.dtype)
+    return b.emit(NATIVE[op.name], op.dtype, *op.nums)
+
+
+@elementary("round")
+def round_half_away(b: ValueBuilder, x: Num) -> Num:
+    whole = b.unary("math.trunc", x)
+    step = b.copysign(b.constant(x.kind, 1.0), x)
+    # x - whole is exact; adding a half before truncating would not be.
+    return b.select(b.abs(x - whole) >= 0.5, whole + step, b.copysign(whole, x))
+
+
+@elementary("rsqrt")
+def rsqrt(b: ValueBuilder, x: Num) -> Num:
+    return 1.0 / b.sqrt(x)
