@@ -38,6 +38,7 @@ def compile_pipeline(options: Any = None) -> str:
         "canonicalize",
         "cse",
         "schedule{target=llvm}",
+        "lower-intrinsics{target=llvm}",
         "plan-memory",
     ]
     return f"builtin.module({','.join(passes)})"
