@@ -62,8 +62,8 @@ class Attribute:
             return f"attribute '{self.name}' must be {self.expected}, got {attribute}"
         value = self.decode(attribute)
         if self.choices is not None and value not in self.choices:
-            allowed = ", ".join(f"'{choice}'" for choice in self.choices)
-            return f"attribute '{self.name}' must be one of {allowed}, got '{value}'"
+            allowed = ", ".join(map(repr, self.choices))
+            return f"attribute '{self.name}' must be one of {allowed}, got {value!r}"
         return None
 
 

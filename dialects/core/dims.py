@@ -301,7 +301,9 @@ def parse(text: str) -> Dim:
         return UNKNOWN
     try:
         return _evaluate(ast.parse(text, mode="eval").body, symbol)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"'{text}' is not a dim expression") from None
+    except ValueError as error:
         raise ValueError(f"'{text}' is not a dim expression: {error}") from None
 
 

@@ -21,7 +21,7 @@ holds the lengths of the runs of equal types.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from mirlo.dialects.bindings import ir
@@ -87,12 +87,15 @@ class Layout:
     """How the declared values of one side (operands or results) lie in the flat list of the operation."""
 
     def __init__(self, fields: list[Values], segments: str):
+        self.side = segments.removesuffix("SegmentSizes") + "s"
         self.fields = fields
         self.groups = {f: f.runs for f in fields}
         loose = sum(self.groups[f] for f in fields if f.kind != "single")
         self.segments = segments if loose > 1 else None
         self.least = sum(f.kind == "single" for f in fields)
         self.most = None if any(f.kind == "variadic" for f in fields) else len(fields)
+        bounds = {"single": (1, 1), "optional": (0, 1), "variadic": (0, None)}
+        self.limits = [bounds[f.kind] for f in fields for _ in range(f.runs)]
 
     def irdl(self) -> tuple[list[str], list[str]]:
         """IRDL lines for the constraints, and the list of named groups."""
@@ -117,6 +120,29 @@ class Layout:
             return sizes
         spare = count - self.least
         return [1 if field.kind == "single" else spare for field in self.fields]
+
+    def complaint(self, op: Any, values: Any) -> str | None:
+        """What is wrong with the number of values, or with the segment sizes, if anything."""
+        count = len(values)
+        if self.segments is None:
+            if count < self.least or (self.most is not None and count > self.most):
+                upper = "or more" if self.most is None else f"to {self.most}"
+                wanted = str(self.least) if self.most == self.least else f"{self.least} {upper}"
+                return f"needs {wanted} {self.side}, got {count}"
+            return None
+        attribute = op.attributes[self.segments] if self.segments in op.attributes else None
+        if not isinstance(attribute, ir.DenseI32ArrayAttr):
+            return f"needs the attribute '{self.segments}', {len(self.limits)} numbers as array<i32: ...>"
+        sizes = list(attribute)
+        if len(sizes) != len(self.limits) or sum(sizes) != count:
+            return f"attribute '{self.segments}' must be {len(self.limits)} numbers with the sum {count}, got {attribute}"
+        described = ", ".join(f"{f.name}: {f.kind}" for f in self.fields)
+        for size, (least, most) in zip(sizes, self.limits, strict=True):
+            if not least <= size <= (count if most is None else most):
+                return f"attribute '{self.segments}' does not fit the {self.side} ({described}), got {attribute}"
+        if any(len(set(types)) > 1 for types in _cut([value.type for value in values], sizes)):
+            return f"attribute '{self.segments}' must count runs of equal types, got {attribute}"
+        return None
 
     def pick(self, wanted: Values, op: Any, values: Any) -> Any:
         if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
@@ -146,6 +172,13 @@ class Layout:
                 raise OpError(f"'{op_name}' holds its {side} in at most {field.runs} runs of equal types, got {len(runs)}")
             sizes += runs + [0] * (field.runs - len(runs))
         return flat, sizes if self.segments else None
+
+
+def _cut(items: list[Any], sizes: list[int]) -> Iterator[list[Any]]:
+    start = 0
+    for size in sizes:
+        yield items[start : start + size]
+        start += size
 
 
 def _runs(items: list[Any]) -> list[int]:
@@ -347,6 +380,7 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
     """The verifier of every operation: declared attributes, then inference, then the operation's own `check`."""
     try:
         view = cls(op.operation)
+        _verify_counts(cls, view.operation)
         _verify_attributes(cls, view)
         if cls.infers:
             _verify_types(cls, view)
@@ -357,6 +391,14 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
         op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
         return False
     return True
+
+
+def _verify_counts(cls: type[DialectOp], op: Any) -> None:
+    """The bindings run this verifier before IRDL's, so that values cannot be read before they are known to be there."""
+    for layout, values in ((cls._operand_layout, op.operands), (cls._result_layout, op.results)):
+        complaint = layout.complaint(op, values)
+        if complaint:
+            raise OpError(complaint)
 
 
 def _verify_attributes(cls: type[DialectOp], view: Any) -> None:
@@ -380,7 +422,7 @@ def _verify_types(cls: type[DialectOp], view: Any) -> None:
     inferred = infer_results(cls, given, view.attribute_values())
     declared = view.operation.results
     if len(declared) != len(inferred):
-        raise OpError(f"has {len(declared)} results, but {len(inferred)} were inferred")
+        raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")
     for i, (value, expected) in enumerate(zip(declared, inferred, strict=True)):
         found = _types_of(value)
         if found is None or not compatible(found, expected):

@@ -102,8 +102,11 @@ def _dim_of(attribute: Any) -> Dim:
 
 def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim, ...]:
     """The dims in the encoding of a tensor type, which must agree with its sizes; ValueError where they do not."""
+    dims = ir.DynamicAttr(encoding).params[0].maybe_downcast()
+    if not isinstance(dims, ir.ArrayAttr):
+        raise ValueError(f"{mlir_type} has an encoding that is not a list of dims")
     try:
-        shape = dims_of_attribute(ir.DynamicAttr(encoding).params[0])
+        shape = dims_of_attribute(dims)
     except ValueError as error:
         raise ValueError(f"{mlir_type} has an encoding that is not a list of dims: {error}") from None
     if len(shape) != len(sizes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core.attributes import Float, Int, Str
-from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.op import operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, normalize_axis, require_broadcast_to, require_kind, same_dtype
@@ -136,8 +136,6 @@ class OverAxis(RelaxOp):
     @staticmethod
     def infer(x: TensorType, *, axis: int) -> TensorType:
         require_kind(x, FLOAT, "operand")
-        if x.rank == 0:
-            raise OpError(f"operand must have rank 1 or more, got {x}")
         normalize_axis(axis, x.rank)
         return x
 

@@ -69,9 +69,8 @@ class Conv(RelaxOp, name="conv"):
         out_channels, in_channels, window = split_kernel(weight, kernel_layout)
         _require_groups(groups, out_channels, "out channels")
         channels = x.shape[channel_axis(data_layout, x.rank)]
-        require_equal_dims(
-            channels, in_channels * groups, f"the channels of {x} and those of {weight} times {groups} groups"
-        )
+        times = f" times {groups} groups" if groups > 1 else ""
+        require_equal_dims(channels, in_channels * groups, f"the channels of {x} and those of {weight}{times}")
         _require_bias(bias, out_channels, element)
         strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
         pads = padding_pairs(padding, count)

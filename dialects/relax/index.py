@@ -12,7 +12,6 @@ from mirlo.dialects.relax.infer import (
     require_equal_dims,
     require_equal_shapes,
     require_kind,
-    require_rank,
     same_dtype,
 )
 
@@ -30,8 +29,6 @@ class Gather(RelaxOp, name="gather"):
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
         require_kind(indices, INTEGER, "indices")
         axis = normalize_axis(axis, x.rank)
-        if x.rank == 0:
-            raise OpError(f"operand must have rank 1 or more, got {x}")
         return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
@@ -108,8 +105,8 @@ class OneHot(RelaxOp, name="one_hot"):
     @staticmethod
     def infer(indices: TensorType, values: TensorType, *, depth: int, axis: int) -> TensorType:
         require_kind(indices, ("int", "uint", "float"), "indices")
-        require_rank(values, 1, "values [off, on]")
-        require_equal_dims(values.shape[0], 2, "the size of values [off, on] and 2")
+        if values.rank != 1 or (isinstance(values.shape[0], int) and values.shape[0] != 2):
+            raise OpError(f"values must be [off, on], a vector of 2, got {values}")
         if depth < 0:
             raise OpError(f"depth must not be negative, got {depth}")
         axis = normalize_axis(axis, indices.rank + 1)
@@ -119,8 +116,8 @@ class OneHot(RelaxOp, name="one_hot"):
 def _require_element_indices(x: TensorType, indices: TensorType, axis: int) -> None:
     require_kind(indices, INTEGER, "indices")
     axis = normalize_axis(axis, x.rank)
-    if x.rank == 0 or indices.rank != x.rank:
-        raise OpError(f"indices must have the rank of the operand, 1 or more, got {indices} for {x}")
+    if indices.rank != x.rank:
+        raise OpError(f"indices must have the rank of the operand {x}, got {indices}")
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i != axis and isinstance(size, int) and isinstance(count, int) and count > size:
             raise OpError(f"dim {i} of indices {indices} must not exceed that of the operand {x}")

@@ -42,8 +42,11 @@ def broadcast_dims(left: Dim, right: Dim) -> Dim:
 
 def _naming_hint(left: Dim, right: Dim) -> str:
     """What to do where two dims may well be equal, and only their names say otherwise."""
-    if isinstance(left, int) and isinstance(right, int):
+    numbers = [dim for dim in (left, right) if isinstance(dim, int)]
+    if len(numbers) == 2:
         return ""
+    if numbers:
+        return f" (a dim that is always {numbers[0]} must be declared {numbers[0]})"
     return " (dims that are always equal must have one name)"
 
 
@@ -82,9 +85,11 @@ def same_dtype(op_names: str, *types: TensorType | None) -> None:
 
 def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
     """A non-negative axis; one outside the rank is refused."""
+    if rank == 0:
+        raise OpError(f"{what} {axis} is outside a tensor of rank 0, which has no axes")
     if not -rank <= axis < rank:
         raise OpError(f"{what} {axis} is outside a tensor of rank {rank}: expected {-rank} to {rank - 1}")
-    return axis % rank if rank else 0
+    return axis % rank
 
 
 def normalize_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -103,7 +108,8 @@ def require_kind(t: TensorType, kinds: Sequence[str], what: str) -> None:
     """The element type must be of one of these kinds ('float', 'int', 'uint', 'bool')."""
     if t.dtype.kind not in kinds:
         words = {"float": "floating point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
-        raise OpError(f"{what} must be {' or '.join(words[k] for k in kinds)}, got {t.dtype}")
+        *most, last = (words[kind] for kind in kinds)
+        raise OpError(f"{what} must be {' or '.join([', '.join(most), last] if most else [last])}, got {t.dtype}")
 
 
 def require_equal_dims(left: Dim, right: Dim, what: str) -> None:

@@ -157,5 +157,5 @@ class LpNormalize(RelaxOp, name="lp_normalize"):
 
 def _require_images(x: TensorType, least: int) -> None:
     if x.rank < least:
-        words = "a batch dim, a channel dim" + (" and at least one spatial dim" if least > 2 else "")
-        raise OpError(f"operand must have {words}, got {x}")
+        dims = "a batch dim, a channel dim and at least one spatial dim" if least > 2 else "a batch dim and a channel dim"
+        raise OpError(f"operand must have {dims}, got {x}")

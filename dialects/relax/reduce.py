@@ -59,8 +59,6 @@ class ArgReduce(RelaxOp):
     @staticmethod
     def infer(x: TensorType, *, axis: int, keepdims: bool, select_last: bool) -> TensorType:
         require_kind(x, NUMBER, "operand")
-        if x.rank == 0:
-            raise OpError(f"operand must have rank 1 or more, got {x}")
         axis = normalize_axis(axis, x.rank)
         if x.shape[axis] == 0:
             raise OpError(f"axis {axis} of {x} is empty and has no extreme")
@@ -88,8 +86,6 @@ class Cumulative(RelaxOp):
     @staticmethod
     def infer(x: TensorType, *, axis: int, exclusive: bool, reverse: bool) -> TensorType:
         require_kind(x, NUMBER, "operand")
-        if x.rank == 0:
-            raise OpError(f"operand must have rank 1 or more, got {x}")
         normalize_axis(axis, x.rank)
         return x
 

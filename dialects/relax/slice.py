@@ -171,8 +171,6 @@ class Split(RelaxOp, name="split"):
     def infer(x: TensorType, *, axis: int, sizes: tuple[Dim, ...]) -> tuple[TensorType, ...]:
         if not sizes:
             raise OpError("needs at least one size")
-        if x.rank == 0:
-            raise OpError(f"operand must have rank 1 or more, got {x}")
         at = normalize_axis(axis, x.rank)
         total: Dim = sum(sizes)
         require_equal_dims(x.shape[at], total, f"axis {at} of {x} and the sum of the sizes {shape_text(sizes)}")

@@ -58,6 +58,4 @@ class Argsort(RelaxOp, name="argsort"):
 
 def _require_axis(x: TensorType, axis: int) -> int:
     require_kind(x, NUMBER, "operand")
-    if x.rank == 0:
-        raise OpError(f"operand must have rank 1 or more, got {x}")
     return normalize_axis(axis, x.rank)

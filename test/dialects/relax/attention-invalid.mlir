@@ -1,0 +1,159 @@
+// RUN: mirlo-opt %s --split-input-file --verify-diagnostics
+
+func.func @attention_1(%query: tensor<8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op query [batch, heads, length, size] must have rank 4, got f32[8, 4, 64]}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_2(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf16>) {
+  // expected-error@+1 {{'relax.attention' op query, key and value must have one element type, got f32, f32, f16}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf16>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_3(%query: tensor<2x8x4x64xi32>, %key: tensor<2x8x4x64xi32>, %value: tensor<2x8x4x64xi32>) {
+  // expected-error@+1 {{'relax.attention' op query, key and value must be floating point, got i32}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>) -> tensor<2x8x4x64xi32>
+  return
+}
+
+// -----
+
+func.func @attention_4(%query: tensor<2x8x4x64xf32>, %key: tensor<3x8x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op the batch dims of query f32[2, 8, 4, 64] and key f32[3, 8, 5, 64] must agree, got 2 and 3}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<3x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_5(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x32xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op the head sizes of query f32[2, 8, 4, 64] and key f32[2, 8, 5, 32] must agree, got 64 and 32}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x8x5x32xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_6(%query: tensor<2x8x4x64xf32>, %key: tensor<2x4x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op the heads of key f32[2, 4, 5, 64] and value f32[2, 8, 5, 64] must agree, got 4 and 8}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x4x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_7(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x6x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op the lengths of key f32[2, 8, 6, 64] and value f32[2, 8, 5, 64] must agree, got 6 and 5}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x8x6x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_8(%query: tensor<2x8x4x64xf32>, %key: tensor<2x3x5x64xf32>, %value: tensor<2x3x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op the 8 heads of the query must be a multiple of the 3 heads of key and value}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x3x5x64xf32>, tensor<2x3x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_9(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>, %mask: tensor<2x8x5x4xf32>) {
+  // expected-error@+1 {{'relax.attention' op mask of shape [2, 8, 5, 4] does not broadcast to [2, 8, 4, 5]}}
+  %0 = "relax.attention"(%query, %key, %value, %mask) : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x4xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_10(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>, %mask: tensor<4x5xi32>) {
+  // expected-error@+1 {{'relax.attention' op mask must be floating point or bool, got i32}}
+  %0 = "relax.attention"(%query, %key, %value, %mask) : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>, tensor<4x5xi32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_11(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>, %mask: tensor<4x5xf16>) {
+  // expected-error@+1 {{'relax.attention' op query and mask must have one element type, got f32, f16}}
+  %0 = "relax.attention"(%query, %key, %value, %mask) : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>, tensor<4x5xf16>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @attention_12(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op result is declared f32[2, 8, 5, 64], but its operands and attributes make it f32[2, 8, 4, 64]}}
+  %0 = "relax.attention"(%query, %key, %value) : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x5x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_1(%x: tensor<8x4x64xf32>, %cos: tensor<4x32xf32>, %sin: tensor<4x32xf32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op operand [batch, heads, length, size] must have rank 4, got f32[8, 4, 64]}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<8x4x64xf32>, tensor<4x32xf32>, tensor<4x32xf32>) -> tensor<8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_2(%x: tensor<2x8x4x64xf32>, %cos: tensor<4x32xf32>, %sin: tensor<4x16xf32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op cos and sin must have one shape, got f32[4, 32] and f32[4, 16]}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<4x32xf32>, tensor<4x16xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_3(%x: tensor<2x8x4x64xf32>, %cos: tensor<4x33xf32>, %sin: tensor<4x33xf32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op cos and sin of 33 angles rotate 66 elements, but heads have 64}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<4x33xf32>, tensor<4x33xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_4(%x: tensor<2x8x4x64xf32>, %cos: tensor<5x32xf32>, %sin: tensor<5x32xf32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op cos of shape [5, 32] does not broadcast to [2, 1, 4, 32]}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<5x32xf32>, tensor<5x32xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_5(%x: tensor<2x8x4x64xf32>, %cos: tensor<f32>, %sin: tensor<f32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op cos and sin must have rank 1 or more, got f32[]}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<f32>, tensor<f32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_6(%x: tensor<2x8x4x64xf32>, %cos: tensor<4x32xf16>, %sin: tensor<4x32xf16>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op operands must have one element type, got f32, f16, f16}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<4x32xf16>, tensor<4x32xf16>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_7(%x: tensor<2x8x4x64xf32>, %cos: tensor<2x8x4x32xf32>, %sin: tensor<2x8x4x32xf32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op cos of shape [2, 8, 4, 32] does not broadcast to [2, 1, 4, 32]}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xf32>, tensor<2x8x4x32xf32>, tensor<2x8x4x32xf32>) -> tensor<2x8x4x64xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_embedding_8(%x: tensor<2x8x4x64xi32>, %cos: tensor<2x8x4x64xi32>, %sin: tensor<2x8x4x64xi32>) {
+  // expected-error@+1 {{'relax.rotary_embedding' op operands must be floating point, got i32}}
+  %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>) -> tensor<2x8x4x64xi32>
+  return
+}

@@ -1,0 +1,135 @@
+// RUN: mirlo-opt %s --split-input-file --verify-diagnostics
+
+func.func @quantize_1(%x: tensor<2x3xf32>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.quantize' op dtype must be an integer of at most 32 bits or a float of at most 8, got f32}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = f32} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_2(%x: tensor<2x3xi1>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.quantize' op operand must be floating point or integer, got bool}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8} : (tensor<2x3xi1>, tensor<f32>) -> tensor<2x3xi1>
+  return
+}
+
+// -----
+
+func.func @quantize_3(%x: tensor<2x3xf32>, %scale: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.quantize' op scale must be a vector of one number per element of axis 1, 3, got f32[2]}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8} : (tensor<2x3xf32>, tensor<2xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_4(%x: tensor<2x3xf32>, %scale: tensor<i32>) {
+  // expected-error@+1 {{'relax.quantize' op scale must be floating point, got i32}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8} : (tensor<2x3xf32>, tensor<i32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_5(%x: tensor<2x3xf32>, %scale: tensor<f32>, %zero_point: tensor<ui8>) {
+  // expected-error@+1 {{'relax.quantize' op zero point must have the quantized element type, i8, got u8}}
+  %0 = "relax.quantize"(%x, %scale, %zero_point) {dtype = i8} : (tensor<2x3xf32>, tensor<f32>, tensor<ui8>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_6(%x: tensor<2x3xf32>, %scale: tensor<3xf32>, %zero_point: tensor<i8>) {
+  // expected-error@+1 {{'relax.quantize' op zero point and scale must have one shape, got [] and [3]}}
+  %0 = "relax.quantize"(%x, %scale, %zero_point) {dtype = i8} : (tensor<2x3xf32>, tensor<3xf32>, tensor<i8>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_7(%x: tensor<2x3xf32>, %scale: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.quantize' op axis 2 is outside a tensor of rank 2: expected -2 to 1}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8, axis = 2 : i64} : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_8(%x: tensor<64x8xf32>, %scale: tensor<64xf32>) {
+  // expected-error@+1 {{'relax.quantize' op scale must have the rank of the operand f32[64, 8] when block is 32, got f32[64]}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8, axis = 0 : i64, block = 32 : i64} : (tensor<64x8xf32>, tensor<64xf32>) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_9(%x: tensor<64x8xf32>, %scale: tensor<4x8xf32>) {
+  // expected-error@+1 {{'relax.quantize' op dim 0 of scale f32[4, 8] and the blocks of 32 of f32[64, 8] must agree, got 4 and 2}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8, axis = 0 : i64, block = 32 : i64} : (tensor<64x8xf32>, tensor<4x8xf32>) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_10(%x: tensor<64x8xf32>, %scale: tensor<2x8xf32>) {
+  // expected-error@+1 {{'relax.quantize' op block must not be negative, got -1}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8, block = -1 : i64} : (tensor<64x8xf32>, tensor<2x8xf32>) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_11(%x: tensor<2x3xf32>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.quantize' op needs the attribute 'dtype', an element type such as f32}}
+  %0 = "relax.quantize"(%x, %scale) : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @quantize_12(%x: tensor<2x3xf32>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.quantize' op result is declared u8[2, 3], but its operands and attributes make it i8[2, 3]}}
+  %0 = "relax.quantize"(%x, %scale) {dtype = i8} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xui8>
+  return
+}
+
+// -----
+
+func.func @dequantize_1(%x: tensor<2xf32>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.dequantize' op operand must be an integer of at most 32 bits or a float of at most 8, got f32}}
+  %0 = "relax.dequantize"(%x, %scale) : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @dequantize_2(%x: tensor<2xi64>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.dequantize' op operand must be an integer of at most 32 bits or a float of at most 8, got i64}}
+  %0 = "relax.dequantize"(%x, %scale) : (tensor<2xi64>, tensor<f32>) -> tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @dequantize_3(%x: tensor<2xi8>, %scale: tensor<f32>) {
+  // expected-error@+1 {{'relax.dequantize' op dtype must be floating point, got i32}}
+  %0 = "relax.dequantize"(%x, %scale) {dtype = i32} : (tensor<2xi8>, tensor<f32>) -> tensor<2xi8>
+  return
+}
+
+// -----
+
+func.func @dequantize_4(%x: tensor<2x3xi8>, %scale: tensor<3xf32>, %zero_point: tensor<3xui8>) {
+  // expected-error@+1 {{'relax.dequantize' op zero point must have the quantized element type, i8, got u8}}
+  %0 = "relax.dequantize"(%x, %scale, %zero_point) : (tensor<2x3xi8>, tensor<3xf32>, tensor<3xui8>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @dequantize_5(%x: tensor<2x3xi8>, %scale: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.dequantize' op scale must be a vector of one number per element of axis 1, 3, got f32[2]}}
+  %0 = "relax.dequantize"(%x, %scale) : (tensor<2x3xi8>, tensor<2xf32>) -> tensor<2x3xi8>
+  return
+}
