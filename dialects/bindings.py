@@ -1,7 +1,7 @@
 """The one module that names the package of MLIR's Python bindings.
 
-Everything else says `from mirlo.dialects.bindings import ir, arith`. Upstream dialect modules are imported on first use,
-because each costs start-up time and most commands need few of them.
+Everything else says `from mirlo.dialects.bindings import ir, arith`. Upstream dialect modules are imported on first
+use, because each costs start-up time and most commands need few of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PACKAGES = ("mlir", "torch_mlir")
 
 CORE_MODULES = ("ir", "passmanager", "rewrite", "execution_engine")
 DIALECT_MODULES = (
-    "affine arith bufferization builtin cf func gpu index irdl linalg llvm math memref nvgpu nvvm scf spirv tensor "
-    "transform ub vector x86"
-).split()
+    *("affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "index", "irdl", "linalg", "llvm", "math"),
+    *("memref", "nvgpu", "nvvm", "scf", "spirv", "tensor", "transform", "ub", "vector", "x86"),
+)
 
 
 def _find_package() -> str:
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
 
 
 def claim_dialect_module(namespace: str) -> None:
-    """Stop the bindings from searching for a Python module of this dialect at each operation they wrap (40 times faster)."""
+    """Stop the bindings from searching for a module of this dialect at each operation they wrap: 40 times faster."""
     name = f"{PACKAGE}.dialects.{namespace}"
     sys.modules.setdefault(name, types.ModuleType(name))
 

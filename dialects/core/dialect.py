@@ -27,7 +27,8 @@ class Dialect:
 
     def irdl_text(self) -> str:
         attributes = "\n".join(
-            f"irdl.attribute @{name} {{ %{name} = irdl.any\n irdl.parameters(value: %{name}) }}" for name in self.attributes
+            f"irdl.attribute @{name} {{ %{name} = irdl.any\n irdl.parameters(value: %{name}) }}"
+            for name in self.attributes
         )
         operations = "\n".join(op.irdl_text() for op in self.operations.values())
         return f"irdl.dialect @{self.namespace} {{\n{attributes}\n{operations}\n}}"

@@ -91,7 +91,7 @@ class SymbolicDim:
     def __mod__(self, other: Dim) -> Dim:
         return apply("mod", self, other)
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Callable[..., SymbolicDim], tuple[object, ...]]:
         """Copies and pickles keep `UNKNOWN` the one object that it is."""
         return (_restore, (self.terms,))
 

@@ -1,4 +1,4 @@
-"""Element types: one row each, with the name in MLIR, in numpy, and the type that a loop nest stores and computes in."""
+"""Element types: a row each, with names in MLIR and numpy, and the types that a loop nest stores and computes in."""
 
 from __future__ import annotations
 

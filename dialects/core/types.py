@@ -135,7 +135,7 @@ def dims_attribute(shape: tuple[Dim, ...]) -> Any:
 
 
 def compatible(declared: TensorType, inferred: TensorType) -> bool:
-    """Whether a result declared like this may hold what was inferred: equal dims, or a dim that one side does not know."""
+    """Whether a result declared like this may hold what was inferred: its dims are equal, or unknown on one side."""
     if declared.dtype is not inferred.dtype or declared.rank != inferred.rank:
         return False
     return all(

@@ -18,7 +18,7 @@ class Constant(RelaxOp, name="constant"):
     def check(self) -> None:
         declared = TensorType.from_mlir(self.output.type)
         if declared is None or not declared.is_static:
-            raise OpError(f"result must be a tensor of numbers for dims, got {self.output.type}")
+            raise OpError(f"result must be a tensor whose dims are numbers, got {self.output.type}")
         if (self.value is None) == (self.param is None):
             raise OpError("needs either 'value', a dense attribute, or 'param', the name of a parameter")
         if self.value is not None and self.value.type != self.output.type:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from mirlo.dialects.core.op import operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
@@ -68,7 +71,7 @@ BINARY = {
 COMPARE = {"equal": ANY, "not_equal": ANY, "less": ANY, "less_equal": ANY, "greater": ANY, "greater_equal": ANY}
 
 
-def _infer_unary(kinds: tuple[str, ...]):
+def _infer_unary(kinds: tuple[str, ...]) -> Any:
     def infer(x: TensorType) -> TensorType:
         require_kind(x, kinds, "operand")
         return x
@@ -76,7 +79,7 @@ def _infer_unary(kinds: tuple[str, ...]):
     return infer
 
 
-def _infer_to_bool(kinds: tuple[str, ...]):
+def _infer_to_bool(kinds: tuple[str, ...]) -> Any:
     def infer(x: TensorType) -> TensorType:
         require_kind(x, kinds, "operand")
         return x.with_dtype("bool")
@@ -84,7 +87,7 @@ def _infer_to_bool(kinds: tuple[str, ...]):
     return infer
 
 
-def _infer_binary(kinds: tuple[str, ...]):
+def _infer_binary(kinds: tuple[str, ...]) -> Any:
     def infer(lhs: TensorType, rhs: TensorType) -> TensorType:
         same_dtype("operands", lhs, rhs)
         require_kind(lhs, kinds, "operands")
@@ -93,14 +96,14 @@ def _infer_binary(kinds: tuple[str, ...]):
     return infer
 
 
-def _infer_compare(kinds: tuple[str, ...]):
+def _infer_compare(kinds: tuple[str, ...]) -> Any:
     def infer(lhs: TensorType, rhs: TensorType) -> TensorType:
         return _infer_binary(kinds)(lhs, rhs).with_dtype("bool")
 
     return infer
 
 
-def _define(table: dict[str, tuple[str, ...]], base: type, make_infer) -> None:
+def _define(table: Mapping[str, tuple[str, ...]], base: type, make_infer: Callable[[tuple[str, ...]], Any]) -> None:
     for name, kinds in table.items():
         body = {"KINDS": kinds, "infer": staticmethod(make_infer(kinds)), "__module__": __name__}
         globals()[class_name(name)] = type(class_name(name), (base,), body, name=name)  # type: ignore[call-overload]

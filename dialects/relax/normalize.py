@@ -157,5 +157,5 @@ class LpNormalize(RelaxOp, name="lp_normalize"):
 
 def _require_images(x: TensorType, least: int) -> None:
     if x.rank < least:
-        dims = "a batch dim, a channel dim and at least one spatial dim" if least > 2 else "a batch dim and a channel dim"
-        raise OpError(f"operand must have {dims}, got {x}")
+        more = ", a channel dim and at least one spatial dim" if least > 2 else " and a channel dim"
+        raise OpError(f"operand must have a batch dim{more}, got {x}")

@@ -19,7 +19,6 @@ from mirlo.dialects.relax.infer_windows import (
     spatial_axes,
     spatial_rank,
     window_count,
-    window_extent,
 )
 
 
@@ -100,7 +99,7 @@ def _pooled(x: TensorType, layout: str, window: dict[str, Any]) -> TensorType:
     pads = padding_pairs(window["padding"], count)
     spatial = []
     for i, axis in enumerate(spatial_axes(layout, x.rank)):
-        extent = window_extent(kernel[i], dilations[i])
+        extent = (kernel[i] - 1) * dilations[i] + 1
         if max(pads[i]) >= extent:
             raise OpError(f"padding {pads[i]} of spatial dim {i} must be smaller than the window of {extent}")
         spatial.append(window_count(x.shape[axis], kernel[i], strides[i], dilations[i], pads[i], window["ceil_mode"]))

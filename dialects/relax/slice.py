@@ -108,16 +108,16 @@ class Pad(RelaxOp, name="pad"):
             if isinstance(size, int) and size < 0:
                 raise OpError(f"pads {begin} and {end} crop axis {i} of {x} to less than nothing")
             if isinstance(dim, int) and mode != "constant" and max(begin, end) > 0:
-                _require_source(x, i, max(begin, end), mode)
+                _require_source(x, i, dim, max(begin, end), mode)
             shape.append(size)
         return x.with_shape(shape)
 
 
-def _require_source(x: TensorType, axis: int, amount: int, mode: str) -> None:
-    if x.shape[axis] == 0:
+def _require_source(x: TensorType, axis: int, size: int, amount: int, mode: str) -> None:
+    if size == 0:
         raise OpError(f"axis {axis} of {x} is empty: mode '{mode}' has nothing to pad it with")
-    if mode == "reflect" and amount >= x.shape[axis]:
-        raise OpError(f"mode 'reflect' can pad axis {axis} of {x} by at most {x.shape[axis] - 1}, got {amount}")
+    if mode == "reflect" and amount >= size:
+        raise OpError(f"mode 'reflect' can pad axis {axis} of {x} by at most {size - 1}, got {amount}")
 
 
 class Concat(RelaxOp, name="concat"):

@@ -12,8 +12,8 @@
 For each point of the domain the body computes one element of each output. Block arguments: one index per axis, then for
 each operand the element at its map, then for each output of a reduction what was accumulated so far.
 
-- `maps` covers the operands, then the outputs. A `unit` in place of an operand's map hands the whole tensor to the body,
-  which reads it with `tensor.extract` (gathers).
+- `maps` covers the operands, then the outputs. A `unit` in place of an operand's map hands the whole tensor to the
+  body, which reads it with `tensor.extract` (gathers).
 - `outside`, one entry per operand: a number there says what is read where the map leaves the tensor (padding); `unit`
   says that it never does.
 - `init`, one entry per output: what a reduction starts from; `unit` for an output that is not a reduction.

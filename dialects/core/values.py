@@ -1,0 +1,172 @@
+"""Operands and results as a class declares them, and where they lie in the operation.
+
+IRDL checks that all values of one variadic group have one type. A variadic operand of mixed types is therefore declared
+as several groups, and `operandSegmentSizes` holds the lengths of the runs of equal types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.errors import OpError
+
+OPERAND_RUNS = 16
+RESULT_RUNS = 4
+"""How many runs of equally typed values a variadic operand or result of mixed types may have."""
+
+
+class Values:
+    """A declared operand or result: single, optional or variadic."""
+
+    def __init__(self, kind: str, is_result: bool, doc: str, runs: int = 1):
+        self.kind = kind
+        self.is_result = is_result
+        self.doc = doc
+        self.runs = runs
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Any, owner: type) -> Any:
+        if op is None:
+            return self
+        layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
+        values = op.operation.results if self.is_result else op.operation.operands
+        return layout.pick(self, op.operation, values)
+
+
+def operand(doc: str = "") -> Any:
+    """Exactly one operand."""
+    return Values("single", False, doc)
+
+
+def optional(doc: str = "") -> Any:
+    """One operand or none."""
+    return Values("optional", False, doc)
+
+
+def operands(doc: str = "", runs: int = OPERAND_RUNS) -> Any:
+    """Any number of operands, in at most `runs` runs of equal types."""
+    return Values("variadic", False, doc, runs)
+
+
+def result(doc: str = "") -> Any:
+    """Exactly one result."""
+    return Values("single", True, doc)
+
+
+def results(doc: str = "", runs: int = RESULT_RUNS) -> Any:
+    """Any number of results, in at most `runs` runs of equal types."""
+    return Values("variadic", True, doc, runs)
+
+
+class Layout:
+    """How the declared values of one side (operands or results) lie in the flat list of the operation."""
+
+    def __init__(self, fields: list[Values], segments: str):
+        self.side = segments.removesuffix("SegmentSizes") + "s"
+        self.fields = fields
+        self.groups = {f: f.runs for f in fields}
+        loose = sum(self.groups[f] for f in fields if f.kind != "single")
+        self.segments = segments if loose > 1 else None
+        self.least = sum(f.kind == "single" for f in fields)
+        self.most = None if any(f.kind == "variadic" for f in fields) else len(fields)
+        bounds = {"single": (1, 1), "optional": (0, 1), "variadic": (0, None)}
+        self.limits = [bounds[f.kind] for f in fields for _ in range(f.runs)]
+
+    def irdl(self) -> tuple[list[str], list[str]]:
+        """IRDL lines for the constraints, and the list of named groups."""
+        lines, names = [], []
+        keyword = {"single": "", "optional": "optional ", "variadic": "variadic "}
+        for field in self.fields:
+            for i in range(self.groups[field]):
+                name = f"{field.name}{i}" if self.groups[field] > 1 else field.name
+                variable = f"%{self.segments or 'v'}_{name}_{int(field.is_result)}"
+                lines.append(f"{variable} = irdl.any")
+                names.append(f"{name}_: {keyword[field.kind]}{variable}")
+        return lines, names
+
+    def sizes(self, op: Any, count: int) -> list[int]:
+        """How many values each field has."""
+        if self.segments is not None:
+            flat = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
+            sizes, start = [], 0
+            for field in self.fields:
+                sizes.append(sum(flat[start : start + self.groups[field]]))
+                start += self.groups[field]
+            return sizes
+        spare = count - self.least
+        return [1 if field.kind == "single" else spare for field in self.fields]
+
+    def complaint(self, op: Any, values: Any) -> str | None:
+        """What is wrong with the number of values, or with the segment sizes, if anything."""
+        count = len(values)
+        if self.segments is None:
+            if count < self.least or (self.most is not None and count > self.most):
+                upper = "or more" if self.most is None else f"to {self.most}"
+                wanted = str(self.least) if self.most == self.least else f"{self.least} {upper}"
+                return f"needs {wanted} {self.side}, got {count}"
+            return None
+        attribute = op.attributes.get(self.segments)
+        if not isinstance(attribute, ir.DenseI32ArrayAttr):
+            return f"needs the attribute '{self.segments}', {len(self.limits)} numbers as array<i32: ...>"
+        sizes = list(attribute)
+        if len(sizes) != len(self.limits) or sum(sizes) != count:
+            wanted = f"{len(self.limits)} numbers with the sum {count}"
+            return f"attribute '{self.segments}' must be {wanted}, got {attribute}"
+        described = ", ".join(f"{f.name}: {f.kind}" for f in self.fields)
+        for size, (least, most) in zip(sizes, self.limits, strict=True):
+            if not least <= size <= (count if most is None else most):
+                return f"attribute '{self.segments}' does not fit the {self.side} ({described}), got {attribute}"
+        if any(len(set(types)) > 1 for types in _cut([value.type for value in values], sizes)):
+            return f"attribute '{self.segments}' must count runs of equal types, got {attribute}"
+        return None
+
+    def pick(self, wanted: Values, op: Any, values: Any) -> Any:
+        if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
+            return values[self.fields.index(wanted)]
+        start = 0
+        for field, size in zip(self.fields, self.sizes(op, len(values)), strict=True):
+            if field is wanted:
+                if field.kind == "variadic":
+                    return [values[i] for i in range(start, start + size)]
+                return values[start] if size else None
+            start += size
+        raise AttributeError(wanted.name)
+
+    def flatten(self, given: Sequence[Any], type_of: Any, op_name: str) -> tuple[list[Any], list[int] | None]:
+        """The flat list of values, and the segment sizes where the operation needs them."""
+        flat: list[Any] = []
+        sizes: list[int] = []
+        for field, value in zip(self.fields, given, strict=True):
+            members = list(value) if field.kind == "variadic" else [] if value is None else [value]
+            flat += members
+            if self.groups[field] == 1:
+                sizes.append(len(members))
+                continue
+            runs = _runs([type_of(member) for member in members])
+            if len(runs) > field.runs:
+                most = f"at most {field.runs} runs of equal types"
+                raise OpError(f"'{op_name}' holds its {self.side} in {most}, got {len(runs)}")
+            sizes += runs + [0] * (field.runs - len(runs))
+        return flat, sizes if self.segments else None
+
+
+def _cut(items: list[Any], sizes: list[int]) -> Iterator[list[Any]]:
+    start = 0
+    for size in sizes:
+        yield items[start : start + size]
+        start += size
+
+
+def _runs(items: list[Any]) -> list[int]:
+    runs: list[int] = []
+    for i, item in enumerate(items):
+        if i and item == items[i - 1]:
+            runs[-1] += 1
+        else:
+            runs.append(1)
+    return runs

@@ -1,0 +1,129 @@
+// RUN: mirlo-opt %s --split-input-file --verify-diagnostics
+
+// Calls, and the segment sizes of any operation.
+
+func.func @no_callee(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_tir' op needs the attribute 'callee', a symbol such as @name}}
+  %0 = "relax.call_tir"(%x0) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @callee_is_no_symbol(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_tir' op attribute 'callee' must be a symbol such as @name, got "kernel"}}
+  %0 = "relax.call_tir"(%x0) {callee = "kernel", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @no_operand_segments(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_tir' op needs the attribute 'operandSegmentSizes', 16 numbers as array<i32: ...>}}
+  %0 = "relax.call_tir"(%x0) {callee = @k, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @no_result_segments(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_tir' op needs the attribute 'resultSegmentSizes', 4 numbers as array<i32: ...>}}
+  %0 = "relax.call_tir"(%x0) {callee = @k, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @segments_of_other_type(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_dps_packed' op needs the attribute 'operandSegmentSizes', 16 numbers as array<i32: ...>}}
+  %0 = "relax.call_dps_packed"(%x0) {function = "f", operandSegmentSizes = [1], resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @segments_of_other_length(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_dps_packed' op attribute 'operandSegmentSizes' must be 16 numbers with the sum 1, got array<i32: 1>}}
+  %0 = "relax.call_dps_packed"(%x0) {function = "f", operandSegmentSizes = array<i32: 1>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @segments_of_other_sum(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_dps_packed' op attribute 'operandSegmentSizes' must be 16 numbers with the sum 1, got array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}}
+  %0 = "relax.call_dps_packed"(%x0) {function = "f", operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @negative_segment(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_dps_packed' op attribute 'operandSegmentSizes' does not fit the operands (args: variadic), got array<i32: 2, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}}
+  %0 = "relax.call_dps_packed"(%x0) {function = "f", operandSegmentSizes = array<i32: 2, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @segment_of_two_types(%x0: tensor<2xf32>, %x1: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.call_external' op attribute 'operandSegmentSizes' must count runs of equal types, got array<i32: 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}}
+  %0 = "relax.call_external"(%x0, %x1) {callee = @m::@f, operandSegmentSizes = array<i32: 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @result_segment_of_two_types(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_packed' op attribute 'resultSegmentSizes' must count runs of equal types, got array<i32: 2, 0, 0, 0>}}
+  %0:2 = "relax.call_packed"(%x0) {function = "f", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 2, 0, 0, 0>} : (tensor<2xf32>) -> (tensor<2xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @no_function(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_packed' op needs the attribute 'function', a string}}
+  %0 = "relax.call_packed"(%x0) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @function_is_a_symbol(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_packed' op attribute 'function' must be a string, got @f}}
+  %0 = "relax.call_packed"(%x0) {function = @f, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @optional_segment_too_long(%x0: tensor<2xf32>, %x1: tensor<2xf32>, %x2: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.layer_norm' op attribute 'operandSegmentSizes' does not fit the operands (x: single, scale: optional, bias: optional), got array<i32: 1, 2, 0>}}
+  %0 = "relax.layer_norm"(%x0, %x1, %x2) {operandSegmentSizes = array<i32: 1, 2, 0>} : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @single_segment_missing(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.layer_norm' op attribute 'operandSegmentSizes' does not fit the operands (x: single, scale: optional, bias: optional), got array<i32: 0, 1, 0>}}
+  %0 = "relax.layer_norm"(%x0) {operandSegmentSizes = array<i32: 0, 1, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @too_many_results(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.exp' op needs 1 results, got 2}}
+  %0:2 = "relax.exp"(%x0) {} : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @too_few_operands(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.add' op needs 2 operands, got 1}}
+  %0 = "relax.add"(%x0) {} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
