@@ -1,0 +1,51 @@
+"""Safe changes of IR: what the bindings let one do wrong ends the process, so all surgery goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class SurgeryError(ValueError):
+    """A change that would break the IR."""
+
+
+def is_dead(op: Any) -> bool:
+    """Whether nothing uses the results of an operation."""
+    return all(next(iter(result.uses), None) is None for result in op.operation.results)
+
+
+def replace_op(op: Any, values: Sequence[Any]) -> None:
+    """Let the users of an operation's results use these values, and erase it."""
+    operation = op.operation
+    if len(values) != len(operation.results):
+        raise SurgeryError(f"'{operation.name}' has {len(operation.results)} results, got {len(values)} values for them")
+    for old, new in zip(operation.results, values, strict=True):
+        if old.type != new.type:
+            raise SurgeryError(f"'{operation.name}' returns {old.type}, the value in its place is {new.type}")
+    for old, new in zip(operation.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    erase_op(op)
+
+
+def erase_op(op: Any) -> None:
+    """Erase an operation that nothing uses."""
+    if not is_dead(op):
+        raise SurgeryError(f"'{op.operation.name}' is still used, it cannot be erased")
+    op.operation.erase()
+
+
+def erase_dead(block: Any, is_pure: Any) -> int:
+    """Erase the pure operations of a block that nothing uses, last first; returns how many."""
+    count = 0
+    for op in reversed([o.operation for o in block.operations]):
+        if is_pure(op) and is_dead(op):
+            op.erase()
+            count += 1
+    return count
+
+
+def operations(function: Any) -> list[Any]:
+    """The operations of a function's body, the terminator included, as they are now."""
+    regions = function.operation.regions
+    return [op.operation for op in regions[0].blocks[0].operations] if len(regions) and len(regions[0].blocks) else []

@@ -1,0 +1,65 @@
+"""Constants of the graph as numpy arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
+
+INLINE_ELEMENTS = 16
+"""Constants of at most this many elements stand in the IR; larger ones are parameters."""
+
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value is a `relax.constant`."""
+    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
+
+
+def constant_value(value: Any, session: Any) -> np.ndarray | None:
+    """The array of a value that is a constant, else None."""
+    if not is_constant(value):
+        return None
+    op = value.owner.opview
+    if op.param is not None:
+        return session.params.get(op.param) if op.param in session.params else None
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None
+    return from_dense(op.value, kind)
+
+
+def from_dense(attribute: Any, kind: TensorType) -> np.ndarray:
+    """A dense attribute as an array of the element type's numpy type."""
+    target = kind.dtype.to_numpy()
+    try:
+        found = np.array(attribute)
+    except (TypeError, ValueError, BufferError):
+        found = np.array([float(x) if kind.dtype.is_float else int(x) for x in attribute]).astype(target)
+    return found.reshape(kind.static_shape).astype(target, copy=False)
+
+
+def to_dense(array: np.ndarray, kind: TensorType) -> Any:
+    """A dense attribute of this type with the array's elements."""
+    plain = np.array(array, order="C", copy=True)
+    if array.dtype != np.bool_:  # the bindings know few numpy types, but take the bits of any
+        plain = plain.view(_BITS[array.dtype.itemsize])
+    return ir.DenseElementsAttr.get(plain, type=kind.to_mlir())
+
+
+def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> Any:
+    """A constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
+    array = np.ascontiguousarray(array).reshape(kind.static_shape)
+    if array.size <= INLINE_ELEMENTS:
+        return Constant.make(value=to_dense(array, kind), result_types=[kind])
+    return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
+
+
+def constant_name(value: Any) -> str:
+    """The name of the parameter that a constant is, for naming what is computed from it."""
+    op = value.owner.opview
+    return op.param if op.param is not None else "constant"

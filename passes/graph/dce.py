@@ -1,0 +1,27 @@
+"""The pass `remove-dead`: pure operators that nothing uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.surgery import erase_dead
+from mirlo.passes.registry import Pass, register_pass
+
+
+def is_pure_relax(op: Any) -> bool:
+    return op.name.startswith("relax.") and type(op.opview).PURE
+
+
+@register_pass
+@dataclass(frozen=True)
+class RemoveDead(Pass):
+    """Erase pure relax operators whose results nothing uses."""
+
+    name = "remove-dead"
+    anchor = "func.func"
+
+    def run(self, op: Any, session: Any) -> None:
+        blocks = op.operation.regions[0].blocks
+        if len(blocks):
+            erase_dead(blocks[0], is_pure_relax)

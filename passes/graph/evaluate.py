@@ -1,0 +1,139 @@
+"""What relax operators mean on numpy arrays, for folding. One row or one short function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Evaluator = Callable[..., Any]
+EVALUATORS: dict[str, Evaluator] = {}
+
+
+def evaluator(*names: str) -> Callable[[Evaluator], Evaluator]:
+    """Register the meaning of operators: `f(op, *arrays)`, None for an absent optional operand."""
+
+    def register(function: Evaluator) -> Evaluator:
+        for name in names:
+            EVALUATORS[f"relax.{name}"] = function
+        return function
+
+    return register
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind in "iu":
+        quotient = np.abs(a) // np.maximum(np.abs(b), 1)
+        return np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype)
+    return a / b
+
+
+_UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "abs": np.abs, "negative": np.negative, "sign": np.sign, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
+    "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype), "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, "square": np.square,
+    "reciprocal": lambda x: (1 / x).astype(x.dtype), "logical_not": np.logical_not, "bitwise_not": np.invert,
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)),
+}  # fmt: skip
+_BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": _divide, "floor_divide": np.floor_divide,
+    "mod": np.mod, "fmod": np.fmod, "power": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
+    "greater": np.greater, "greater_equal": np.greater_equal,
+}  # fmt: skip
+for _name, _unary in _UNARY.items():
+    EVALUATORS[f"relax.{_name}"] = lambda op, x, f=_unary: f(x)
+for _name, _binary in _BINARY.items():
+    EVALUATORS[f"relax.{_name}"] = lambda op, x, y, f=_binary: f(x, y)
+
+
+@evaluator("where")
+def _where(op: Any, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(condition, x, y)
+
+
+@evaluator("reshape")
+def _reshape(op: Any, x: np.ndarray) -> np.ndarray:
+    return x.reshape(op.shape)
+
+
+@evaluator("expand_dims", "squeeze")
+def _same_elements(op: Any, x: np.ndarray) -> np.ndarray:
+    return x.reshape(tuple(op.output.type.shape))
+
+
+@evaluator("permute")
+def _permute(op: Any, x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.transpose(op.axes))
+
+
+@evaluator("expand")
+def _expand(op: Any, x: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(x, tuple(op.output.type.shape))
+
+
+@evaluator("cast")
+def _cast(op: Any, x: np.ndarray) -> np.ndarray | None:
+    target = op.dtype.to_numpy()
+    # Out-of-range values have a meaning of their own in the operator; numpy leaves it to the machine.
+    if x.dtype.kind == "f" and target.kind in "iu":
+        info = np.iinfo(target)
+        if not (np.isfinite(x).all() and x.min(initial=0) >= info.min and x.max(initial=0) <= info.max):
+            return None
+    return x.astype(target)
+
+
+@evaluator("concat")
+def _concat(op: Any, *xs: np.ndarray) -> np.ndarray:
+    return np.concatenate(xs, axis=op.axis)
+
+
+@evaluator("stack")
+def _stack(op: Any, *xs: np.ndarray) -> np.ndarray:
+    return np.stack(xs, axis=op.axis)
+
+
+@evaluator("tile")
+def _tile(op: Any, x: np.ndarray) -> np.ndarray:
+    return np.tile(x, op.repeats)
+
+
+@evaluator("gather")
+def _gather(op: Any, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    return np.take(x, indices, axis=op.axis, mode="wrap")
+
+
+@evaluator("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+def _reduce(op: Any, x: np.ndarray) -> np.ndarray:
+    function = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+    kind = op.operation.name.rsplit("_", 1)[1]
+    return function[kind](x, axis=op.axes, keepdims=op.keepdims).astype(x.dtype)  # type: ignore[operator]
+
+
+@evaluator("matmul")
+def _matmul(op: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    if op.out_dtype is not None:
+        return None
+    left = x.swapaxes(-1, -2) if op.transpose_lhs else x
+    right = y.swapaxes(-1, -2) if op.transpose_rhs else y
+    return np.matmul(left, right)
+
+
+@evaluator("full")
+def _full(op: Any) -> np.ndarray:
+    return np.full(tuple(op.output.type.shape), op.value, op.dtype.to_numpy())
+
+
+@evaluator("strided_slice")
+def _slice(op: Any, x: np.ndarray) -> np.ndarray:
+    cut: list[slice] = [slice(None)] * x.ndim
+    strides = op.strides or (1,) * len(op.axes)
+    for axis, begin, end, stride in zip(op.axes, op.begin, op.end, strides, strict=True):
+        # An end before the first element cannot be said with a non-negative index.
+        stop = None if stride < 0 and end < -x.shape[axis] else end
+        cut[axis] = slice(begin, stop, stride)
+    return x[tuple(cut)]
