@@ -147,3 +147,17 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
 def schedule(*kinds: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
     """Register the schedule of a kind of prim function."""
     return SCHEDULE.decorator(*kinds, target=target, priority=priority)
+
+
+SIMPLIFY = RuleBook("simplify")
+LAYOUT = RuleBook("layout")
+
+
+def simplify(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+    """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results."""
+    return SIMPLIFY.decorator(*operators, priority=priority)
+
+
+def layout(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+    """Register how an operator moves through a change of layout: like a simplification, run by `convert-layout`."""
+    return LAYOUT.decorator(*operators, priority=priority)

@@ -31,6 +31,13 @@ TO_LLVM = (
 def compile_pipeline(options: Any = None) -> str:
     """From relax to buffers: what `emit` takes."""
     passes = [
+        "simplify",
+        "fold-constant",
+        "convert-layout",
+        "simplify",
+        "fold-constant",
+        "cse",
+        "remove-dead",
         "legalize{target=llvm}",
         "annotate-kinds",
         "fuse-ops",

@@ -1,0 +1,107 @@
+"""Rewriting of relax operators by rules, to a fixed point with a bound."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.rules import DEFAULT, RuleBook, try_rules
+
+MAX_SWEEPS = 32
+
+
+class Rewriter:
+    """What a rule builds with: operators and constants, made in front of the operator that it rewrites."""
+
+    def __init__(self, op: Any, session: Any):
+        self.op = op
+        self.session = session
+
+    def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
+        """Make an operator; returns its result value."""
+        with ir.InsertionPoint(self.op), self.op.location:
+            return operator.make(*values, **attributes)
+
+    def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> Any:
+        """Make a constant."""
+        with ir.InsertionPoint(self.op), self.op.location:
+            return make_constant(array, kind, self.session, name)
+
+    def array(self, value: Any) -> np.ndarray | None:
+        """The array of a value that is a constant, else None."""
+        return constant_value(value, self.session)
+
+    def splat(self, value: Any) -> float | None:
+        """The number that all elements of a small constant are, else None."""
+        if not is_constant(value) or value.owner.opview.param is not None:
+            return None
+        array = self.array(value)
+        if array is None or array.size == 0:
+            return None
+        first = array.reshape(-1)[0]
+        return float(first) if (array == first).all() else None
+
+    def name_of(self, value: Any) -> str:
+        return constant_name(value) if is_constant(value) else "constant"
+
+
+def defining(value: Any, name: str) -> Any | None:
+    """The operation that makes a value, if it is of this kind."""
+    if isinstance(value, ir.OpResult) and value.owner.name == name:
+        return value.owner.opview
+    return None
+
+
+def only_use(value: Any) -> bool:
+    """Whether a value is used exactly once."""
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+def kind_of(value: Any) -> TensorType:
+    """The tensor type of a value."""
+    found = TensorType.from_mlir(value.type)
+    if found is None:
+        raise TypeError(f"{value.type} is no relax tensor")
+    return found
+
+
+@cache
+def load_rules(package_name: str) -> None:
+    """Import all modules of a package of rules."""
+    package = importlib.import_module(package_name)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package_name}.{module.name}")
+
+
+def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | None = None) -> int:
+    """Apply the rules of a book to a function until none accepts; returns how many rewrites were made."""
+    wanted = set(only) if only is not None else book.subjects()
+    total = 0
+    for _ in range(MAX_SWEEPS):
+        count = sum(_rewrite_op(op, book, session) for op in operations(function)[:-1] if op.name in wanted)
+        erase_dead(function.operation.regions[0].blocks[0], is_pure_relax)
+        total += count
+        if not count:
+            break
+    return total
+
+
+def _rewrite_op(op: Any, book: RuleBook, session: Any) -> bool:
+    if all(next(iter(r.uses), None) is None for r in op.results):
+        return False
+    made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))
+    if rule is None:
+        return False
+    replace_op(op, made if isinstance(made, (tuple, list)) else [made])
+    return True

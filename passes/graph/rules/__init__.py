@@ -1,0 +1,1 @@
+"""Rules of `simplify` and `convert-layout`: one file per theme."""

@@ -1,0 +1,79 @@
+"""Simplifications of arithmetic: neutral elements, powers, exact reciprocals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.rules import decline, simplify
+
+_NEUTRAL = {"relax.add": 0.0, "relax.subtract": 0.0, "relax.multiply": 1.0, "relax.divide": 1.0}
+_COMMUTATIVE = ("relax.add", "relax.multiply")
+
+
+@simplify(*_NEUTRAL)
+def neutral_element(op: Any, b: Rewriter) -> Any:
+    """x + 0, x - 0, x * 1, x / 1."""
+    name = op.operation.name
+    if b.splat(op.rhs) == _NEUTRAL[name] and op.lhs.type == op.output.type:
+        return op.lhs
+    if name in _COMMUTATIVE and b.splat(op.lhs) == _NEUTRAL[name] and op.rhs.type == op.output.type:
+        return op.rhs
+    return decline("no operand is the neutral element")
+
+
+@simplify("relax.divide")
+def exact_reciprocal(op: Any, b: Rewriter) -> Any:
+    """x / c as x * (1 / c) where the reciprocal is exact: c is a power of two."""
+    divisor = b.splat(op.rhs)
+    kind = kind_of(op.rhs)
+    if divisor is None or divisor == 0 or not kind.dtype.is_float or not math.isfinite(divisor):
+        return decline("the divisor is no single finite number")
+    if abs(math.frexp(divisor)[0]) != 0.5:
+        return decline("the reciprocal would be rounded", divisor=divisor)
+    factor = b.constant(np.full(kind.static_shape, 1.0 / divisor, kind.dtype.to_numpy()), kind)
+    return b.emit(OPS["multiply"], op.lhs, factor)
+
+
+@simplify("relax.power")
+def small_power(op: Any, b: Rewriter) -> Any:
+    """Powers by 1, 2, 3, 0.5 and -1, without the general function."""
+    exponent = b.splat(op.rhs)
+    if exponent is None or op.lhs.type != op.output.type:
+        return decline("the exponent is no single number for all elements")
+    x, is_float = op.lhs, kind_of(op.lhs).dtype.is_float
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return b.emit(OPS["square"], x)
+    if exponent == 3:
+        return b.emit(OPS["multiply"], b.emit(OPS["square"], x), x)
+    if exponent == 0.5 and is_float:
+        return b.emit(OPS["sqrt"], x)
+    if exponent == -1 and is_float:
+        return b.emit(OPS["reciprocal"], x)
+    return decline("no cheaper form is known", exponent=exponent)
+
+
+@simplify("relax.where")
+def constant_condition(op: Any, b: Rewriter) -> Any:
+    """A condition that is the same everywhere."""
+    array = b.array(op.condition)
+    if array is None:
+        return decline("the condition is not known")
+    chosen = op.x if array.all() else op.y if not array.any() else None
+    if chosen is None:
+        return decline("the condition differs between elements")
+    if chosen.type != op.output.type:
+        return decline("the chosen operand is broadcast")
+    return chosen
+
+
+@simplify("relax.cast")
+def useless_cast(op: Any, b: Rewriter) -> Any:
+    """A cast to the type that the operand has."""
+    return op.x if op.x.type == op.output.type else decline("the type changes")

@@ -1,0 +1,28 @@
+"""The pass `simplify`: algebra on the graph, by rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.graph.rewrite import load_rules, rewrite
+from mirlo.passes.registry import Pass, register_pass
+from mirlo.passes.rules import SIMPLIFY
+
+
+@register_pass
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Remove and replace operators by cheaper ones that give the same result.
+
+    The rules are in `passes/graph/rules`; they are applied until none accepts.
+    """
+
+    name = "simplify"
+    anchor = "func.func"
+
+    def run(self, op: Any, session: Any) -> None:
+        if not len(op.operation.regions[0].blocks):
+            return
+        load_rules("mirlo.passes.graph.rules")
+        rewrite(op, SIMPLIFY, session)
