@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from mirlo.dialects.tir.compute import (
-    Expr,
-    TensorExpr,
-    abs_,
-    call,
-    constant,
-    maximum,
-    minimum,
-    select,
-)
+from mirlo.dialects.tir.compute import Expr, abs_, call, constant, maximum, minimum, select
+from mirlo.passes.legalize.helpers import elementwise, short_name
 from mirlo.passes.rules import legalize
-
-
-def aligned(tensor: TensorExpr, axes: Sequence[Expr]) -> Expr:
-    """The element that broadcasting puts at these output axes."""
-    own = axes[len(axes) - tensor.rank :]
-    return tensor.at(*(0 if dim == 1 else axis for dim, axis in zip(tensor.shape, own, strict=True)))
-
-
-def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., Expr]) -> Any:
-    """Call of a prim function that applies `function` to the broadcast elements of the values."""
-
-    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
-        rank = max(t.rank for t in tensors)
-        shape = [1] * rank
-        for tensor in tensors:
-            for i, dim in enumerate(tensor.shape):
-                at = rank - tensor.rank + i
-                shape[at] = dim if shape[at] == 1 else shape[at]
-        return p.compute(shape, lambda *axes: function(*(aligned(t, axes) for t in tensors)), name=op.operation.name[6:])
-
-    return b.call_prim(body, *values)
 
 
 def _sign(x: Expr) -> Expr:
@@ -124,12 +95,12 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 @legalize(*(f"relax.{name}" for name in UNARY))
 def unary(op: Any, b: Any) -> Any:
-    return elementwise(op, b, [op.x], UNARY[op.operation.name[6:]])
+    return elementwise(op, b, [op.x], UNARY[short_name(op)])
 
 
 @legalize(*(f"relax.{name}" for name in BINARY))
 def binary(op: Any, b: Any) -> Any:
-    return elementwise(op, b, [op.lhs, op.rhs], BINARY[op.operation.name[6:]])
+    return elementwise(op, b, [op.lhs, op.rhs], BINARY[short_name(op)])
 
 
 @legalize("relax.where")

@@ -1,0 +1,26 @@
+"""Small constants that rules make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
+
+
+def dense(values: Any, element: str | DType) -> Any:
+    """A dense attribute of these numbers (nested lists or an array), for `relax.constant`."""
+    import numpy as np
+
+    kind = dtype(element)
+    array = np.ascontiguousarray(np.asarray(values, dtype=kind.to_numpy()))
+    tensor = TensorType(array.shape, kind).to_mlir()
+    return ir.DenseElementsAttr.get(array, type=tensor)
+
+
+def tensor_of(b: Any, values: Any, element: str | DType) -> Any:
+    """A `relax.constant` of these numbers, as a value for prim functions."""
+    attribute = dense(values, element)
+    return b.emit(Constant, value=attribute, result_types=[attribute.type])

@@ -1,0 +1,74 @@
+"""What default rules share: types of values, axes, broadcasting, computing narrow floats in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import Expr, TensorExpr
+
+
+def tensor_type(value: Any) -> TensorType:
+    """The type of a value that is known to be a tensor."""
+    found = TensorType.from_mlir(value.type)
+    if found is None:
+        raise TypeError(f"expected a tensor of a known element type, got {value.type}")
+    return found
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    return tensor_type(value).static_shape
+
+
+def short_name(op: Any) -> str:
+    """The operator's name without the dialect's."""
+    return op.operation.name.split(".", 1)[1]
+
+
+def wide_dtype(element: DType) -> DType:
+    """What a type is computed and accumulated in: f32 for narrower floats."""
+    return DTYPES["f32"] if element.is_float and element.bits < 32 else element
+
+
+def wide(x: Expr) -> Expr:
+    """The element as `wide_dtype`."""
+    return x.cast(wide_dtype(x.dtype))
+
+
+def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:
+    """The element that broadcasting puts at these output axes."""
+    return tensor.at(*aligned_indices(tensor.shape, axes))
+
+
+def aligned_indices(shape: Sequence[int], axes: Sequence[Any]) -> list[Any]:
+    """Indices into a tensor of this shape, broadcast against trailing output axes."""
+    own = axes[len(axes) - len(shape) :] if shape else ()
+    return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
+
+
+def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., Expr]) -> Any:
+    """Call of a prim function that applies `function` to the broadcast elements of the values."""
+    name = short_name(op)
+
+    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+        rank = max(t.rank for t in tensors)
+        shape = [1] * rank
+        for tensor in tensors:
+            for i, dim in enumerate(tensor.shape):
+                at = rank - tensor.rank + i
+                shape[at] = dim if shape[at] == 1 else shape[at]
+        return p.compute(shape, lambda *axes: function(*(aligned(t, axes) for t in tensors)), name=name)
+
+    return b.call_prim(body, *values)
+
+
+def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]:
+    """Indices of a tensor of this rank, of which `dims` are the reduction axes: the last ones of `axes`, in order.
+
+    The other dims take the leading axes in order.
+    """
+    kept = iter(axes[: len(axes) - len(dims)])
+    reduced = dict(zip(dims, axes[len(axes) - len(dims) :], strict=True))
+    return [reduced[i] if i in reduced else next(kept) for i in range(rank)]

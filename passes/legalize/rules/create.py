@@ -1,0 +1,51 @@
+"""Default rules of operators that make a tensor from numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.full")
+def full(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+    return b.call_prim(lambda p: p.compute(shape, lambda *_: constant(op.value, op.dtype), name="full"))
+
+
+@legalize("relax.arange")
+def arange(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def element(i: Expr) -> Expr:
+        # In f64 (or i64, where all is whole), so that the last element is as exact as the first.
+        if op.dtype.is_integer and op.start.is_integer() and op.step.is_integer():
+            return (i.cast("i64") * int(op.step) + int(op.start)).cast(op.dtype)
+        return (i.cast("f64") * op.step + op.start).cast(op.dtype)
+
+    return b.call_prim(lambda p: p.compute(shape, element, name="arange"))
+
+
+@legalize("relax.eye")
+def eye(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return select(j.equals(i + op.k), constant(1, op.dtype), constant(0, op.dtype))
+
+    return b.call_prim(lambda p: p.compute(shape, element, name="eye"))
+
+
+@legalize("relax.tri")
+def tri(op: Any, b: Any) -> Any:
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            row, column = axes[-2:]
+            kept = column >= row + op.k if op.upper else column <= row + op.k
+            return select(kept, x.at(*axes), constant(0, x.dtype))
+
+        return p.compute(x.shape, element, name="tri")
+
+    return b.call_prim(body, op.x)

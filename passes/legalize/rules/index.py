@@ -1,0 +1,140 @@
+"""Default rules of gather and scatter.
+
+A negative index counts from the end. What is still outside after that must not touch memory beyond the tensor, whatever
+the data holds: a gather reads the nearest element inside, a scatter writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.rules import decline, legalize
+
+
+def from_end(index: Expr, size: int) -> Expr:
+    """The place that an index of the user names, in a dim of this size; it may still be outside."""
+    unsigned = index.dtype.is_unsigned
+    place = index.cast(INDEX)
+    return place if unsigned else select(place < 0, place + size, place)
+
+
+def safe(index: Expr, size: int) -> Expr:
+    """`from_end`, and inside."""
+    return clamp(from_end(index, size), 0, size - 1)
+
+
+
+@legalize("relax.gather")
+def gather(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    axis = op.axis % len(shape)
+    if 0 in shape and 0 not in output:
+        return decline("an empty tensor has nothing to gather", shape=shape)
+
+    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            index = indices.at(*axes[axis : axis + indices.rank])
+            return x.at(*axes[:axis], safe(index, shape[axis]), *axes[axis + indices.rank :])
+
+        return p.compute(output, element, name="gather")
+
+    return b.call_prim(body, op.x, op.indices)
+
+
+@legalize("relax.gather_elements")
+def gather_elements(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    axis = op.axis % len(shape)
+    if 0 in shape and 0 not in output:
+        return decline("an empty tensor has nothing to gather", shape=shape)
+
+    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            return x.at(*axes[:axis], safe(indices.at(*axes), shape[axis]), *axes[axis + 1 :])
+
+        return p.compute(output, element, name="gather_elements")
+
+    return b.call_prim(body, op.x, op.indices)
+
+
+@legalize("relax.gather_nd")
+def gather_nd(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    if 0 in shape and 0 not in output:
+        return decline("an empty tensor has nothing to gather", shape=shape)
+    batch = op.batch_dims
+
+    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+        points = indices.rank - 1
+        depth = indices.shape[-1]
+
+        def element(*axes: Expr) -> Expr:
+            point = [safe(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
+            return x.at(*axes[:batch], *point, *axes[points:])
+
+        return p.compute(output, element, name="gather_nd")
+
+    return b.call_prim(body, op.x, op.indices)
+
+
+@legalize("relax.one_hot")
+def one_hot(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+    axis = op.axis % len(output)
+
+    def body(p: Any, indices: TensorExpr, values: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            index = indices.at(*axes[:axis], *axes[axis + 1 :])
+            index = index.cast("i64") if index.dtype.is_float else index
+            return select(axes[axis].equals(from_end(index, op.depth)), values[1], values[0])
+
+        return p.compute(output, element, name="one_hot")
+
+    return b.call_prim(body, op.indices, op.values)
+
+
+COMBINE = {
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "max": maximum,
+    "min": minimum,
+}
+
+
+@legalize("relax.scatter_elements")
+def scatter_elements(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    combine = COMBINE[op.reduction]
+
+    def body(l: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:  # noqa: E741
+        l.copy(x, output)
+        for at in l.nest(indices.shape):
+            place = l.let(from_end(indices[at], shape[axis]))
+            with l.if_((place >= 0) & (place < shape[axis])):
+                to = [*at[:axis], place, *at[axis + 1 :]]
+                output[to] = combine(output[to], updates[at])
+
+    return b.call_loops(body, op.x, op.indices, op.updates)
+
+
+@legalize("relax.scatter_nd")
+def scatter_nd(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    combine = COMBINE[op.reduction]
+
+    def body(l: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:  # noqa: E741
+        l.copy(x, output)
+        *points, depth = indices.shape
+        for at in l.nest(points):
+            place = [l.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
+            inside = [(i >= 0) & (i < size) for i, size in zip(place, shape, strict=False)]
+            with l.if_(all_of(inside)):
+                for rest in l.nest(shape[depth:]):
+                    to = [*place, *rest]
+                    output[to] = combine(output[to], updates[[*at, *rest]])
+
+    return b.call_loops(body, op.x, op.indices, op.updates)

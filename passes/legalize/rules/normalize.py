@@ -1,0 +1,172 @@
+"""Default rules of normalizations: sound two-pass statistics, in f32 for narrow floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, sqrt
+from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.legalize.rules.softmax import Rows
+from mirlo.passes.rules import legalize
+
+Read = Callable[[Sequence[Expr]], Expr]
+"""Element of a statistic's row: takes the axes of the row, then the reduction axes."""
+
+
+def moments(
+    p: Any, rows: Sequence[int], extents: Sequence[int], read: Read, epsilon: float
+) -> tuple[TensorExpr, TensorExpr]:
+    """Mean, and 1 / sqrt(variance + epsilon), of each row."""
+    count = math.prod(extents)
+    rank = len(rows)
+    total = p.reduce("add", rows, extents, lambda *axes: read(axes), name="sum")
+    mean = p.compute(rows, lambda *row: total.at(*row) / count, name="mean")
+
+    def squared(*axes: Expr) -> Expr:
+        centered = read(axes) - mean.at(*axes[:rank])
+        return centered * centered
+
+    squares = p.reduce("add", rows, extents, squared, name="squares")
+    deviation = p.compute(rows, lambda *row: 1.0 / sqrt(squares.at(*row) / count + epsilon), name="inverse_deviation")
+    return mean, deviation
+
+
+@legalize("relax.layer_norm")
+def layer_norm(op: Any, b: Any) -> Any:
+    first = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr, scale: TensorExpr | None, bias: TensorExpr | None) -> TensorExpr:
+        rows, extents = x.shape[:first], x.shape[first:]
+        mean, deviation = moments(p, rows, extents, lambda axes: wide(x.at(*axes)), op.epsilon)
+
+        def element(*axes: Expr) -> Expr:
+            value = (wide(x.at(*axes)) - mean.at(*axes[:first])) * deviation.at(*axes[:first])
+            return _affine(value, scale, bias, axes).cast(x.dtype)
+
+        return p.compute(x.shape, element, name="layer_norm")
+
+    return b.call_prim(body, op.x, op.scale, op.bias)
+
+
+def _affine(value: Expr, scale: TensorExpr | None, bias: TensorExpr | None, axes: Sequence[Expr]) -> Expr:
+    if scale is not None:
+        value = value * wide(aligned(scale, axes))
+    return value if bias is None else value + wide(aligned(bias, axes))
+
+
+@legalize("relax.rms_norm")
+def rms_norm(op: Any, b: Any) -> Any:
+    first = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
+        rows, extents = x.shape[:first], x.shape[first:]
+        squares = p.reduce("add", rows, extents, lambda *axes: wide(x.at(*axes)) * wide(x.at(*axes)), name="squares")
+        count = math.prod(extents)
+        inverse = p.compute(
+            rows, lambda *row: 1.0 / sqrt(squares.at(*row) / count + op.epsilon), name="inverse_root_mean"
+        )
+
+        def element(*axes: Expr) -> Expr:
+            return _affine(wide(x.at(*axes)) * inverse.at(*axes[:first]), scale, None, axes).cast(x.dtype)
+
+        return p.compute(x.shape, element, name="rms_norm")
+
+    return b.call_prim(body, op.x, op.scale)
+
+
+@legalize("relax.batch_norm")
+def batch_norm(op: Any, b: Any) -> Any:
+    channel = op.axis % len(shape_of(op.x))
+
+    def body(
+        p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr, mean: TensorExpr, variance: TensorExpr
+    ) -> TensorExpr:
+        factor = p.compute(
+            scale.shape, lambda c: wide(scale[c]) / sqrt(wide(variance[c]) + op.epsilon), name="factor"
+        )
+
+        def element(*axes: Expr) -> Expr:
+            c = axes[channel]
+            return ((wide(x.at(*axes)) - wide(mean[c])) * factor[c] + wide(bias[c])).cast(x.dtype)
+
+        return p.compute(x.shape, element, name="batch_norm")
+
+    return b.call_prim(body, op.x, op.scale, op.bias, op.mean, op.variance)
+
+
+@legalize("relax.instance_norm")
+def instance_norm(op: Any, b: Any) -> Any:
+    return _grouped(op, b, shape_of(op.x)[1], "instance_norm")
+
+
+@legalize("relax.group_norm")
+def group_norm(op: Any, b: Any) -> Any:
+    return _grouped(op, b, op.groups, "group_norm")
+
+
+def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
+    """Statistics over the spatial dims and the channels of each group."""
+
+    def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
+        batch, channels, *spatial = x.shape
+        size = channels // groups
+        extents = (*([size] if size > 1 else []), *spatial)
+
+        def read(axes: Sequence[Expr]) -> Expr:
+            n, g, *rest = axes
+            c = g * size + rest.pop(0) if size > 1 else g
+            return wide(x.at(n, c, *rest))
+
+        mean, deviation = moments(p, (batch, groups), extents, read, op.epsilon)
+
+        def element(n: Expr, c: Expr, *at: Expr) -> Expr:
+            group = c // size if size > 1 else c
+            value = (wide(x.at(n, c, *at)) - mean[n, group]) * deviation[n, group]
+            return (value * wide(scale[c]) + wide(bias[c])).cast(x.dtype)
+
+        return p.compute(x.shape, element, name=name)
+
+    return b.call_prim(body, op.x, op.scale, op.bias)
+
+
+@legalize("relax.lrn")
+def lrn(op: Any, b: Any) -> Any:
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def squared(n: Expr, c: Expr, *rest: Expr) -> Expr:
+            *at, k = rest
+            value = wide(x.at(n, c + k - (op.size - 1) // 2, *at, outside=0.0))
+            return value * value
+
+        squares = p.reduce("add", x.shape, (op.size,), squared, name="squares")
+
+        def element(*axes: Expr) -> Expr:
+            base = squares.at(*axes) * (op.alpha / op.size) + op.bias
+            return (wide(x.at(*axes)) / call("pow", base, op.beta)).cast(x.dtype)
+
+        return p.compute(x.shape, element, name="lrn")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.lp_normalize")
+def lp_normalize(op: Any, b: Any) -> Any:
+    axis = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        rows = Rows(p, x, axis)
+
+        def power(at: Sequence[Expr]) -> Expr:
+            value = wide(x.at(*at))
+            return abs_(value) if op.p == 1 else value * value
+
+        total = rows.reduce("add", power, "powers")
+
+        def element(at: Sequence[Expr]) -> Expr:
+            size = rows.of(total, at)
+            return (wide(x.at(*at)) / (size if op.p == 1 else sqrt(size))).cast(x.dtype)
+
+        return rows.compute(element, "lp_normalize")
+
+    return b.call_prim(body, op.x)

@@ -1,0 +1,120 @@
+"""Default rules of pooling: reductions over windows that read a neutral value outside of the operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, select, sqrt
+from mirlo.dialects.tir.compute.builder import identity_of
+from mirlo.passes.legalize.helpers import shape_of, short_name, wide
+from mirlo.passes.legalize.rules.reduce import more_extreme
+from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.rules import legalize
+
+
+class Pooling:
+    """The windows of a pooling operator over a tensor of its prim function."""
+
+    def __init__(self, op: Any, x: TensorExpr, output: tuple[int, ...], layout: str = "NC*"):
+        self.x = x
+        self.windows = Windows.of(op, x.shape, op.kernel, output, layout)
+        channels = x.shape[channel_axis(layout, x.rank)]
+        self.shape = data_shape(layout, x.shape[0], channels, self.windows.counts)
+
+    def read(self, axes: Any, outside: float | int) -> Expr:
+        """The element that the axes of the output and of the window name."""
+        n, c, at = self.windows.split(axes[: len(self.shape)])
+        source = self.windows.source(at, axes[len(self.shape) :])
+        where = self.windows.join(n, c, source)
+        return self.x.at(*where, outside=outside if self.windows.leaves else None)
+
+
+@legalize("relax.max_pool")
+def max_pool(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        pool = Pooling(op, x, output, op.data_layout)
+        least = identity_of("max", x.dtype)
+        return p.reduce("max", pool.shape, op.kernel, lambda *axes: pool.read(axes, least), name="max_pool")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.avg_pool")
+def avg_pool(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        pool = Pooling(op, x, output, op.data_layout)
+        total = p.reduce("add", pool.shape, op.kernel, lambda *axes: wide(pool.read(axes, 0.0)), name="avg_pool")
+
+        def mean(*axes: Expr) -> Expr:
+            _, _, at = pool.windows.split(axes)
+            count = pool.windows.occupied(at, padded=op.count_include_pad)
+            divisor = count if isinstance(count, int) else count.cast(total.dtype)
+            return (total.at(*axes) / divisor).cast(x.dtype)
+
+        return p.compute(pool.shape, mean, name="mean")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.lp_pool")
+def lp_pool(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+
+    def power(value: Expr) -> Expr:
+        if op.p == 1:
+            return abs_(value)
+        return value * value if op.p == 2 else call("pow", abs_(value), float(op.p))
+
+    def root(value: Expr) -> Expr:
+        if op.p == 1:
+            return value
+        return sqrt(value) if op.p == 2 else call("pow", value, 1.0 / op.p)
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        pool = Pooling(op, x, output, op.data_layout)
+        total = p.reduce("add", pool.shape, op.kernel, lambda *axes: power(wide(pool.read(axes, 0.0))), name="lp_pool")
+        return p.compute(pool.shape, lambda *axes: root(total.at(*axes)).cast(x.dtype), name="root")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.max_pool_with_indices")
+def max_pool_with_indices(op: Any, b: Any) -> Any:
+    output = shape_of(op.values)
+
+    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
+        pool = Pooling(op, x, output)
+        least = identity_of("max", x.dtype)
+        rank = len(pool.shape)
+
+        def elements(*axes: Expr) -> list[Expr]:
+            n, c, at = pool.windows.split(axes[:rank])
+            source = pool.windows.source(at, axes[rank:])
+            inside = all_of([(i >= 0) & (i < size) for i, size in zip(source, x.shape[2:], strict=True)])
+            place = _flat_index(x.shape, [n, c, *source], op.storage_order).cast("i64")
+            return [pool.read(axes, least), select(inside, place, constant(-1, "i64"))]
+
+        def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
+            better = more_extreme(new[0], held[0], largest=True)
+            equal = ~better & ~more_extreme(held[0], new[0], largest=True)
+            # A place of -1 is outside of the operand.
+            take = (new[1] >= 0) & ((held[1] < 0) | better | (equal & (new[1] < held[1])))
+            return [select(take, new[0], held[0]), select(take, new[1], held[1])]
+
+        return tuple(p.reduce_many(pool.shape, op.kernel, elements, [least, -1], combine, name=short_name(op)))
+
+    return b.call_prim(body, op.x)
+
+
+def _flat_index(shape: tuple[int, ...], at: list[Expr], column_major: int) -> Expr:
+    """Position in the flattened tensor; the spatial dims may count in column-major order."""
+    order = [0, 1, *(reversed(range(2, len(shape))) if column_major else range(2, len(shape)))]
+    linear = at[0]
+    for i in order[1:]:
+        linear = linear * shape[i] + at[i]
+    return linear

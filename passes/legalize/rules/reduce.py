@@ -1,0 +1,156 @@
+"""Default rules of reductions and arg reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.relax.infer import normalize_axes
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, constant, exp, log, select, sqrt
+from mirlo.dialects.tir.compute.builder import identity_of
+from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
+from mirlo.passes.rules import legalize
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """finish(combined before(x)); `finish` also gets the number of elements that are combined."""
+
+    kind: str
+    before: Callable[[Expr], Expr] = lambda x: x
+    finish: Callable[[Expr, int], Expr] | None = None
+
+
+REDUCTIONS = {
+    "reduce_sum": Reduction("add"),
+    "reduce_prod": Reduction("mul"),
+    "reduce_max": Reduction("max"),
+    "reduce_min": Reduction("min"),
+    "reduce_any": Reduction("or"),
+    "reduce_all": Reduction("and"),
+    "reduce_mean": Reduction("add", finish=lambda total, count: total / count),
+    "reduce_l1": Reduction("add", abs_),
+    "reduce_l2": Reduction("add", lambda x: x * x, lambda total, count: sqrt(total)),
+    "reduce_sum_square": Reduction("add", lambda x: x * x),
+    "reduce_log_sum": Reduction("add", finish=lambda total, count: log(total)),
+}
+OF_BOOL = {"max": "or", "min": "and"}
+
+
+@legalize(*(f"relax.{name}" for name in REDUCTIONS))
+def reduction(op: Any, b: Any) -> Any:
+    row = REDUCTIONS[short_name(op)]
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        over = Reduced(x, op.axes, op.keepdims)
+        kind = OF_BOOL.get(row.kind, row.kind) if x.dtype.is_bool else row.kind
+        made = p.reduce(kind, over.shape, over.extents, lambda *axes: row.before(wide(x.at(*over.source(axes)))))
+        if row.finish is None and made.dtype is x.dtype:
+            return made
+        finish = row.finish or (lambda value, count: value)
+        return p.compute(
+            over.shape, lambda *axes: finish(made.at(*axes), over.count).cast(x.dtype), name=short_name(op)
+        )
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.reduce_log_sum_exp")
+def log_sum_exp(op: Any, b: Any) -> Any:
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        over = Reduced(x, op.axes, op.keepdims)
+        peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))
+        # An infinite peak would make `inf - inf`.
+        shift = p.compute(
+            over.shape,
+            lambda *axes: select(call("isfinite", peak.at(*axes)), peak.at(*axes), constant(0, peak.dtype)),
+            name="shift",
+        )
+        total = p.reduce(
+            "add",
+            over.shape,
+            over.extents,
+            lambda *axes: exp(wide(x.at(*over.source(axes))) - shift.at(*axes[: len(over.shape)])),
+        )
+        return p.compute(
+            over.shape, lambda *axes: (log(total.at(*axes)) + shift.at(*axes)).cast(x.dtype), name=short_name(op)
+        )
+
+    return b.call_prim(body, op.x)
+
+
+class Reduced:
+    """Where the elements of a reduction come from: axes of its block to indices of the operand."""
+
+    def __init__(self, x: TensorExpr, axes: Sequence[int] | None, keepdims: bool):
+        self.axes = normalize_axes(axes, x.rank)
+        self.rank = x.rank
+        self.keepdims = keepdims
+        self.extents = tuple(x.shape[i] for i in self.axes)
+        self.shape = tuple(
+            1 if i in self.axes else dim for i, dim in enumerate(x.shape) if keepdims or i not in self.axes
+        )
+        self.count = 1
+        for extent in self.extents:
+            self.count *= extent
+
+    def source(self, axes: Sequence[Expr]) -> list[Expr]:
+        spatial, reduced = axes[: len(self.shape)], axes[len(self.shape) :]
+        if self.keepdims:
+            spatial = [axis for i, axis in enumerate(spatial) if i not in self.axes]
+        return split_axes([*spatial, *reduced], self.axes, self.rank)
+
+
+@legalize("relax.argmax", "relax.argmin")
+def argument(op: Any, b: Any) -> Any:
+    largest = short_name(op) == "argmax"
+    axis = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        over = Reduced(x, (axis,), op.keepdims)
+
+        def row(axes: Sequence[Expr]) -> Sequence[Expr]:
+            return [a for i, a in enumerate(axes) if not (op.keepdims and i == axis)]
+
+        return arg_extreme(p, x, axis, over.shape, row, largest, op.select_last)
+
+    return b.call_prim(body, op.x)
+
+
+def arg_extreme(
+    p: Any,
+    x: TensorExpr,
+    axis: int,
+    shape: Sequence[int],
+    row: Callable[[Sequence[Expr]], Sequence[Expr]],
+    largest: bool,
+    last: bool,
+) -> TensorExpr:
+    """Position of the extreme of each row along the axis, as i64. NaN is more extreme than any number.
+
+    `row` picks the indices of the other dims from the axes of the result. Combining does not depend on the order, so
+    that a schedule may reduce in vectors or in parallel.
+    """
+
+    def elements(*axes: Expr) -> list[Expr]:
+        at = split_axes([*row(axes[: len(shape)]), axes[-1]], [axis], x.rank)
+        return [x.at(*at), axes[-1].cast("i64")]
+
+    def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
+        better = more_extreme(new[0], held[0], largest)
+        worse = more_extreme(held[0], new[0], largest)
+        nearer = new[1] > held[1] if last else new[1] < held[1]
+        take = better | (~worse & nearer)
+        return [select(take, new[0], held[0]), select(take, new[1], held[1])]
+
+    start = identity_of("max" if largest else "min", x.dtype)
+    nowhere = -1 if last else (1 << 63) - 1
+    name = "argmax" if largest else "argmin"
+    return p.reduce_many(shape, (x.shape[axis],), elements, [start, nowhere], combine, name=name)[1]
+
+
+def more_extreme(a: Expr, b: Expr, largest: bool) -> Expr:
+    """Whether `a` is strictly more extreme; NaN is the most extreme of all."""
+    more = a > b if largest else a < b
+    return more | (a.differs(a) & b.equals(b)) if a.dtype.is_float else more

@@ -1,0 +1,148 @@
+"""Default rules of slices, padding, concatenation and splitting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.relax.infer import require_distinct_axes
+from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, select
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.legalize.rules.shape import moved
+from mirlo.passes.rules import legalize
+
+FEW = 4
+"""So many operands are joined by selects in one block, which fuses; more are copied one after the other."""
+
+
+@legalize("relax.strided_slice")
+def strided_slice(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    axes = require_distinct_axes(op.axes, len(shape))
+    ranges = {
+        axis: range(*slice(begin, end, stride).indices(shape[axis]))
+        for axis, begin, end, stride in zip(axes, op.begin, op.end, op.strides, strict=True)
+    }
+
+    def where(_: tuple[int, ...], at: Sequence[Expr]) -> list[Any]:
+        result: list[Any] = list(at)
+        for axis, taken in ranges.items():
+            scaled = at[axis] * taken.step if taken.step != 1 else at[axis]
+            result[axis] = scaled + taken.start if taken.start else scaled
+        return result
+
+    return moved(op, b, where)
+
+
+@legalize("relax.pad")
+def pad(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    begins, ends = op.pads[: len(shape)], op.pads[len(shape) :]
+    widens = any(amount > 0 for amount in op.pads)
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        value = (op.value if x.dtype.is_float else int(op.value)) if widens else None
+
+        def element(*axes: Expr) -> Expr:
+            at = [axis - begin if begin else axis for axis, begin in zip(axes, begins, strict=True)]
+            if op.mode == "constant":
+                return x.at(*at, outside=value)
+            rows = zip(at, shape, begins, ends, strict=True)
+            return x.at(*(_inside(i, n, op.mode) if max(low, high) > 0 else i for i, n, low, high in rows))
+
+        return p.compute(output, element, name="pad")
+
+    return b.call_prim(body, op.x)
+
+
+def _inside(index: Expr, size: int, mode: str) -> Expr:
+    """The place that padding repeats, for a place that may be outside."""
+    if mode == "wrap":
+        return index % size
+    if mode == "edge":
+        return clamp(index, 0, size - 1)
+    last = constant(size - 1, INDEX)
+    return last - abs_(last - abs_(index))
+
+
+@legalize("relax.concat")
+def concat(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+    axis = op.axis % len(output)
+    xs = [x for x in op.xs if shape_of(x)[axis] > 0] or op.xs[:1]
+
+    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+        starts = _starts([t.shape[axis] for t in tensors])
+
+        def element(*axes: Expr) -> Expr:
+            values = []
+            for tensor, start in zip(tensors, starts, strict=True):
+                at: list[Any] = list(axes)
+                at[axis] = axes[axis] - start if start else axes[axis]
+                values.append(tensor.at(*at, outside=0 if len(tensors) > 1 else None))
+            return _choose(axes[axis], starts, values)
+
+        return p.compute(output, element, name="concat")
+
+    if len(xs) <= FEW:
+        return b.call_prim(body, *xs)
+    return _copied(op, b, xs, axis, _starts([shape_of(x)[axis] for x in xs]))
+
+
+@legalize("relax.stack")
+def stack(op: Any, b: Any) -> Any:
+    output = shape_of(op.output)
+    axis = op.axis % len(output)
+    xs = list(op.xs)
+
+    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            values = [t.at(*axes[:axis], *axes[axis + 1 :]) for t in tensors]
+            return _choose(axes[axis], range(len(tensors)), values)
+
+        return p.compute(output, element, name="stack")
+
+    if len(xs) <= FEW:
+        return b.call_prim(body, *xs)
+    return _copied(op, b, xs, axis, range(len(xs)), new_axis=True)
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Expr:
+    """The value of the last start that is not after the position."""
+    chosen = values[-1]
+    for value, following in reversed(list(zip(values[:-1], starts[1:], strict=True))):
+        chosen = select(position < following, value, chosen)
+    return chosen
+
+
+def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False) -> Any:
+    """The operands copied to their places in the result, one after the other."""
+
+    def body(l: Any, *buffers: Any) -> None:  # noqa: E741
+        *sources, target = buffers
+        for source, start in zip(sources, starts, strict=True):
+            for at in l.nest(source.shape):
+                to = [*at[:axis], start, *at[axis:]] if new_axis else [*at[:axis], at[axis] + start, *at[axis + 1 :]]
+                target[to] = source[at]
+
+    return b.call_loops(body, *xs)
+
+
+@legalize("relax.split")
+def split(op: Any, b: Any) -> Any:
+    axis = op.axis % len(shape_of(op.x))
+    shapes = [shape_of(output) for output in op.outputs]
+
+    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
+        starts = _starts([shape[axis] for shape in shapes])
+
+        def piece(start: int) -> Any:
+            return lambda *axes: x.at(*axes[:axis], axes[axis] + start if start else axes[axis], *axes[axis + 1 :])
+
+        return tuple(p.compute(shape, piece(start), name="split") for shape, start in zip(shapes, starts, strict=True))
+
+    return b.call_prim(body, op.x)

@@ -1,0 +1,79 @@
+"""Default rules of the softmax family: a few passes over rows, in whatever dim the rows lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, log, select
+from mirlo.passes.legalize.helpers import shape_of, split_axes, wide
+from mirlo.passes.legalize.rules.reduce import arg_extreme
+from mirlo.passes.rules import legalize
+
+
+class Rows:
+    """The rows of a tensor along one axis: reductions give one element per row."""
+
+    def __init__(self, p: Any, x: TensorExpr, axis: int):
+        self.p = p
+        self.shape = x.shape
+        self.axis = axis
+        self.rows = x.shape[:axis] + x.shape[axis + 1 :]
+        self.size = x.shape[axis]
+
+    def reduce(self, kind: str, element: Any, name: str) -> TensorExpr:
+        """`element` takes the indices of an element of the tensor."""
+
+        def at(*axes: Expr) -> Expr:
+            return element(split_axes(axes, [self.axis], len(self.shape)))
+
+        return self.p.reduce(kind, self.rows, (self.size,), at, name=name)
+
+    def compute(self, element: Any, name: str) -> TensorExpr:
+        return self.p.compute(self.shape, lambda *axes: element(list(axes)), name=name)
+
+    def of(self, per_row: TensorExpr, at: Sequence[Expr]) -> Expr:
+        """The element of the row in which these indices lie."""
+        return per_row.at(*at[: self.axis], *at[self.axis + 1 :])
+
+
+@legalize("relax.softmax")
+def softmax(op: Any, b: Any) -> Any:
+    axis = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        rows = Rows(p, x, axis)
+        peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
+        raised = rows.compute(lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_exp")
+        total = rows.reduce("add", lambda at: raised.at(*at), "softmax_sum")
+        return rows.compute(lambda at: (raised.at(*at) / rows.of(total, at)).cast(x.dtype), "softmax")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.log_softmax")
+def log_softmax(op: Any, b: Any) -> Any:
+    axis = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        rows = Rows(p, x, axis)
+        peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
+        total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
+        # The logarithm is one per row, the subtraction one per element.
+        shift = p.compute(rows.rows, lambda *row: peak.at(*row) + log(total.at(*row)), name="softmax_shift")
+        return rows.compute(lambda at: (wide(x.at(*at)) - rows.of(shift, at)).cast(x.dtype), "log_softmax")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.hardmax")
+def hardmax(op: Any, b: Any) -> Any:
+    axis = op.axis % len(shape_of(op.x))
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        rows = Rows(p, x, axis)
+        where = arg_extreme(p, x, axis, rows.rows, lambda row: row, largest=True, last=False)
+        one, zero = constant(1, x.dtype), constant(0, x.dtype)
+        return rows.compute(lambda at: select(at[axis].equals(rows.of(where, at)), one, zero), "hardmax")
+
+    return b.call_prim(body, op.x)

@@ -1,0 +1,93 @@
+"""Sliding windows: where the elements of a window are, shared by convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
+from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over the spatial dims of a batch of images."""
+
+    layout: str
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @staticmethod
+    def of(op: Any, shape: Sequence[int], kernel: Sequence[int], output: Sequence[int], layout: str) -> Windows:
+        """Those of an operator with the attributes strides, padding and dilations."""
+        rank = len(shape)
+        spatial = spatial_axes(layout, rank)
+        pads = padding_pairs(op.padding, rank - 2)
+        return Windows(
+            layout,
+            sizes=tuple(shape[i] for i in spatial),
+            counts=tuple(output[i] for i in spatial),
+            kernel=tuple(kernel),
+            strides=per_dim(op.strides, rank - 2, 1, 1, "strides"),
+            dilations=per_dim(op.dilations, rank - 2, 1, 1, "dilations"),
+            begins=tuple(begin for begin, _ in pads),
+            ends=tuple(end for _, end in pads),
+        )
+
+    def split(self, axes: Sequence[Expr]) -> tuple[Expr, Expr, Sequence[Expr]]:
+        """Batch, channel and spatial axes of the output."""
+        channel = channel_axis(self.layout, len(self.sizes) + 2)
+        return axes[0], axes[channel], [axes[i] for i in spatial_axes(self.layout, len(self.sizes) + 2)]
+
+    def join(self, batch: Any, channel: Any, spatial: Sequence[Any]) -> list[Any]:
+        """Indices in the layout."""
+        return [batch, channel, *spatial] if self.layout == "NC*" else [batch, *spatial, channel]
+
+    def source(self, at: Sequence[Expr], inner: Sequence[Expr]) -> list[Expr]:
+        """Where element `inner` of window `at` is; it may be outside."""
+        found = []
+        for i, (o, k) in enumerate(zip(at, inner, strict=True)):
+            index = o * self.strides[i] if self.strides[i] > 1 else o
+            if self.kernel[i] > 1:
+                index = index + (k * self.dilations[i] if self.dilations[i] > 1 else k)
+            found.append(index - self.begins[i] if self.begins[i] else index)
+        return found
+
+    @property
+    def leaves(self) -> bool:
+        """Whether some window reaches over an edge."""
+        return any(self.begins) or any(self._reach(i) > size for i, size in enumerate(self.sizes))
+
+    def _reach(self, i: int) -> int:
+        """One past the last element that a window of dim `i` touches."""
+        return (self.counts[i] - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1 - self.begins[i]
+
+    def occupied(self, at: Sequence[Expr], padded: bool) -> Expr | int:
+        """How many elements of window `at` are inside of the operand; with `padded`, padding counts as well."""
+        fixed = 1
+        varying: Expr | None = None
+        for i, o in enumerate(at):
+            low = -self.begins[i] if padded else 0
+            high = self.sizes[i] + (self.ends[i] if padded else 0)
+            if low <= -self.begins[i] and self._reach(i) <= high:
+                fixed *= self.kernel[i]
+                continue
+            count = self._count(i, o, low, high)
+            varying = count if varying is None else varying * count
+        if varying is None:
+            return fixed
+        return varying * fixed if fixed > 1 else varying
+
+    def _count(self, i: int, o: Expr, low: int, high: int) -> Expr:
+        """How many k of the window there are with low <= start + k * dilation < high."""
+        start = o * self.strides[i] - self.begins[i]
+        dilation = self.dilations[i]
+        first = maximum((constant(low, INDEX) - start + (dilation - 1)) // dilation, 0)
+        past = minimum((constant(high, INDEX) - start + (dilation - 1)) // dilation, self.kernel[i])
+        return past - first
