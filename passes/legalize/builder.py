@@ -8,7 +8,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
+from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder, TensorExpr
+from mirlo.passes.legalize.helpers import short_name, tensor_type
 
 Body = Callable[..., Any]
 
@@ -52,34 +53,58 @@ class LegalizeBuilder:
         the types of the values: for equal ones it is run once, and the function shared.
         """
         current = [None if v is None else self.value(v) for v in values]
-        given = [v for v in current if v is not None]
-        types = [_tensor_type(v) for v in given]
-        key = (self._key, self._calls, tuple(types), tuple(v is None for v in current))
-        self._calls += 1
-        if key not in self._prims.known:
-            self._prims.known[key] = self._build(body, current, types, name)
-        symbol, outputs = self._prims.known[key]
-        with self.ip, self.loc:
-            made = CallTir.build(given, result_types=outputs, callee=symbol).operation.results
-        return made[0] if len(made) == 1 else tuple(made)
+        types = [tensor_type(v) for v in current if v is not None]
+
+        def build() -> tuple[Any, list[TensorType]]:
+            prim = PrimBuilder(self._name(name), types, self.loc)
+            tensors = iter(prim.inputs)
+            made = body(prim, *(None if v is None else next(tensors) for v in current))
+            outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
+            return prim.finish(*outputs), [output.type for output in outputs]
+
+        return self._call(current, types, build)
+
+    def call_loops(self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None):
+        """Call a prim function that `body` writes as loops over buffers, where no block says what is computed.
+
+        `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None), and one
+        for each result; the results are those of the operator unless `results` lists others. As for `call_prim`, it
+        must depend on nothing but the operator's attributes and the types of the values.
+        """
+        current = [None if v is None else self.value(v) for v in values]
+        types = [tensor_type(v) for v in current if v is not None]
+        outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
+
+        def build() -> tuple[Any, list[TensorType]]:
+            function = LoopFunction(self._name(name), types, outputs, self.loc)
+            buffers = iter(function.buffers)
+            given = [None if v is None else next(buffers) for v in current]
+            return function.build(lambda loops: body(loops, *given, *buffers)), outputs
+
+        return self._call(current, types, build)
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make another relax operator; it is legalized in turn."""
         with self.ip, self.loc:
-            return operator.make(*(None if v is None else self.value(v) for v in values), **attributes)
+            return operator.make(*(self._now(v) for v in values), **attributes)
 
-    def _build(self, body: Body, values: list[Any], types: list[TensorType], name: str | None) -> tuple[str, list[Any]]:
-        base = name or self.op.operation.name.split(".")[-1]
-        prim = PrimBuilder(base, types, self.loc)
-        tensors = iter(prim.inputs)
-        made = body(prim, *(None if v is None else next(tensors) for v in values))
-        outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
-        function = prim.finish(*outputs)
-        return self._prims.insert(function), [output.type for output in outputs]
+    def _now(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._now(member) for member in value]
+        return None if value is None else self.value(value)
 
+    def _name(self, name: str | None) -> str:
+        return name or short_name(self.op)
 
-def _tensor_type(value: Any) -> TensorType:
-    found = TensorType.from_mlir(value.type)
-    if found is None:
-        raise TypeError(f"a prim function takes tensors, got {value.type}")
-    return found
+    def _call(self, values: Sequence[Any], types: Sequence[TensorType], build: Callable[[], Any]) -> Any:
+        """A call of the function that `build` makes, or that it made for an equal operator before."""
+        key = (self._key, self._calls, tuple(types), tuple(v is None for v in values))
+        self._calls += 1
+        if key not in self._prims.known:
+            function, outputs = build()
+            self._prims.known[key] = (self._prims.insert(function), outputs)
+        symbol, outputs = self._prims.known[key]
+        given = [v for v in values if v is not None]
+        with self.ip, self.loc:
+            made = CallTir.build(given, result_types=outputs, callee=symbol).operation.results
+        return made[0] if len(made) == 1 else tuple(made)

@@ -6,34 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.loops import index
 
-WORKSPACE = "tir.workspace"
-"""Attribute of a buffer-form prim function: bytes of scratch memory that its last parameter must give."""
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
-STACK_LIMIT = 16 * 1024
-"""Scratch buffers up to this many bytes, all together, live on the stack."""
-ALIGNMENT = 64
 
 
 def memref_of(tensor_type: Any) -> Any:
     return ir.MemRefType.get(tensor_type.shape, tensor_type.element_type)
-
-
-def element_bytes(mlir_type: Any) -> int:
-    """Bytes of one stored element."""
-    if isinstance(mlir_type, ir.IndexType):
-        return 8
-    return max(1, (mlir_type.width + 7) // 8)
-
-
-def buffer_bytes(memref_type: Any) -> int:
-    size = element_bytes(memref_type.element_type)
-    for dim in memref_type.shape:
-        size *= dim
-    return size
 
 
 class BufferFunction:

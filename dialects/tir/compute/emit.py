@@ -48,19 +48,34 @@ class BodyEmitter:
 
     def __init__(self, leaf: Callable[[Expr, BodyEmitter], Any]):
         self.leaf = leaf
-        self.done: dict[Any, Any] = {}
+        self.numbers: dict[Any, int] = {}
+        self.known: dict[int, tuple[Expr, int]] = {}
+        self.done: dict[int, Any] = {}
         self.contract = ir.Attribute.parse("#arith.fastmath<contract>")
 
     def emit(self, expr: Expr) -> Any:
-        key = expr.key()
-        value = self.done.get(key)
+        number = self._number(expr)
+        value = self.done.get(number)
         if value is None:
-            value = self.done[key] = self._emit(expr)
+            value = self.done[number] = self._emit(expr)
         return value
+
+    def _number(self, expr: Expr) -> int:
+        """One number per distinct computation, so that comparing two of them does not walk their operands."""
+        found = self.known.get(id(expr))
+        if found is not None:
+            return found[1]
+        data = repr(expr.data) if isinstance(expr.data, float) else expr.data
+        key = (expr.op, expr.dtype.name, data, tuple(map(self._number, expr.args)))
+        number = self.numbers.setdefault(key, len(self.numbers))
+        self.known[id(expr)] = (expr, number)
+        return number
 
     def _emit(self, expr: Expr) -> Any:
         if expr.op == "const":
             return emit_constant(expr.data, scalar_type(expr.dtype))
+        if expr.op == "value":
+            return expr.data
         if expr.op in ("axis", "load", "acc"):
             return self.leaf(expr, self)
         args = [self.emit(arg) for arg in expr.args]

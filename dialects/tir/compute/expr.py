@@ -21,21 +21,13 @@ ExprLike = Union["Expr", Number]
 class Expr:
     """A scalar: an operation on other expressions."""
 
-    __slots__ = ("op", "args", "dtype", "data", "_key")
+    __slots__ = ("op", "args", "dtype", "data")
 
     def __init__(self, op: str, args: tuple[Expr, ...], element: DType, data: Any = None):
         self.op = op
         self.args = args
         self.dtype = element
         self.data = data
-        self._key: tuple[Any, ...] | None = None
-
-    def key(self) -> tuple[Any, ...]:
-        """Equal for expressions that are the same computation."""
-        if self._key is None:
-            data = repr(self.data) if isinstance(self.data, float) else self.data
-            self._key = (self.op, self.dtype.name, data, tuple(arg.key() for arg in self.args))
-        return self._key
 
     def _binary(self, op: str, other: ExprLike, swap: bool = False) -> Expr:
         right = lift(other, self.dtype)

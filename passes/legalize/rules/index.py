@@ -110,11 +110,11 @@ def scatter_elements(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape)
     combine = COMBINE[op.reduction]
 
-    def body(l: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:  # noqa: E741
-        l.copy(x, output)
-        for at in l.nest(indices.shape):
-            place = l.let(from_end(indices[at], shape[axis]))
-            with l.if_((place >= 0) & (place < shape[axis])):
+    def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
+        loops.copy(x, output)
+        for at in loops.nest(indices.shape):
+            place = loops.let(from_end(indices[at], shape[axis]))
+            with loops.if_((place >= 0) & (place < shape[axis])):
                 to = [*at[:axis], place, *at[axis + 1 :]]
                 output[to] = combine(output[to], updates[at])
 
@@ -126,14 +126,14 @@ def scatter_nd(op: Any, b: Any) -> Any:
     shape = shape_of(op.x)
     combine = COMBINE[op.reduction]
 
-    def body(l: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:  # noqa: E741
-        l.copy(x, output)
+    def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
+        loops.copy(x, output)
         *points, depth = indices.shape
-        for at in l.nest(points):
-            place = [l.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
+        for at in loops.nest(points):
+            place = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
             inside = [(i >= 0) & (i < size) for i, size in zip(place, shape, strict=False)]
-            with l.if_(all_of(inside)):
-                for rest in l.nest(shape[depth:]):
+            with loops.if_(all_of(inside)):
+                for rest in loops.nest(shape[depth:]):
                     to = [*place, *rest]
                     output[to] = combine(output[to], updates[[*at, *rest]])
 

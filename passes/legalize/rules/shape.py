@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import aligned, shape_of, short_name
@@ -25,73 +25,10 @@ def moved(op: Any, b: Any, where: Where) -> Any:
     return b.call_prim(body, op.x)
 
 
-@legalize("relax.reshape", "relax.expand_dims", "relax.squeeze")
-def reshape(op: Any, b: Any) -> Any:
-    output = shape_of(op.output)
-    return moved(op, b, lambda shape, axes: reshaped(shape, output, axes))
-
-
-def reshaped(source: Sequence[int], target: Sequence[int], axes: Sequence[Expr]) -> list[Any]:
-    """Indices into the source shape of the element at `axes` of the target shape.
-
-    Dims that stay what they are keep their axis; only those that are merged or split need arithmetic.
-    """
-    result: list[Any] = []
-    for sources, targets in dim_groups(source, target):
-        dims = [source[i] for i in sources]
-        result += _unravel(_ravel([target[i] for i in targets], [axes[i] for i in targets]), dims)
-    return result
-
-
-def dim_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The dims of two shapes of one size, in the smallest consecutive groups of equal size."""
-    if math.prod(source) == 0:
-        return [(list(range(len(source))), list(range(len(target))))]
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(source) or j < len(target):
-        left, right = [], []
-        have, want = 1, 1
-        while True:
-            if have <= want and i < len(source) and (have < want or not left):
-                left.append(i)
-                have *= source[i]
-                i += 1
-            elif j < len(target) and (want < have or not right):
-                right.append(j)
-                want *= target[j]
-                j += 1
-            else:
-                break
-        groups.append((left, right))
-    return groups
-
-
-def _ravel(dims: Sequence[int], axes: Sequence[Expr]) -> Any:
-    """Row-major position of these axes; dims of 1 have nothing to add."""
-    linear: Any = 0
-    stride = 1
-    for dim, axis in reversed(list(zip(dims, axes, strict=True))):
-        if dim != 1:
-            term = axis * stride if stride != 1 else axis
-            linear = term if isinstance(linear, int) else term + linear
-        stride *= dim
-    return linear
-
-
-def _unravel(linear: Any, dims: Sequence[int]) -> list[Any]:
-    """Indices of a row-major position."""
-    result: list[Any] = []
-    stride = 1
-    big = [i for i, dim in enumerate(dims) if dim != 1]
-    for i in reversed(range(len(dims))):
-        if dims[i] == 1 or isinstance(linear, int):
-            result.append(0)
-            continue
-        index = linear // stride if stride != 1 else linear
-        result.append(index if i == big[0] else index % dims[i])
-        stride *= dims[i]
-    return result[::-1]
+@legalize("relax.expand_dims", "relax.squeeze")
+def as_reshape(op: Any, b: Any) -> Any:
+    """A reshape stays what it is: it costs nothing, as the memory plan makes it a view."""
+    return b.emit(Reshape, op.x, shape=shape_of(op.output))
 
 
 @legalize("relax.permute")

@@ -122,10 +122,10 @@ def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Ex
 def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False) -> Any:
     """The operands copied to their places in the result, one after the other."""
 
-    def body(l: Any, *buffers: Any) -> None:  # noqa: E741
+    def body(loops: Any, *buffers: Any) -> None:
         *sources, target = buffers
         for source, start in zip(sources, starts, strict=True):
-            for at in l.nest(source.shape):
+            for at in loops.nest(source.shape):
                 to = [*at[:axis], start, *at[axis:]] if new_axis else [*at[:axis], at[axis] + start, *at[axis + 1 :]]
                 target[to] = source[at]
 

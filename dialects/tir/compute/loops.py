@@ -1,0 +1,219 @@
+"""The loop builder: prim functions in buffer form, written as loops, loads and stores.
+
+    f = LoopFunction("running_sum", [TensorType.of((8, 128), "f32")], [TensorType.of((8, 128), "f32")], loc)
+
+    def body(loops, x, y):
+        for i in loops.range(8):
+            total = loops.variable(0.0, "f32")
+            for j in loops.range(128):
+                total.set(total.get() + x[i, j])
+                y[i, j] = total.get()
+
+    f.build(body)
+
+For what is no structured block: sorting, scattering, running sums. The scalars are expressions of the compute builder;
+reading a buffer happens where it is written, arithmetic where it is used (`loops.let` computes a value in its place).
+The Python loops run once: they open an `scf.for`, and close it at their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes
+from mirlo.dialects.tir.compute.builder import PRIM_FUNC, from_storage, to_storage
+from mirlo.dialects.tir.compute.emit import BodyEmitter, emit_constant
+from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
+
+Body = Callable[..., None]
+
+
+def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
+    raise TypeError(f"'{expr.op}' has no meaning in loops: read a buffer instead")
+
+
+def emit(expr: Expr) -> Any:
+    """The value of an expression, computed at the insertion point."""
+    return BodyEmitter(_leaf).emit(expr)
+
+
+def held(value: Any, element: DType) -> Expr:
+    """An expression that is this value."""
+    return Expr("value", (), element, value)
+
+
+class Buffer:
+    """Memory of a shape: `buffer[i, j]` reads an element, `buffer[i, j] = value` writes one."""
+
+    def __init__(self, value: Any, shape: Sequence[int], element: DType):
+        self.value = value
+        self.shape = tuple(shape)
+        self.dtype = element
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        loaded = memref.LoadOp(self.value, self._indices(indices)).result
+        return held(from_storage(loaded, self.dtype), self.dtype)
+
+    def __setitem__(self, indices: Any, value: ExprLike) -> None:
+        scalar = lift(value, self.dtype)
+        if scalar.dtype is not self.dtype:
+            raise TypeError(f"a buffer of {self.dtype} cannot hold {scalar.dtype}: cast the value")
+        memref.StoreOp(to_storage(emit(scalar), self.dtype), self.value, self._indices(indices))
+
+    def _indices(self, indices: Any) -> list[Any]:
+        listed = list(indices) if isinstance(indices, (tuple, list)) else [indices]
+        if len(listed) != self.rank:
+            raise TypeError(f"a buffer of rank {self.rank} takes {self.rank} indices, got {len(listed)}")
+        return [emit(lift(i, INDEX).cast(INDEX)) for i in listed]
+
+
+class Variable:
+    """A scalar that changes."""
+
+    def __init__(self, buffer: Buffer):
+        self._buffer = buffer
+
+    def get(self) -> Expr:
+        """The value as it is now."""
+        return self._buffer[()]
+
+    def set(self, value: ExprLike) -> None:
+        self._buffer[()] = value
+
+
+class LoopBuilder:
+    """What the body of a `LoopFunction` builds with."""
+
+    def __init__(self, function: LoopFunction):
+        self._function = function
+        self._last_if: Any = None
+
+    def range(self, lower: ExprLike, upper: ExprLike | None = None, step: ExprLike = 1) -> Iterator[Expr]:
+        """`for i in loops.range(n)`, `loops.range(low, high)`, `loops.range(low, high, step)`; the step is positive."""
+        low, high = (constant(0, INDEX), lower) if upper is None else (lower, upper)
+        bounds = [emit(lift(bound, INDEX).cast(INDEX)) for bound in (low, high, step)]
+        loop = scf.ForOp(*bounds, [])
+        with ir.InsertionPoint(loop.body):
+            yield held(loop.induction_variable, INDEX)
+            scf.YieldOp([])
+
+    def nest(self, extents: Sequence[int]) -> Iterator[list[Expr]]:
+        """`for at in loops.nest(shape)`: one loop in another, the last dim innermost."""
+        if not extents:
+            yield []
+            return
+        for i in self.range(extents[0]):
+            for rest in self.nest(extents[1:]):
+                yield [i, *rest]
+
+    @contextmanager
+    def if_(self, condition: Expr) -> Iterator[None]:
+        """What is done only where the condition holds."""
+        branch = scf.IfOp(emit(condition), [], has_else=True)
+        with ir.InsertionPoint(branch.else_block):
+            otherwise = scf.YieldOp([])
+        with ir.InsertionPoint(branch.then_block):
+            yield
+            scf.YieldOp([])
+        self._last_if = otherwise.operation
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        """What is done where the condition of the `if_` just before does not hold."""
+        if self._last_if is None:
+            raise TypeError("else_ must follow an if_")
+        with ir.InsertionPoint(self._last_if):
+            self._last_if = None
+            yield
+
+    def while_(self, condition: Callable[[], Expr]) -> Iterator[None]:
+        """`for _ in loops.while_(lambda: low.get() < high.get())`: as long as the condition holds."""
+        loop = scf.WhileOp([], [])
+        before, after = loop.before.blocks.append(), loop.after.blocks.append()
+        with ir.InsertionPoint(before):
+            scf.ConditionOp(emit(condition()), [])
+        with ir.InsertionPoint(after):
+            yield
+            scf.YieldOp([])
+
+    def let(self, expr: Expr) -> Expr:
+        """The value of the expression, computed here and once."""
+        return held(emit(expr), expr.dtype)
+
+    def variable(self, start: ExprLike, element: str | DType) -> Variable:
+        """A scalar that may change."""
+        made = Variable(self._function.scratch((), dtype(element)))
+        made.set(start)
+        return made
+
+    def scratch(self, shape: Sequence[int], element: str | DType) -> Buffer:
+        """Memory that only this function sees; what it holds at first is unknown."""
+        return self._function.scratch(tuple(shape), dtype(element))
+
+    def copy(self, source: Buffer, target: Buffer) -> None:
+        """All elements of a buffer of the same shape and type."""
+        memref.CopyOp(source.value, target.value)
+
+
+class LoopFunction:
+    """A prim function in buffer form while it is built: parameters are inputs, then outputs, then scratch memory."""
+
+    def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: Any):
+        self.loc = loc
+        self._stack_bytes = 0
+        self._workspace_bytes = 0
+        self._workspace: Any = None
+        types = [_memref(t.static_shape, t.dtype) for t in (*inputs, *outputs)]
+        with loc:
+            self.function = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private", ip=False)
+            self.entry = self.function.add_entry_block()
+        arguments = zip(self.entry.arguments, (*inputs, *outputs), strict=True)
+        self.buffers = [Buffer(value, t.static_shape, t.dtype) for value, t in arguments]
+
+    def scratch(self, shape: tuple[int, ...], element: DType) -> Buffer:
+        """Scratch memory: small ones on the stack, others in the workspace."""
+        kind = _memref(shape, element)
+        size = buffer_bytes(kind)
+        with ir.InsertionPoint.at_block_begin(self.entry), self.loc:
+            if self._stack_bytes + size <= STACK_LIMIT:
+                self._stack_bytes += size
+                alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT) if shape else None
+                return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
+            if self._workspace is None:
+                self._workspace = self.entry.add_argument(_bytes(ir.ShapedType.get_dynamic_size()), self.loc)
+            offset = emit_constant(self._workspace_bytes, ir.IndexType.get())
+            self._workspace_bytes += -(-size // ALIGNMENT) * ALIGNMENT
+            return Buffer(memref.ViewOp(kind, self._workspace, offset, []).result, shape, element)
+
+    def build(self, body: Body) -> Any:
+        """Run `body(loops, *buffers)` and finish. Returns the `func.func`, in no module yet."""
+        with ir.InsertionPoint(self.entry), self.loc:
+            body(LoopBuilder(self), *self.buffers)
+            func.ReturnOp([])
+        op = self.function.operation
+        if self._workspace is not None:
+            self._workspace.set_type(_bytes(self._workspace_bytes))
+            op.attributes[WORKSPACE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._workspace_bytes)
+        types = [argument.type for argument in self.entry.arguments]
+        op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        return self.function
+
+
+def _memref(shape: Sequence[int], element: DType) -> Any:
+    return ir.MemRefType.get(shape, ir.Type.parse(element.storage))
+
+
+def _bytes(size: int) -> Any:
+    return ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
+
+
