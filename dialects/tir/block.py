@@ -77,9 +77,7 @@ class Block(TirOp, name="block"):
         found = attribute.value if hasattr(attribute, "value") else ir.AffineMap.get_identity(0)
         rank = len(value.type.shape)
         if found.n_dims != len(self.axes) or len(found.results) != rank:
-            raise OpError(
-                f"{what} must map {len(self.axes)} axes to the {rank} dims of {value.type}, got {attribute}"
-            )
+            raise OpError(f"{what} must map {len(self.axes)} axes to the {rank} dims of {value.type}, got {attribute}")
 
     def _check_body(self, ins: list[Any], outs: list[Any]) -> None:
         blocks = self.operation.regions[0].blocks
@@ -88,7 +86,9 @@ class Block(TirOp, name="block"):
         expected = [ir.IndexType.get()] * len(self.axes)
         for attribute, value in zip(self.maps, ins, strict=False):
             expected.append(value.type if isinstance(attribute, ir.UnitAttr) else value.type.element_type)
-        accumulated = [v.type.element_type for v, e in zip(outs, self.init, strict=True) if not isinstance(e, ir.UnitAttr)]
+        accumulated = [
+            v.type.element_type for v, e in zip(outs, self.init, strict=True) if not isinstance(e, ir.UnitAttr)
+        ]
         found = [argument.type for argument in blocks[0].arguments]
         if found != expected + accumulated:
             listed = ", ".join(str(t) for t in expected + accumulated)

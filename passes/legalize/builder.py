@@ -64,7 +64,9 @@ class LegalizeBuilder:
 
         return self._call(current, types, build)
 
-    def call_loops(self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None):
+    def call_loops(
+        self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
+    ):
         """Call a prim function that `body` writes as loops over buffers, where no block says what is computed.
 
         `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None), and one

@@ -17,7 +17,16 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Rule, RuleError, decline
 from mirlo.passes.targets import chain
 
-LEGAL = frozenset({"relax.reshape", "relax.constant", "relax.call_tir", "relax.call_dps_packed", "relax.call_packed", "relax.call_external"})
+LEGAL = frozenset(
+    {
+        "relax.reshape",
+        "relax.constant",
+        "relax.call_tir",
+        "relax.call_dps_packed",
+        "relax.call_packed",
+        "relax.call_external",
+    }
+)
 """Operators that stay: they are the bridge to the level below."""
 
 MAX_ROUNDS = 8
@@ -72,7 +81,9 @@ class Legalize(Pass):
 class _Conversion:
     """Rounds of dialect conversion over one module, until nothing is left to convert or nothing changes."""
 
-    def __init__(self, module: Any, targets: tuple[str, ...], custom: dict[str, Callable[..., Any]], legal: frozenset[str]):
+    def __init__(
+        self, module: Any, targets: tuple[str, ...], custom: dict[str, Callable[..., Any]], legal: frozenset[str]
+    ):
         self.module = module
         self.targets = targets
         self.custom = custom
@@ -123,7 +134,11 @@ class _Conversion:
         def convert(op: Any, adaptor: Any, converter: Any, rewriter: Any) -> Any:
             place = _place(op)
             refused = _refusal(op)
-            key = (rule.place if rule.target == "custom" else id(rule.function), op.operation.name, _attributes_text(op))
+            key = (
+                rule.place if rule.target == "custom" else id(rule.function),
+                op.operation.name,
+                _attributes_text(op),
+            )
             outcome: Any = refused
             if refused is None:
                 builder = LegalizeBuilder(op, list(adaptor.operands), rewriter.ip, self.prims, key)
@@ -135,9 +150,7 @@ class _Conversion:
                 return True
             values = list(outcome) if isinstance(outcome, (tuple, list)) else [outcome]
             _check(op, rule, values)
-            self.records.append(
-                LegalizationRecord(op.operation.name, place, rule, tuple(self.attempts.pop(place, ())))
-            )
+            self.records.append(LegalizationRecord(op.operation.name, place, rule, tuple(self.attempts.pop(place, ()))))
             rewriter.replace_op(op.operation, values)
             return None
 

@@ -250,9 +250,7 @@ class PrimBuilder:
                 held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
                 values = list(combine(held, values))
             made = [to_storage(emitter.emit(v), v.dtype) for v in values]
-            ir.Operation.create(
-                "tir.yield", operands=made, attributes=_yield_segments(made)
-            )
+            ir.Operation.create("tir.yield", operands=made, attributes=_yield_segments(made))
 
 
 INDEX_AS = DTYPES["i64"]

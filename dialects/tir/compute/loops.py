@@ -215,5 +215,3 @@ def _memref(shape: Sequence[int], element: DType) -> Any:
 
 def _bytes(size: int) -> Any:
     return ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
-
-

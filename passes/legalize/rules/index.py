@@ -25,7 +25,6 @@ def safe(index: Expr, size: int) -> Expr:
     return clamp(from_end(index, size), 0, size - 1)
 
 
-
 @legalize("relax.gather")
 def gather(op: Any, b: Any) -> Any:
     shape, output = shape_of(op.x), shape_of(op.output)

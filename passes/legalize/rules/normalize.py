@@ -83,9 +83,7 @@ def batch_norm(op: Any, b: Any) -> Any:
     def body(
         p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr, mean: TensorExpr, variance: TensorExpr
     ) -> TensorExpr:
-        factor = p.compute(
-            scale.shape, lambda c: wide(scale[c]) / sqrt(wide(variance[c]) + op.epsilon), name="factor"
-        )
+        factor = p.compute(scale.shape, lambda c: wide(scale[c]) / sqrt(wide(variance[c]) + op.epsilon), name="factor")
 
         def element(*axes: Expr) -> Expr:
             c = axes[channel]

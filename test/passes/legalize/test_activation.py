@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, Runner, f32, ints
+from operator_cases import Case, Runner, f32, ints
 
 X = np.concatenate([f32(13, 7, scale=3.0).ravel(), np.float32([0.0, -0.0, 100.0, -100.0])]).reshape(5, 19)
 
@@ -63,7 +63,9 @@ SIXTEEN = {"rtol": 2e-3, "atol": 2e-3}
 
 
 def cases() -> list[Case]:
-    made = [Case(name, [X], attributes, function(X)) for name, attributes, function in REFERENCE if name != "log_softmax"]
+    made = [
+        Case(name, [X], attributes, function(X)) for name, attributes, function in REFERENCE if name != "log_softmax"
+    ]
     half = f32(3, 21).astype(np.float16)
     made += [Case(n, [half], a, f(half.astype(np.float32)), **SIXTEEN) for n, a, f in REFERENCE if "softmax" not in n]
     double = f32(2, 5).astype(np.float64)
@@ -74,12 +76,30 @@ def cases() -> list[Case]:
         Case("relu", [numbers.astype(np.int8)], {}, np.maximum(numbers, 0).astype(np.int8)),
         Case("clip", [numbers], {"min": -2.5, "max": 7.0}, np.clip(numbers, -2, 7)),
         Case("clip", [abs(numbers).astype(np.uint8)], {"min": -4.0, "max": 7.5}, np.clip(abs(numbers), 0, 7)),
-        Case("shrink", [numbers], {"lambd": 3.0, "bias": 1.0}, np.where(numbers < -3, numbers + 1, 0) + np.where(numbers > 3, numbers - 1, 0)),
+        Case(
+            "shrink",
+            [numbers],
+            {"lambd": 3.0, "bias": 1.0},
+            np.where(numbers < -3, numbers + 1, 0) + np.where(numbers > 3, numbers - 1, 0),
+        ),
         Case("prelu", [X, f32(19)], {}, np.where(X >= 0, X, X * f32(19))),
-        Case("prelu", [f32(2, 3, 4), f32(3, 1, seed=1)], {}, np.where(f32(2, 3, 4) >= 0, f32(2, 3, 4), f32(2, 3, 4) * f32(3, 1, seed=1))),
+        Case(
+            "prelu",
+            [f32(2, 3, 4), f32(3, 1, seed=1)],
+            {},
+            np.where(f32(2, 3, 4) >= 0, f32(2, 3, 4), f32(2, 3, 4) * f32(3, 1, seed=1)),
+        ),
         Case("clip", [X], {}, X),
     ]
-    for shape, axis in (((2, 3, 5), 0), ((2, 3, 5), 1), ((2, 3, 5), -1), ((7,), 0), ((1, 1), 1), ((4, 1000), 1), ((3, 17, 2), -2)):
+    for shape, axis in (
+        ((2, 3, 5), 0),
+        ((2, 3, 5), 1),
+        ((2, 3, 5), -1),
+        ((7,), 0),
+        ((1, 1), 1),
+        ((4, 1000), 1),
+        ((3, 17, 2), -2),
+    ):
         x = f32(*shape, scale=4.0)
         exact = softmax(x, axis)
         first = np.zeros_like(x)

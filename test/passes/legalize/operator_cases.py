@@ -67,11 +67,10 @@ def run(cases: Sequence[Case]) -> list[tuple[np.ndarray, ...]]:
         with ir.InsertionPoint(entry):
             made = _build(cases, list(entry.arguments), counts)
             func.ReturnOp(made)
-        main.operation.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(types, [v.type for v in made])
-        )
+        main.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, [v.type for v in made]))
         executable = mirlo.compile(module)
-    outputs = list(executable(*(a for case in cases for a in case.arrays)))
+    made = executable(*(a for case in cases for a in case.arrays))
+    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
     return [tuple(outputs[sum(counts[:i]) : sum(counts[: i + 1])]) for i in range(len(cases))]
 
 
