@@ -1,4 +1,7 @@
-"""Attributes of a node, read by kind. What no converter reads is refused: an attribute is never silently without effect."""
+"""Attributes of a node, read by kind.
+
+What no converter reads is refused: an attribute is never silently without effect.
+"""
 
 from __future__ import annotations
 

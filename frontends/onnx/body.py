@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.constants import INLINE_ELEMENTS, dense
-from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
+from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Node, relax_op
+from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.values import Value, constant
 from mirlo.runtime.params import ParameterStore
 
@@ -26,37 +28,8 @@ EXPANSION_DEPTH = 32
 """Functions that call functions deeper than this call themselves, or might as well."""
 
 
-class Scope:
-    """The values of one graph or function body, by name, and those of the graphs around it."""
-
-    def __init__(
-        self, opsets: Mapping[str, int], parent: Scope | None = None, prefix: str = "", depth: int = 0
-    ) -> None:
-        self.opsets = opsets
-        self.parent = parent
-        self.prefix = prefix
-        self.depth = depth
-        self.values: dict[str, Value | None] = {}
-        """None stands for a value that could not be made; what depends on it is skipped."""
-
-    def define(self, value: Value) -> None:
-        self.values[value.name] = value
-
-    def find(self, name: str) -> Value | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        raise KeyError(name)
-
-    def outer_names(self) -> set[str]:
-        names: set[str] = set()
-        scope = self.parent
-        while scope is not None:
-            names |= scope.values.keys()
-            scope = scope.parent
-        return names
+class Skipped(Exception):
+    """A value is needed that could not be made; the problem is noted already."""
 
 
 class Body:
@@ -67,153 +40,178 @@ class Body:
         self.store = store
         self.problems: list[str] = []
         self._named_tensors = named_tensors
-        self._scope: list[Scope] = []
-        self._file = ir.Location.current
+        self._steps: list[tuple[Step, Scope]] = []
+        """The nodes that are being imported, each inside the one before."""
+        self._regions: list[Any] = []
+        """For each region that is open, the operation in the region around it: what belongs there goes before it."""
 
     # What nodes ask for (node.Builder)
 
     def ssa(self, value: Value) -> Any:
-        if value.ir is not None:
-            return value.ir
-        assert value.known is not None
-        if value.is_symbolic:
-            assert value.compute is not None
-            value.ir = value.compute()
-        elif value.known.size <= INLINE_ELEMENTS:
-            value.ir = relax_op("constant").make(value=dense(value.known, value.type), result_types=[value.type])
-        else:
-            value.ir = relax_op("constant").make(param=self._parameter(value), result_types=[value.type])
+        if value.ir is None:
+            with self._region_of(value):
+                value.ir = self._make(value)
         return value.ir
 
-    def array(self, tensor: Any) -> np.ndarray:
-        return self.model.weights.array(tensor)
+    def array(self, tensor_proto: Any) -> np.ndarray:
+        return self.model.weights.array(tensor_proto)
 
     def branch(self, graph: Any) -> list[Value]:
-        outer = self._scope[-1]
-        return self.graph(graph, Scope(outer.opsets, outer, outer.prefix, outer.depth))
+        step, outer = self._steps[-1]
+        return self.graph(graph, outer.within(f"{step.name}/"))
+
+    def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
+        if condition.type.elements != 1:
+            raise NodeError(f"input 'cond' must have one element, got {condition.type}")
+        flag = self.ssa(condition)
+        if condition.type.rank:
+            flag = relax_op("reshape").make(flag, shape=())
+        flag = tensor.ExtractOp(flag, []).result
+        # The types of the results are known when both branches are imported, and an operation cannot gain results:
+        # the branches grow in one without, and move.
+        draft = scf.IfOp(flag, has_else=True)
+        blocks = [region.blocks[0] for region in draft.operation.regions]
+        results = [
+            self._yielding(block, draft, graph) for block, graph in zip(blocks, (then_graph, else_graph), strict=True)
+        ]
+        types = [[value.type for value in values] for values in results]
+        if types[0] != types[1]:
+            both = " and ".join("(" + ", ".join(str(TensorType.from_mlir(t)) for t in side) + ")" for side in types)
+            raise NodeError(f"the branches give different types: {both}")
+        made = ir.Operation.create("scf.if", operands=[flag], results=types[0], regions=2)
+        for region, block in zip(made.regions, blocks, strict=True):
+            block.append_to(region)
+        draft.operation.erase()
+        return list(made.results)
 
     # Graphs and nodes
 
     def graph(self, graph: Any, scope: Scope) -> list[Value]:
         """Import the nodes of a graph; the values of its outputs."""
-        for tensor in graph.initializer:
-            array = self.model.weights.array(tensor)
-            found = constant(tensor.name, array)
-            found.tensor = tensor
+        for proto in graph.initializer:
+            found = constant(proto.name, self.model.weights.array(proto))
+            found.tensor, found.region = proto, len(self._regions)
             scope.define(found)
-        wanted = [value.name for value in graph.output]
-        return self.nodes(graph.node, wanted, scope)
+        return self.nodes(graph.node, [value.name for value in graph.output], scope)
 
     def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[Value]:
-        ordered = steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix)
-        self._scope.append(scope)
-        for step in ordered:
+        """Import nodes, as far as the wanted values need them."""
+        for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
             self._step(step, scope)
-        self._scope.pop()
         found = [scope.find(name) for name in wanted]
+        if any(value is None for value in found):
+            raise Skipped
         return [value for value in found if value is not None]
 
     def _step(self, step: Step, scope: Scope) -> None:
-        outputs = list(step.proto.output)
+        names = step.proto.output
         inputs = [scope.find(name) if name else None for name in step.proto.input]
-        if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
-            scope.values.update(dict.fromkeys(outputs))
-            return
-        location = ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0))
+        values: Sequence[Value | None] = [None] * len(names)
+        self._steps.append((step, scope))
         try:
-            with location:
+            if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
+                raise Skipped
+            with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert(step, inputs, scope)
+        except Skipped:
+            pass
         except (NodeError, OpError) as error:
             self.problems.append(self._problem(step, inputs, error))
-            scope.values.update(dict.fromkeys(outputs))
-            return
-        for name, value in zip(outputs, values, strict=False):
+        self._steps.pop()
+        for name, value in zip(names, values, strict=False):
+            if value is not None and value.region is None:
+                value.region = len(self._regions)
             if name:
                 scope.values[name] = value
 
-    def _convert(self, step: Step, inputs: list[Value | None], scope: Scope) -> list[Value]:
+    def _convert(self, step: Step, inputs: list[Value | None], scope: Scope) -> Sequence[Value]:
         domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)
-        local = functions.local(self.model, domain, operator, getattr(step.proto, "overload", ""))
+        local = functions.local(self.model, domain, operator, step.proto.overload)
         if local is not None:
             return self._expand(local, step, inputs, scope)
         version = scope.opsets.get(domain)
         if version is None:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
-        sig = schema.signature(domain, operator, version)
-        attributes = Attributes(step.proto.attribute)
-        if sig is not None:
+        signature = schema.signature(domain, operator, version)
+        if signature is not None:
             types = [value.type if value else None for value in inputs]
-            schema.check(sig, types, len(outputs), attributes.names())
+            schema.check(signature, types, len(outputs), Attributes(step.proto.attribute).names())
 
         def node() -> Node:
-            return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), sig, self)
+            return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        def convert() -> Any:
-            return self._run(node(), domain, version)
-
-        folded = fold(node(), lambda: convert()[0])
+        folded = fold(node(), lambda: _first(_run(node(), domain)))
         if folded is not None:
             return folded
-        results = convert()
+        results = _run(node(), domain)
         if results is not NotImplemented:
+            pairs = zip(outputs, results, strict=False)
             return [
-                result if isinstance(result, Value) else Value(name, _type(result), ir=result)
-                for name, result in zip(outputs, results, strict=False)
+                found if isinstance(found, Value) else Value(name, type_of(found), ir=found) for name, found in pairs
             ]
         body = functions.of_schema(step.proto, domain, version, inputs)
         if body is None:
             raise NodeError(f"{operator} is not supported with these attributes and inputs")
         return self._expand(body, step, inputs, scope)
 
-    def _run(self, node: Node, domain: str, version: int) -> Any:
-        """The outputs of a node by its converter; NotImplemented where there is none that takes it."""
-        converter = CONVERTERS.find(domain, node.operator, version)
-        if converter is None:
-            return NotImplemented
-        results = converter(node)
-        if results is NotImplemented:
-            return NotImplemented
-        if node.attr.unread():
-            raise NodeError(f"attribute '{node.attr.unread()[0]}' is not supported")
-        if node.unread_inputs():
-            raise NodeError(f"input '{node.input_name(node.unread_inputs()[0])}' is not supported")
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        for index in range(len(results), len(node.outputs)):
-            if node.has_output(index):
-                raise NodeError(f"output #{index} ('{node.outputs[index]}') is not supported")
-        return results
-
-    def _expand(self, body: Any, step: Step, inputs: list[Value | None], scope: Scope) -> list[Value]:
+    def _expand(self, body: Any, step: Step, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
         """Import a function's nodes in the place of the node that calls it."""
         if scope.depth >= EXPANSION_DEPTH:
             raise NodeError(f"functions are nested more than {EXPANSION_DEPTH} deep: '{body.name}' calls itself?")
-        inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
         if len(inputs) > len(body.input):
             raise NodeError(f"function '{body.name}' takes {len(body.input)} inputs, got {len(inputs)}")
-        nodes = functions.instantiate(
-            body, step.proto, [i < len(inputs) and inputs[i] is not None for i in range(len(body.input))]
-        )
-        for name, value in zip(body.input, inputs, strict=False):
-            if value is not None:
-                inner.values[name] = value
+        given = list(inputs) + [None] * (len(body.input) - len(inputs))
+        nodes = functions.instantiate(body, step.proto, [value is not None for value in given])
+        inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
+        inner.values.update({name: value for name, value in zip(body.input, given, strict=True) if value is not None})
         wanted = list(body.output)[: len(step.proto.output)]
-        before = len(self.problems)
-        values = self.nodes(nodes, wanted, inner)
-        if len(self.problems) > before:
-            return [None for _ in wanted]  # type: ignore[misc]
-        return values
+        return self.nodes(nodes, wanted, inner)
+
+    # Values
+
+    def _make(self, value: Value) -> Any:
+        """The SSA value of a known value."""
+        assert value.known is not None
+        if value.compute is not None:
+            return value.compute()
+        if value.known.size <= INLINE_ELEMENTS:
+            attributes = {"value": dense(value.known, value.type)}
+        else:
+            attributes = {"param": self._parameter(value)}
+        return relax_op("constant").make(**attributes, result_types=[value.type])
 
     def _parameter(self, value: Value) -> str:
         """Put the elements of a value into the store; its name there is the model's, where that is free."""
         assert value.known is not None
-        if (
-            value.tensor is not None
-            and self._named_tensors.get(value.name) is value.tensor
-            and value.name not in self.store
-        ):
+        is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor
+        if is_named and value.name not in self.store:
             self.store.add(value.name, value.known, source=self.model.path)
             return value.name
         return self.store.add_unique(value.name or "constant", value.known)
+
+    @contextmanager
+    def _region_of(self, value: Value) -> Iterator[None]:
+        """The region that a value belongs to: one that is made late still stands where all its users see it."""
+        depth = len(self._regions) if value.region is None else value.region
+        if depth >= len(self._regions):
+            yield
+            return
+        inside = self._regions[depth:]
+        del self._regions[depth:]
+        with ir.InsertionPoint(inside[0]):
+            yield
+        self._regions += inside
+
+    def _yielding(self, block: Any, op: Any, graph: Any) -> list[Any]:
+        """Import a graph into a block of an operation; what it yields."""
+        self._regions.append(op)
+        try:
+            with ir.InsertionPoint(block):
+                results = [self.ssa(value) for value in self.branch(graph)]
+                scf.YieldOp(results)
+        finally:
+            self._regions.pop()
+        return results
 
     def _problem(self, step: Step, inputs: Sequence[Value | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value.type}" if value else "none" for value in inputs)
@@ -221,8 +219,22 @@ class Body:
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
 
-def _type(value: Any) -> TensorType:
-    found = TensorType.from_mlir(value.type)
-    if found is None:
-        raise OnnxImportError(f"internal: a converter made {value.type}")
-    return found
+def _run(node: Node, domain: str) -> Any:
+    """The outputs of a node by its converter; NotImplemented where there is none that takes it."""
+    converter = CONVERTERS.find(domain, node.operator, node.opset)
+    results = NotImplemented if converter is None else converter(node)
+    if results is NotImplemented:
+        return NotImplemented
+    if node.attr.unread():
+        raise NodeError(f"attribute '{node.attr.unread()[0]}' is not supported")
+    if node.unread_inputs():
+        raise NodeError(f"input '{node.input_name(node.unread_inputs()[0])}' is not supported")
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    for index in range(len(results), len(node.outputs)):
+        if node.has_output(index):
+            raise NodeError(f"output #{index} ('{node.outputs[index]}') is not supported")
+    return results
+
+
+def _first(results: Any) -> Any:
+    return results[0]

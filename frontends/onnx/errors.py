@@ -34,32 +34,33 @@ SHOWN_NODES = 5
 
 
 def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable[tuple[str, str]]) -> str:
-    """One message for all nodes that have no converter, grouped by operator."""
+    """One message for all nodes that have no converter, grouped by operator; `known` are those that have one."""
     groups: dict[tuple[str, str, int], list[Unsupported]] = {}
     for item in found:
         groups.setdefault((item.domain, item.operator, item.opset), []).append(item)
-    total, kinds = len(found), len(groups)
-    lines = [f"{model}: {plural(total, 'node')} of {plural(kinds, 'operator')} cannot be imported:"]
-    names = sorted(f"{domain_name(domain)}.{operator}" for domain, operator in known)
+    names: dict[str, list[str]] = {}
+    for domain, operator in known:
+        names.setdefault(domain, []).append(operator)
+    lines = [f"{model}: {plural(len(found), 'node')} of {plural(len(groups), 'operator')} cannot be imported:"]
     for (domain, operator, opset), nodes in sorted(groups.items()):
-        lines.append(
-            f"  {operator} (domain {domain_name(domain)}, opset {opset}): {list_names([n.node for n in nodes])}"
-        )
+        version = f"opset {opset}" if opset else "which the model does not import"
+        listed = list_names([item.node for item in nodes])
+        lines.append(f"  {operator} (domain {domain_name(domain)}, {version}): {listed}")
         lines.append(f"    {_what_is_supported(domain, operator, nodes[0].supported_since, names)}")
     lines.append("Rewrite these nodes with supported operators, or give each operator a function body in the model.")
     return "\n".join(lines)
 
 
-def _what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: list[str]) -> str:
+def _what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
     if since:
-        return f"supported from opset {' and '.join(map(str, since))}"
-    near = difflib.get_close_matches(f"{domain_name(domain)}.{operator}", names, n=3, cutoff=0.7)
+        return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
+    if domain not in names:
+        domains = ", ".join(sorted(map(domain_name, names)))
+        return f"no operator of this domain is supported; domains that are: {domains}"
+    near = difflib.get_close_matches(operator, names[domain], n=3, cutoff=0.7)
     if near:
-        return f"supported and of a similar name: {', '.join(near)}"
-    domains = sorted({name.rsplit(".", 1)[0] for name in names})
-    if domain_name(domain) not in domains:
-        return f"no operator of this domain is supported; domains: {', '.join(domains)}"
-    return "no version of it is supported"
+        return f"supported, and of a similar name: {', '.join(near)}"
+    return f"no version of it is supported, nor is anything of a similar name"
 
 
 def domain_name(domain: str) -> str:

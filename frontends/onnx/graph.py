@@ -126,7 +126,7 @@ def captured(graph: Any) -> list[str]:
 
 def _undefined(step: Step, name: str, known: list[str], model: str) -> OnnxImportError:
     return OnnxImportError(
-        f"{model}: node '{step.name}' ({step.proto.op_type}) reads '{name}', which no node, input or initializer defines: "
+        f"{model}: node '{step.name}' ({step.proto.op_type}) reads '{name}', which nothing defines: "
         f"{nearest(name, known)}"
     )
 

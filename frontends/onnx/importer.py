@@ -8,13 +8,14 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Body, Scope
+from mirlo.frontends.onnx.body import Body, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.inputs import Shapes, input_types
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.params import file_tensors
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import Value
 from mirlo.runtime.params import ParameterStore
@@ -58,12 +59,13 @@ def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> N
     block = function.add_entry_block()
     scope = Scope(model.opsets())
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
-        scope.define(Value(name, found, ir=argument))
+        scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
         body = Body(model, store, dict(file_tensors(model)))
-        outputs = body.graph(graph, scope)
-        if body.problems:
-            raise OnnxImportError(_problem_report(body.problems))
+        try:
+            outputs = body.graph(graph, scope)
+        except Skipped:
+            raise OnnxImportError(_problem_report(body.problems)) from None
         if not shapes:
             for value, declared in zip(outputs, graph.output, strict=True):
                 _check_output(value, declared, model.name)

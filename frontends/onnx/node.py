@@ -1,4 +1,4 @@
-"""What a converter sees of a node: its inputs as values, constants or dims, its attributes, and how to emit operations."""
+"""What a converter sees of a node: inputs as values, constants or dims; attributes; and how to emit operations."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ class Builder(Protocol):
 
     def branch(self, graph: Any) -> list[Value]:
         """Import a graph that an attribute holds, here; the values of its outputs."""
+
+    def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
+        """Import two graphs as the branches of an scf.if; its results."""
 
 
 class Node:

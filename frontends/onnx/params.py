@@ -13,7 +13,7 @@ from mirlo.runtime.params import ParameterStore, register_reader
 
 
 def file_tensors(model: LoadedModel) -> Iterator[tuple[str, Any]]:
-    """The tensors of the main graph that become parameters of their own name: initializers, values of Constant nodes."""
+    """Tensors of the main graph that become parameters of their own name: initializers, values of Constant nodes."""
     for tensor in model.proto.graph.initializer:
         yield tensor.name, tensor
     for node in model.proto.graph.node:

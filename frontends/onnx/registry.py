@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 Converter = Callable[[Any], Any]
-"""Takes a `Node` and returns the value of its output, a tuple of them, or NotImplemented to have the operator's function
-body expanded instead."""
+"""Takes a `Node` and returns the value of its output, a tuple of them, or NotImplemented to have the operator's
+function body expanded instead."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Which nodes of a model have no converter: found before anything is imported, so that all of them can be told at once."""
+"""Which nodes of a model have no converter: found before anything is imported, so that all can be told at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class _Search:
         body = functions.local(self.model, domain, operator, overload)
         if body is None:
             version = opsets.get(domain, 0)
-            if CONVERTERS.find(domain, operator, version) is not None:
+            exists = domain or schema.signature(domain, operator, version) is not None
+            if exists and CONVERTERS.find(domain, operator, version) is not None:
                 return
             body = _schema_body(domain, operator, version)
             if body is None:

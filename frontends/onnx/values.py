@@ -1,8 +1,8 @@
 """Values of a model while it is imported: known arrays, symbolic shapes, and values that only run time knows.
 
 A model computes shapes with ordinary operators (Shape, Gather, Concat, Reshape). Such a value is *known* here: a numpy
-array, or an array of objects where some elements are symbolic dims. Known values cost no operation until something needs
-them as a tensor.
+array, or an array of objects where some elements are symbolic dims. Known values cost no operation until something
+needs them as a tensor.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Value:
     """The elements, where import time knows them. Of type `object` where some are symbolic dims."""
     compute: Callable[[], Any] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
+    region: int | None = None
+    """How deep in regions the value was made; a constant is placed there, where all its users see it."""
     tensor: Any = field(default=None, repr=False)
     """The TensorProto that it comes from, if any."""
 

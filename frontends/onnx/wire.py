@@ -1,9 +1,9 @@
 """The weights of an ONNX file in place: finds the large tensors in the protobuf bytes and cuts them out.
 
-An ONNX file is one protobuf message; most of it is the data of a few tensors. Parsing it whole copies all of that. `slim`
-walks the wire format only where tensors can be (model, graphs, nodes, attributes, functions), notes where the bytes of
-each large tensor lie, and returns the message with a short ticket in the place of those bytes. What is small is not looked
-at: its bytes go through unchanged, and the protobuf library judges them.
+An ONNX file is one protobuf message; most of it is the data of a few tensors. Parsing it whole copies all of that.
+`slim` walks the wire format only where tensors can be (model, graphs, nodes, attributes, functions), notes where the
+bytes of each large tensor lie, and returns the message with a short ticket in the place of those bytes. What is small
+is not looked at: its bytes go through unchanged, and the protobuf library judges them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Scanner:
             number, wire, begin, at = self.field(at, end, "TensorProto")
             if wire == _BYTES and (number == _RAW_DATA or number in _PACKED_AS_RAW):
                 fields.append((field_start, begin, at))
-        # Several such fields in one tensor are legal only as parts of one array: rare, and left to the protobuf library.
+        # Several such fields in one tensor are legal as parts of one array: rare, and left to the protobuf library.
         if len(fields) != 1 or fields[0][2] - fields[0][1] < LARGE:
             return [self.buffer[start:end]]
         field_start, begin, stop = fields[0]
@@ -141,8 +141,8 @@ class _Scanner:
                 f"{self.what}: not an ONNX model ({len(self.buffer)} bytes that are no protobuf message)"
             )
         return OnnxImportError(
-            f"{self.what}: the model is truncated or damaged: in a {kind}, byte {at} starts {wanted} of which only {left} "
-            f"are there (the file has {len(self.buffer)} bytes); download or export it again"
+            f"{self.what}: the model is truncated or damaged: in a {kind}, byte {at} starts {wanted} of which only "
+            f"{left} are there (the file has {len(self.buffer)} bytes); download or export it again"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OPERAND_RUNS
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
@@ -117,7 +118,12 @@ def tile(node: Node) -> Any:
 
 @converter("Concat")
 def concat(node: Node) -> Any:
-    return node.emit("concat", node.all(), axis=node.attr.int("axis"))
+    """Long lists in two steps: an operation holds at most so many runs of operands of different types."""
+    parts, axis = node.all(), node.attr.int("axis")
+    while len(parts) > OPERAND_RUNS:
+        groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
+        parts = [node.emit("concat", group, axis=axis) for group in groups]
+    return node.emit("concat", parts, axis=axis)
 
 
 @converter("Split")
@@ -152,30 +158,28 @@ def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
     return sizes
 
 
-@converter("Slice", since=10)
-def slice_inputs(node: Node) -> Any:
-    starts = list(node.dims(1))
-    ends = list(node.dims(2))
-    axes = node.ints(3) if node.has(3) else list(range(len(starts)))
-    steps = node.ints(4) if node.has(4) else [1] * len(starts)
-    return _slice(node, starts, ends, axes, steps)
+def slice_arguments(node: Node) -> tuple[list[Dim], list[Dim], list[int], list[int]]:
+    """Starts, ends, axes and steps: attributes before opset 10, inputs since."""
+    if node.opset < 10:
+        starts, ends = node.attr.ints("starts"), node.attr.ints("ends")
+        axes = node.attr.ints("axes", None) or list(range(len(starts)))
+        steps = [1] * len(starts)
+    else:
+        starts, ends = list(node.dims(1)), list(node.dims(2))
+        axes = node.ints(3) if node.has(3) else list(range(len(starts)))
+        steps = node.ints(4) if node.has(4) else [1] * len(starts)
+    lengths = [len(starts), len(ends), len(axes), len(steps)]
+    if len(set(lengths)) != 1:
+        raise NodeError(f"starts, ends, axes and steps must have one length, got {', '.join(map(str, lengths))}")
+    if 0 in steps:
+        raise NodeError(f"steps must not be 0, got {steps}")
+    return starts, ends, axes, steps
 
 
 @converter("Slice")
-def slice_attributes(node: Node) -> Any:
-    starts, ends = node.attr.ints("starts"), node.attr.ints("ends")
-    axes = node.attr.ints("axes", None) or list(range(len(starts)))
-    return _slice(node, starts, ends, axes, [1] * len(starts))
-
-
-def _slice(node: Node, starts: list[Dim], ends: list[Dim], axes: list[int], steps: list[int]) -> Any:
+def slice_(node: Node) -> Any:
     x = node.type(0)
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise NodeError(
-            f"starts, ends, axes and steps must have one length, got {len(starts)}, {len(ends)}, {len(axes)}, {len(steps)}"
-        )
-    if 0 in steps:
-        raise NodeError(f"steps must not be 0, got {steps}")
+    starts, ends, axes, steps = slice_arguments(node)
     begin = [_bound(dim, x, axis, "starts") for dim, axis in zip(starts, axes, strict=True)]
     end = [_bound(dim, x, axis, "ends") for dim, axis in zip(ends, axes, strict=True)]
     return node.emit("strided_slice", node[0], axes=axes, begin=begin, end=end, strides=steps)
@@ -187,9 +191,7 @@ def _bound(dim: Dim, x: TensorType, axis: int, what: str) -> int:
         return dim
     if -x.rank <= axis < x.rank and dim == x.shape[axis]:
         return 2**63 - 1
-    raise NodeError(
-        f"input '{what}' is {dim} at axis {axis} of {x}; only numbers and the size of the axis are supported"
-    )
+    raise NodeError(f"input '{what}' is {dim} at axis {axis} of {x}; supported: numbers, the size of the axis")
 
 
 @converter("Pad", since=11)

@@ -86,7 +86,7 @@ def _same_total(size: Dim, window: int, stride: int, dilation: int, auto_pad: st
         return extent - 1
     if not isinstance(size, int):
         raise NodeError(
-            f"attribute 'auto_pad' = '{auto_pad}' with stride {stride} needs a known size, but a spatial dim is {size}; "
+            f"attribute 'auto_pad' = '{auto_pad}' with stride {stride} needs known sizes, but a spatial dim is {size}; "
             "fix the input's shape"
         )
     return max((-(-size // stride) - 1) * stride + extent - size, 0)

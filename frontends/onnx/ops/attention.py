@@ -1,0 +1,89 @@
+"""Attention and rotary embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.dimensions import quotient
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
+SCORES = 3
+"""Output: the scores before or after the softmax."""
+
+
+@converter("Attention", since=23)
+def attention(node: Node) -> Any:
+    """One relax.attention; what that cannot say is left to ONNX's function body."""
+    causal = node.attr.bool("is_causal", 0)
+    if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
+        return NotImplemented
+    if causal and node.has(PAST_KEY):
+        return NotImplemented
+    node.attr.ignore("qk_matmul_output_mode")  # it tells which scores to return, and none are
+    node.attr.ignore("softmax_precision")  # sums are kept in f32 or better
+    query = _heads(node, node[0], "q_num_heads")
+    key, value = _heads(node, node[1], "kv_num_heads"), _heads(node, node[2], "kv_num_heads")
+    if node.has(PAST_KEY):
+        key = node.emit("concat", [node[PAST_KEY], key], axis=2)
+    if node.has(PAST_VALUE):
+        value = node.emit("concat", [node[PAST_VALUE], value], axis=2)
+    mask = node.optional(3)
+    if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
+        return NotImplemented
+    result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), causal=causal)
+    if node.type(0).rank == 3:
+        batch, heads, length, size = type_of(result).shape
+        rows = node.emit("permute", result, axes=(0, 2, 1, 3))
+        result = node.emit("reshape", rows, shape=(batch, length, heads * size))
+    return result, key, value
+
+
+def _heads(node: Node, x: Any, attribute: str) -> Any:
+    """[batch, heads, length, size], from that or from [batch, length, heads * size]."""
+    found = type_of(x)
+    if found.rank == 4:
+        node.attr.ignore(attribute)
+        return x
+    if found.rank != 3:
+        raise NodeError(f"query, key and value must have rank 3 or 4, got {found}")
+    return split_heads(node, x, node.attr.int(attribute), attribute)
+
+
+def split_heads(node: Node, x: Any, heads: int, attribute: str) -> Any:
+    """[batch, length, heads * size] to [batch, heads, length, size]."""
+    batch, length, hidden = type_of(x).shape
+    size: Dim | None = quotient(hidden, heads)
+    if size is None:
+        raise NodeError(
+            f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {type_of(x)}"
+        )
+    return node.emit("permute", node.emit("reshape", x, shape=(batch, length, heads, size)), axes=(0, 2, 1, 3))
+
+
+@converter("RotaryEmbedding", since=23)
+def rotary_embedding(node: Node) -> Any:
+    found = node.type(0)
+    heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
+    cos, sin = (_angles(node, i) for i in (1, 2))
+    half = type_of(cos).shape[-1]
+    if rotated and 2 * half != rotated:
+        raise NodeError(f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles")
+    x = node[0] if found.rank == 4 else split_heads(node, node[0], heads, "num_heads")
+    result = node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("interleaved", 0))
+    if found.rank == 4:
+        return result
+    return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=found.shape)
+
+
+def _angles(node: Node, index: int) -> Any:
+    """The cache as [batch, 1, length, angles], its rows picked by 'position_ids' where they are given."""
+    cache = node[index]
+    if node.has(3):
+        cache = node.emit("gather", cache, node[3], axis=0)
+    if type_of(cache).rank != 3:
+        raise NodeError(f"input '{node.input_name(index)}' does not fit: got {node.type(index)}")
+    return node.emit("expand_dims", cache, axes=[1])

@@ -1,0 +1,268 @@
+"""Operators that import time computes on known values, so that shapes computed in the model become dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.onnx import dimensions
+from mirlo.frontends.onnx.dimensions import Undecided
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.shape import slice_arguments
+from mirlo.frontends.onnx.registry import FOLDERS, folder
+
+
+def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    if left.dtype.kind not in "iu":
+        return left / right
+    if not right.all():
+        raise Undecided
+    return (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
+
+
+# operator: on numbers, on dims (None: only on numbers)
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]] = {
+    "Add": (np.add, lambda a, b: a + b),
+    "Sub": (np.subtract, lambda a, b: a - b),
+    "Mul": (np.multiply, lambda a, b: a * b),
+    "Div": (_truncated, dimensions.divide),
+    "Max": (np.maximum, D.maximum),
+    "Min": (np.minimum, D.minimum),
+    "Equal": (np.equal, dimensions.equal),
+    "Less": (np.less, dimensions.less),
+    "Greater": (np.greater, lambda a, b: dimensions.less(b, a)),
+    "LessOrEqual": (np.less_equal, lambda a, b: not dimensions.less(b, a)),
+    "GreaterOrEqual": (np.greater_equal, lambda a, b: not dimensions.less(a, b)),
+    "And": (np.logical_and, None),
+    "Or": (np.logical_or, None),
+}
+_TO_BOOL = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "Neg": np.negative, "Abs": np.abs, "Not": np.logical_not, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt,
+}  # fmt: skip
+
+
+def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
+    on_numbers, on_dims = _BINARY[operator]
+
+    def apply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        if left.dtype != object and right.dtype != object:
+            return np.asarray(on_numbers(left, right))
+        if on_dims is None:
+            raise Undecided
+        result = np.asarray(np.frompyfunc(on_dims, 2, 1)(left.astype(object), right.astype(object)), object)
+        return result.astype(bool) if operator in _TO_BOOL else result
+
+    def function(node: Node) -> np.ndarray:
+        result = known(node, 0)
+        for i in range(1, len(node)):
+            result = apply(result, known(node, i))
+        return result
+
+    return function
+
+
+def _fold_unary(operation: Callable[[Any], Any]) -> Callable[[Node], np.ndarray]:
+    def function(node: Node) -> np.ndarray:
+        values = known(node, 0)
+        if values.dtype == object:
+            raise Undecided
+        return np.asarray(operation(values))
+
+    return function
+
+
+for _operator in _BINARY:
+    FOLDERS.add("", _operator, 1, _fold_binary(_operator))
+for _operator, _operation in _UNARY.items():
+    FOLDERS.add("", _operator, 1, _fold_unary(_operation))
+
+
+@folder("Mod")
+def mod(node: Node) -> np.ndarray:
+    left, right = known(node, 0), known(node, 1)
+    if node.attr.bool("fmod", 0):
+        raise Undecided
+    if left.dtype == object or right.dtype == object:
+        return np.asarray(np.frompyfunc(dimensions.remainder, 2, 1)(left.astype(object), right.astype(object)), object)
+    if left.dtype.kind not in "iu" or not right.all():
+        raise Undecided
+    return np.asarray(np.mod(left, right))
+
+
+@folder("Shape")
+def shape(node: Node) -> np.ndarray:
+    part = slice(node.attr.int("start", None), node.attr.int("end", None))
+    return np.array(node.type(0).shape[part], dtype=object)
+
+
+@folder("Size")
+def size(node: Node) -> np.ndarray:
+    return np.array(node.type(0).elements, dtype=object)
+
+
+@folder("Gather")
+def gather(node: Node) -> np.ndarray:
+    data, indices = known(node, 0), known(node, 1)
+    return np.asarray(np.take(data, indices.astype(np.int64), axis=node.attr.int("axis", 0)), data.dtype)
+
+
+@folder("Concat")
+def concat(node: Node) -> np.ndarray:
+    arrays = [known(node, i) for i in range(len(node))]
+    if any(array.dtype == object for array in arrays):
+        arrays = [array.astype(object) for array in arrays]
+    return np.concatenate(arrays, axis=node.attr.int("axis"))
+
+
+@folder("Slice")
+def slice_(node: Node) -> np.ndarray:
+    data = known(node, 0)
+    starts, ends, axes, steps = slice_arguments(node)
+    index = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        # With a step backwards, an end before the first element stands for "all of it"; Python needs None for that.
+        stop = None if step < 0 and int(end) < -data.shape[axis] else int(end)
+        index[axis] = slice(int(start), stop, step)
+    return data[tuple(index)]
+
+
+@folder("Split")
+def split(node: Node) -> list[np.ndarray]:
+    data, axis = known(node, 0), node.attr.int("axis", 0)
+    count = node.attr.int("num_outputs", len(node.outputs))
+    sizes = node.axes(1, "split")
+    if sizes is None:
+        if data.shape[axis] % count:
+            raise Undecided
+        sizes = [data.shape[axis] // count] * count
+    if sum(sizes) != data.shape[axis] or len(sizes) != len(node.outputs):
+        raise Undecided
+    return np.split(data, np.cumsum(sizes)[:-1].tolist(), axis=axis)
+
+
+@folder("Squeeze")
+def squeeze(node: Node) -> np.ndarray:
+    axes = node.axes(1)
+    return np.squeeze(known(node, 0), axis=None if axes is None else tuple(axes))
+
+
+@folder("Unsqueeze")
+def unsqueeze(node: Node) -> np.ndarray:
+    axes = node.axes(1)
+    if axes is None:
+        raise Undecided
+    return np.expand_dims(known(node, 0), tuple(axes))
+
+
+@folder("Reshape")
+def reshape(node: Node) -> np.ndarray:
+    data, wanted = known(node, 0), node.ints(1)
+    if not node.attr.bool("allowzero", 0):
+        wanted = [data.shape[i] if dim == 0 else dim for i, dim in enumerate(wanted)]
+    return data.reshape(wanted)
+
+
+@folder("Transpose")
+def transpose(node: Node) -> np.ndarray:
+    return np.transpose(known(node, 0), node.attr.ints("perm", None))
+
+
+@folder("Expand")
+def expand(node: Node) -> np.ndarray:
+    data = known(node, 0)
+    shape = np.broadcast_shapes(data.shape, tuple(node.ints(1)))
+    _limit(shape)
+    return np.broadcast_to(data, shape).copy()
+
+
+@folder("Tile")
+def tile(node: Node) -> np.ndarray:
+    data, repeats = known(node, 0), node.ints(1)
+    _limit([dim * count for dim, count in zip(data.shape, repeats, strict=True)])
+    return np.tile(data, repeats)
+
+
+@folder("Cast")
+def cast(node: Node) -> np.ndarray:
+    data = known(node, 0)
+    wanted = onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype
+    if data.dtype == object:
+        if wanted is not node.type(0).dtype:
+            raise Undecided
+        return data
+    if not (wanted.is_integer or wanted.is_bool or wanted.name in ("f32", "f64")):
+        raise Undecided  # narrow types round and saturate by rules of their own
+    if data.dtype.kind == "f" and not wanted.is_float and not np.isfinite(data).all():
+        raise Undecided
+    return data.astype(wanted.to_numpy())
+
+
+@folder("Where")
+def where(node: Node) -> np.ndarray:
+    condition, x, y = (known(node, i) for i in range(3))
+    if object in (x.dtype, y.dtype):
+        x, y = x.astype(object), y.astype(object)
+    return np.where(condition, x, y)
+
+
+@folder("ConstantOfShape")
+def constant_of_shape(node: Node) -> np.ndarray:
+    shape = node.ints(0)
+    _limit(shape)
+    value = node.tensor_attribute("value") if "value" in node.attr else np.zeros(1, np.float32)
+    return np.full(shape, value.reshape(-1)[0], value.dtype)
+
+
+@folder("Range")
+def arange(node: Node) -> np.ndarray:
+    start, stop, step = (node.scalar(i) for i in range(3))
+    count = max(0, int(np.ceil((stop - start) / step)))
+    _limit([count])
+    dtype = node.type(0).dtype.to_numpy()
+    return (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(dtype)
+
+
+@folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+def reduce(node: Node) -> np.ndarray:
+    data, axes = known(node, 0), node.axes(1)
+    if data.dtype == object or data.dtype.kind not in "iu" or (not axes and node.attr.bool("noop_with_empty_axes", 0)):
+        return _reduce_dims(node, data, axes)
+    function = {"ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min}[node.operator]
+    node.attr.ignore("noop_with_empty_axes")
+    keepdims = node.attr.bool("keepdims", 1)
+    axis = tuple(axes) if axes else None
+    return np.asarray(function(data, axis=axis, keepdims=keepdims), data.dtype)  # type: ignore[operator]
+
+
+def _reduce_dims(node: Node, data: np.ndarray, axes: list[int] | None) -> np.ndarray:
+    """The product or sum of a list of dims."""
+    node.attr.ignore("noop_with_empty_axes")
+    if data.dtype != object or data.ndim != 1 or axes not in (None, [0], [-1]):
+        raise Undecided
+    if node.operator not in ("ReduceProd", "ReduceSum"):
+        raise Undecided
+    total = D.product(tuple(data)) if node.operator == "ReduceProd" else sum(data.tolist(), start=0)
+    return np.array([total] if node.attr.bool("keepdims", 1) else total, dtype=object)
+
+
+@folder("NonZero")
+def nonzero(node: Node) -> np.ndarray:
+    data = known(node, 0)
+    if data.dtype == object:
+        raise Undecided
+    return np.array(np.nonzero(data), np.int64)
+
+
+def _limit(shape: Any) -> None:
+    """Nothing large is made, even if the model says so."""
+    count = 1
+    for dim in shape:
+        count *= int(dim)
+    if count > FOLD_ELEMENTS:
+        raise Undecided

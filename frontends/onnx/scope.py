@@ -1,0 +1,46 @@
+"""Names of values: one scope for each graph or function body, inside those of the graphs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirlo.frontends.onnx.values import Value
+
+
+class Scope:
+    """The values of one graph or function body, by name."""
+
+    def __init__(
+        self, opsets: Mapping[str, int], parent: Scope | None = None, prefix: str = "", depth: int = 0
+    ) -> None:
+        self.opsets = opsets
+        self.parent = parent
+        self.prefix = prefix
+        """What the names of its nodes start with."""
+        self.depth = depth
+        """How many functions it is inside of."""
+        self.values: dict[str, Value | None] = {}
+        """None stands for a value that could not be made; what depends on it is skipped."""
+
+    def define(self, value: Value) -> None:
+        self.values[value.name] = value
+
+    def find(self, name: str) -> Value | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        raise KeyError(name)
+
+    def outer_names(self) -> set[str]:
+        names: set[str] = set()
+        scope = self.parent
+        while scope is not None:
+            names |= scope.values.keys()
+            scope = scope.parent
+        return names
+
+    def within(self, prefix: str) -> Scope:
+        """A scope for a graph in a node of this one."""
+        return Scope(self.opsets, self, prefix, self.depth)
