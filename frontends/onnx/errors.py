@@ -60,7 +60,7 @@ def _what_is_supported(domain: str, operator: str, since: tuple[int, ...], names
     near = difflib.get_close_matches(operator, names[domain], n=3, cutoff=0.7)
     if near:
         return f"supported, and of a similar name: {', '.join(near)}"
-    return f"no version of it is supported, nor is anything of a similar name"
+    return "no version of it is supported, nor is anything of a similar name"
 
 
 def domain_name(domain: str) -> str:

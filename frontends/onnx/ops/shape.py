@@ -7,8 +7,8 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import OPERAND_RUNS
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
