@@ -11,15 +11,19 @@ PARSED_TEXT = "-"
 
 
 class Place(NamedTuple):
-    """A line and column (from 1) of a file."""
+    """A line and column (from 1) of a file; line 0 is the file as a whole."""
 
     file: str
     line: int
     column: int
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
 
 def place_of(location: Any) -> Place | None:
     """The first place in a file that a location names, or None."""
+    location = _refined(location)
     if isinstance(location, ir.FileLineColLoc):
         return Place(location.filename, location.start_line, location.start_col)
     if isinstance(location, ir.NameLoc):
@@ -33,6 +37,7 @@ def place_of(location: Any) -> Place | None:
 
 def names_of(location: Any) -> list[str]:
     """The names in a location, outermost first: those of nodes of the user's model."""
+    location = _refined(location)
     if isinstance(location, ir.NameLoc):
         return [location.name_str, *names_of(location.child_loc)]
     if isinstance(location, ir.CallSiteLoc):
@@ -42,10 +47,15 @@ def names_of(location: Any) -> list[str]:
     return []
 
 
+def _refined(location: Any) -> Any:
+    """Locations of diagnostics come as the base class; this gives the class of their kind."""
+    return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location
+
+
 def describe(location: Any) -> str:
     """One line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
     place = place_of(location)
-    at = f"{place.file}:{place.line}:{place.column}" if place else ""
+    at = str(place) if place else ""
     names = ", ".join(f'"{name}"' for name in names_of(location))
     if names and at:
         return f"{names} at {at}"

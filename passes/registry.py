@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mirlo.passes.options import RegistrationError, options_of, print_options
+from mirlo.passes.upstream_names import UPSTREAM_NAMES
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -98,6 +99,8 @@ def register_pass(cls: PassClass) -> PassClass:
         raise RegistrationError(f"{where}: the pass has no 'run' method")
     if not summary(cls):
         raise RegistrationError(f"{where}: the pass has no docstring; its first line is the help")
+    if cls.name in UPSTREAM_NAMES:
+        raise RegistrationError(f"{where}: '{cls.name}' is the name of a pass of MLIR")
     options_of(cls)
     known = _REGISTERED.get(cls.name)
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):

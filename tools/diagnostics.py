@@ -88,16 +88,16 @@ class Diagnostics:
 
     def _place(self, location: Any | None) -> Place | None:
         place = place_of(location)
-        if place is None or place.line == 0:
-            return None
-        return place._replace(file=self.source.name) if place.file == PARSED_TEXT else place
+        if place is not None and place.file == PARSED_TEXT:
+            return place._replace(file=self.source.name)
+        return place
 
 
 def render(diagnostic: Diagnostic, source: Source) -> str:
     """`file:3:5: error: message`, then the line with a caret where it is one of the source."""
     place = diagnostic.place
     names = ", ".join(f'"{name}"' for name in diagnostic.names)
-    head = [f"{place.file}:{place.line}:{place.column}"] if place else []
+    head = [str(place)] if place else []
     head += [names] if names else []
     text = ": ".join([*head, diagnostic.severity, diagnostic.message]) + "\n"
     if place is None or place.file != source.name or not 0 < place.line <= len(source.lines):

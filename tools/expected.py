@@ -20,7 +20,7 @@ EXPECTED = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<regex>-re)?"
     r"[ \t]*(?P<at>@(?P<where>[+-]\d+|above|below|unknown))?[ \t]*\{\{(?P<text>.*)\}\}[ \t]*\r?$"
 )
-ATTEMPT = re.compile(r"//.*\bexpected-(error|warning|note|remark)\b")
+ATTEMPT = re.compile(r"//[ \t]*expected-(error|warning|note|remark)\b")
 AUTOMATIC_NOTE = "see current operation: "
 """MLIR adds a note with the operation to each error of a verifier; nobody wants to expect that."""
 
@@ -37,7 +37,7 @@ class Expectation:
     met: bool = False
 
     def accepts(self, diagnostic: Diagnostic) -> bool:
-        line = diagnostic.place.line if diagnostic.place else None
+        line = diagnostic.place.line or None if diagnostic.place else None
         return (
             not self.met
             and diagnostic.severity == self.severity
