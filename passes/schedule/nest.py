@@ -34,9 +34,17 @@ def scalar_nest(kernel: Any, context: Any) -> Any:
 
 
 def emit_block(block: BlockView, buffers: BufferFunction) -> None:
-    """One block as a loop nest over buffers."""
+    """One block of a prim function in tensor form as a loop nest."""
     outputs = [buffers.buffer(output.value) for output in block.outputs]
-    inputs = [buffers.buffer(operand.value) for operand in block.inputs]
+    _emit(block, [buffers.buffer(operand.value) for operand in block.inputs], outputs)
+
+
+def emit_buffer_block(block: BlockView) -> None:
+    """A block over buffers as a loop nest."""
+    _emit(block, [operand.value for operand in block.inputs], [output.value for output in block.outputs])
+
+
+def _emit(block: BlockView, inputs: list[Any], outputs: list[Any]) -> None:
 
     def point(spatial: list[Any]) -> None:
         if not block.is_reduction:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain
 
+FLOPS = "tir.flops"
+"""Attribute of a scheduled prim function: floating-point operations of one call."""
 ANY = "any"
 """The subject of rules that look at every prim function."""
 
@@ -58,6 +62,7 @@ class Schedule(Pass):
             if not is_tensor_form(function):
                 continue
             kernel = Kernel(PrimView(function))
+            _annotate_work(kernel.view)
             name, location = kernel.view.name, kernel.view.op.location
             rules = SCHEDULE.candidates(ANY, targets)
             made, rule, attempts = try_rules(rules, kernel, context)
@@ -66,3 +71,14 @@ class Schedule(Pass):
                 raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
             del made
             session.notes.append(ScheduleRecord(name, rule, tuple(attempts)))
+
+
+def _annotate_work(view: PrimView) -> None:
+    """Leave on the function how many operations its body does, for profiles."""
+    work = sum(math.prod(block.domain) * sum(_counts(op) for op in block.body_ops) for block in view.blocks)
+    view.op.attributes[FLOPS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), work)
+
+
+def _counts(op: Any) -> bool:
+    """Whether a scalar operation is arithmetic on floats or a math function."""
+    return op.name.startswith("tir.") or (op.name.startswith("arith.") and op.name.endswith("f"))

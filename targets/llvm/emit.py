@@ -9,8 +9,10 @@ from typing import Any
 from mirlo.dialects.bindings import execution_engine, ir, memref, passmanager
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.locations import describe
+from mirlo.passes.locations import describe, names_of
+from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.schedule import FLOPS
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm.pipeline import lower_pipeline
@@ -24,7 +26,7 @@ def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed."""
     main = _find_main(module)
     signature = _signature(main)
-    kernels = _kernels(main)
+    kernels = _kernels(main, module)
     _add_profiled(main, len(kernels))
     _lower(module)
     counts = [len(signature[name]) for name in ("inputs", "outputs", "params")]
@@ -71,12 +73,18 @@ def _calls(main: Any) -> list[Any]:
     return [op.operation for op in main.regions[0].blocks[0].operations if op.operation.name == "func.call"]
 
 
-def _kernels(main: Any) -> list[KernelInfo]:
+def _kernels(main: Any, module: Any) -> list[KernelInfo]:
+    """A row per call, for profiles."""
+    functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
     found = []
     for call in _calls(main):
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        attributes = functions[symbol].attributes
+        kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
+        flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
         moved = sum(_bytes(v.type) for v in call.operands)
-        found.append(KernelInfo(symbol=symbol, source=describe(call.location), kind="", flops=0, bytes=moved))
+        source = ", ".join(names_of(call.location)) or describe(call.location)
+        found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
     return found
 
 

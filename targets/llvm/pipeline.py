@@ -45,6 +45,7 @@ def compile_pipeline(options: Any = None) -> str:
         "canonicalize",
         "cse",
         "schedule{target=llvm}",
+        "lower-loops",
         "lower-intrinsics{target=llvm}",
         "plan-memory",
     ]

@@ -1,0 +1,120 @@
+"""The pass `lower-loops`: tir's own loops, blocks over buffers and external calls become upstream operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir, passmanager, scf
+from mirlo.dialects.core.surgery import erase_op, replace_op
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.nest import emit_buffer_block
+
+PARALLEL = "tir.parallel"
+"""Attribute of an `scf.for` whose iterations are independent."""
+MAX_UNROLL = 256
+
+
+@register_pass
+@dataclass(frozen=True)
+class LowerLoops(Pass):
+    """Turn `tir.for` into `scf.for`, `tir.block` over buffers into loops, `tir.call_extern` into calls.
+
+    A parallel loop keeps the attribute `tir.parallel`; an unrolled one is repeated; a vectorized one is left to LLVM's
+    vectorizer. A loop bound to a hardware axis is an error: this pass is for targets that have none.
+    """
+
+    name = "lower-loops"
+
+    def run(self, op: Any, session: Any) -> None:
+        unrolled = False
+        for block in _find(op, "tir.block"):
+            if not len(block.results):
+                _lower_block(block)
+        while loops := _find(op, "tir.for"):
+            unrolled |= _lower_for(loops[0])
+        for call in _find(op, "tir.call_extern"):
+            _lower_call(call, op)
+        if unrolled:
+            passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
+
+
+def _find(root: Any, name: str) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _lower_block(op: Any) -> None:
+    with ir.InsertionPoint(op), op.location:
+        emit_buffer_block(BlockView(op))
+    erase_op(op)
+
+
+def _lower_for(op: Any) -> bool:
+    """Replace one loop; whether it was unrolled."""
+    view = op.opview
+    if view.kind == "bound":
+        raise PassError(f"the loop is bound to '{view.thread}', which this target does not have", op.location)
+    with ir.InsertionPoint(op), op.location:
+        loop = scf.ForOp(view.lower, view.upper, index(1))
+        body = op.regions[0].blocks[0]
+        body.arguments[0].replace_all_uses_with(loop.induction_variable)
+        for inner in [o.operation for o in body.operations]:
+            if inner.name == "tir.yield":
+                inner.erase()
+            else:
+                loop.body.append(inner)
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp([])
+    if view.kind == "parallel":
+        loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    unroll = view.kind == "unrolled"
+    if unroll:
+        _unroll(loop, view)
+    erase_op(op)
+    return unroll
+
+
+def _unroll(loop: Any, view: Any) -> None:
+    """One copy of the loop for each iteration, with a trip count of one; folding leaves the bodies."""
+    low, high = _known(view.lower), _known(view.upper)
+    if low is None or high is None:
+        raise PassError("an unrolled loop needs bounds that are constants", loop.operation.location)
+    if high - low > MAX_UNROLL:
+        raise PassError(f"unrolling {high - low} iterations would explode: at most {MAX_UNROLL}", loop.operation.location)
+    for i in range(low, high):
+        with ir.InsertionPoint(loop), loop.operation.location:
+            copy = loop.operation.clone()
+            copy.operands[0] = index(i)
+            copy.operands[1] = index(i + 1)
+    loop.operation.erase()
+
+
+def _known(value: Any) -> int | None:
+    if isinstance(value, ir.OpResult) and value.owner.name == "arith.constant":
+        return ir.IntegerAttr(value.owner.attributes["value"]).value
+    return None
+
+
+def _lower_call(op: Any, module: Any) -> None:
+    """A call of a function that is declared private, and found by the linker or the loader."""
+    view = op.opview
+    types = ir.FunctionType.get([v.type for v in op.operands], [v.type for v in op.results])
+    symbols = ir.SymbolTable(module.operation)
+    if view.function not in symbols:
+        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), op.location:
+            func.FuncOp(view.function, types, visibility="private")
+    elif ir.TypeAttr(symbols[view.function].operation.attributes["function_type"]).value != types:
+        raise PassError(f"'{view.function}' is called with {types}, but with other types elsewhere", op.location)
+    with ir.InsertionPoint(op), op.location:
+        call = func.CallOp(list(types.results), ir.FlatSymbolRefAttr.get(view.function), list(op.operands))
+    replace_op(op, list(call.results))
