@@ -124,7 +124,7 @@ class Body:
             if name:
                 scope.values[name] = value
 
-    def _convert(self, step: Step, inputs: list[Value | None], scope: Scope) -> Sequence[Value]:
+    def _convert(self, step: Step, inputs: list[Value | None], scope: Scope) -> Sequence[Value | None]:
         domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)
         local = functions.local(self.model, domain, operator, step.proto.overload)
         if local is not None:
@@ -140,21 +140,20 @@ class Body:
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        folded = fold(node(), lambda: _first(_run(node(), domain)))
+        folded = fold(node(), lambda: _run(node(), domain)[0])
         if folded is not None:
             return folded
-        results = _run(node(), domain)
-        if results is not NotImplemented:
-            pairs = zip(outputs, results, strict=False)
-            return [
-                found if isinstance(found, Value) else Value(name, type_of(found), ir=found) for name, found in pairs
-            ]
-        body = functions.of_schema(step.proto, domain, version, inputs)
-        if body is None:
-            raise NodeError(f"{operator} is not supported with these attributes and inputs")
-        return self._expand(body, step, inputs, scope)
+        try:
+            results = _run(node(), domain)
+        except NotSupported as problem:
+            body = functions.of_schema(step.proto, domain, version, inputs)
+            if body is None:
+                raise NodeError(str(problem)) from None
+            return self._expand(body, step, inputs, scope)
+        pairs = zip(outputs, results, strict=False)
+        return [found if isinstance(found, Value) else Value(name, type_of(found), ir=found) for name, found in pairs]
 
-    def _expand(self, body: Any, step: Step, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+    def _expand(self, body: Any, step: Step, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value | None]:
         """Import a function's nodes in the place of the node that calls it."""
         if scope.depth >= EXPANSION_DEPTH:
             raise NodeError(f"functions are nested more than {EXPANSION_DEPTH} deep: '{body.name}' calls itself?")
@@ -164,8 +163,9 @@ class Body:
         nodes = functions.instantiate(body, step.proto, [value is not None for value in given])
         inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
         inner.values.update({name: value for name, value in zip(body.input, given, strict=True) if value is not None})
-        wanted = list(body.output)[: len(step.proto.output)]
-        return self.nodes(nodes, wanted, inner)
+        wanted = {formal: name for formal, name in zip(body.output, step.proto.output, strict=False) if name}
+        made = dict(zip(wanted, self.nodes(nodes, list(wanted), inner), strict=True))
+        return [made.get(formal) for formal in body.output]
 
     # Values
 
@@ -219,22 +219,22 @@ class Body:
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
 
-def _run(node: Node, domain: str) -> Any:
-    """The outputs of a node by its converter; NotImplemented where there is none that takes it."""
+class NotSupported(Exception):
+    """There is no converter that takes a node as it is; its function body, if it has one, may do."""
+
+
+def _run(node: Node, domain: str) -> Sequence[Any]:
+    """The outputs of a node by its converter."""
     converter = CONVERTERS.find(domain, node.operator, node.opset)
     results = NotImplemented if converter is None else converter(node)
     if results is NotImplemented:
-        return NotImplemented
+        raise NotSupported(f"{node.operator} is not supported with these attributes and inputs")
     if node.attr.unread():
-        raise NodeError(f"attribute '{node.attr.unread()[0]}' is not supported")
+        raise NotSupported(f"attribute '{node.attr.unread()[0]}' is not supported")
     if node.unread_inputs():
-        raise NodeError(f"input '{node.input_name(node.unread_inputs()[0])}' is not supported")
+        raise NotSupported(f"input '{node.input_name(node.unread_inputs()[0])}' is not supported")
     results = results if isinstance(results, (tuple, list)) else (results,)
     for index in range(len(results), len(node.outputs)):
         if node.has_output(index):
-            raise NodeError(f"output #{index} ('{node.outputs[index]}') is not supported")
+            raise NotSupported(f"output #{index} ('{node.outputs[index]}') is not supported")
     return results
-
-
-def _first(results: Any) -> Any:
-    return results[0]

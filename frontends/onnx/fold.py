@@ -23,6 +23,9 @@ FOLD_ELEMENTS = 1024
 _OF_TYPES = ("Shape", "Size")
 """Operators that need only the type of their input."""
 
+_OF_TYPE_AND_FIRST = ("CastLike",)
+"""Operators that need the elements of their first input and the type of the second."""
+
 
 def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
     """The outputs of a node, if import time can compute them. `compute` makes the operation in their place."""
@@ -54,7 +57,8 @@ def known(node: Node, index: int) -> np.ndarray:
 
 
 def _is_known(node: Node) -> bool:
-    values = [value for value in node.inputs if value is not None]
+    inputs = node.inputs[:1] if node.operator in _OF_TYPE_AND_FIRST else node.inputs
+    values = [value for value in inputs if value is not None]
     if not values or any(value.known is None for value in values):
         return False
     return sum(value.known.size for value in values if value.known is not None) <= FOLD_ELEMENTS

@@ -28,13 +28,23 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[Value | Non
         body = found.get_context_dependent_function_with_opset_version(
             version, node.SerializeToString(), [_type_bytes(value) for value in inputs]
         )
-    elif found.has_function:
-        body = found.get_function_with_opset_version(version)
-    else:
-        return None
-    if isinstance(body, bytes):
         body = onnx.FunctionProto.FromString(body) if body else None
+    else:
+        body = static_body(found, version)
+    if body is not None:
+        defaults = (attribute.default_value for attribute in found.attributes.values())
+        body.attribute_proto.extend(default for default in defaults if default.name)
     return body
+
+
+def static_body(found: Any, version: int) -> Any:
+    """The function body of a schema that has one for all types, or None."""
+    import onnx
+
+    if not found.has_function:
+        return None
+    body = found.get_function_with_opset_version(version)
+    return onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
 
 
 def _type_bytes(value: Value | None) -> bytes:

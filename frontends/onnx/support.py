@@ -58,4 +58,4 @@ def _schema_body(domain: str, operator: str, version: int) -> Any:
         return None
     if found.has_context_dependent_function:
         return _BY_TYPE
-    return found.get_function_with_opset_version(version) if found.has_function else None
+    return functions.static_body(found, version)

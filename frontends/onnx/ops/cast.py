@@ -23,6 +23,8 @@ def cast_like(node: Node) -> Any:
 
 def _cast(node: Node, wanted: DType) -> Any:
     saturate = node.attr.bool("saturate", 1)
+    if wanted.name != "f8e8m0":
+        node.attr.ignore("round_mode")
     if node.type(0).dtype is wanted:
         return node.value(0)
     return node.emit("cast", node[0], dtype=wanted, saturate=saturate)

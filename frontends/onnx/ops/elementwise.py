@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
 
@@ -57,8 +56,6 @@ def mean(node: Node) -> Any:
 def mod(node: Node) -> Any:
     """With fmod=1 the sign of the dividend, else that of the divisor."""
     fmod = node.attr.bool("fmod", 0)
-    if node.type(0).dtype.is_float and not fmod:
-        raise NodeError("attribute 'fmod' must be 1 for floating point operands, got 0")
     return node.emit("fmod" if fmod else "mod", node[0], node[1])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx import dimensions
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.dtypes import onnx_dtype
@@ -190,14 +191,24 @@ def tile(node: Node) -> np.ndarray:
 
 @folder("Cast")
 def cast(node: Node) -> np.ndarray:
+    return _cast(node, onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
+
+
+@folder("CastLike")
+def cast_like(node: Node) -> np.ndarray:
+    node.ignore(1)
+    return _cast(node, node.type(1).dtype)
+
+
+def _cast(node: Node, wanted: DType) -> np.ndarray:
     data = known(node, 0)
-    wanted = onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype
+    node.attr.ignore("saturate", "round_mode")  # they tell about the narrowest types, which are not cast to here
     if data.dtype == object:
         if wanted is not node.type(0).dtype:
             raise Undecided
         return data
-    if not (wanted.is_integer or wanted.is_bool or wanted.name in ("f32", "f64")):
-        raise Undecided  # narrow types round and saturate by rules of their own
+    if not (wanted.is_integer or wanted.is_bool or wanted.name in ("f64", "f32", "f16", "bf16")):
+        raise Undecided
     if data.dtype.kind == "f" and not wanted.is_float and not np.isfinite(data).all():
         raise Undecided
     return data.astype(wanted.to_numpy())

@@ -227,7 +227,16 @@ def depth_to_space(node: Node) -> Any:
 
 @converter("SpaceToDepth")
 def space_to_depth(node: Node) -> Any:
-    return node.emit("space_to_depth", node[0], block=node.attr.int("blocksize"))
+    mode, block = node.attr.choice("mode", "DCR", ("DCR", "CRD")), node.attr.int("blocksize")
+    if mode == "DCR":
+        return node.emit("space_to_depth", node[0], block=block)
+    x = node.type(0)
+    if x.rank != 4 or block < 1 or any(quotient(size, block) is None for size in x.shape[2:]):
+        raise NodeError(f"attribute 'blocksize' is {block}, which does not fit the input {x}")
+    batch, channels, height, width = x.shape
+    blocks = node.emit("reshape", node[0], shape=(batch, channels, height // block, block, width // block, block))
+    depth = node.emit("permute", blocks, axes=(0, 1, 3, 5, 2, 4))
+    return node.emit("reshape", depth, shape=(batch, channels * block * block, height // block, width // block))
 
 
 @converter("Shape")
