@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -18,7 +19,7 @@ PARAMS = "relax.params"
 BYTECODE_MAGIC = b"ML\xefR"
 
 
-class FileError(Exception):
+class FileError(MirloError):
     """A file that cannot be read or written, told in one sentence."""
 
 

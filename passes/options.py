@@ -15,11 +15,13 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mirlo.runtime.errors import MirloError
+
 if TYPE_CHECKING:
     from mirlo.passes.registry import Pass
 
 
-class RegistrationError(Exception):
+class RegistrationError(MirloError):
     """A pass is declared wrongly; the message is for its author."""
 
 

@@ -15,6 +15,7 @@ from mirlo.passes.options import OptionError, make_pass
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
+from mirlo.runtime.errors import MirloError
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
 """Operations that hold functions: inside them, a pass over functions runs on each, without nesting being written."""
@@ -23,7 +24,7 @@ ANCHORS = (*CONTAINERS, "func.func", "gpu.func", "llvm.func", "spirv.func")
 """Operations that a pipeline may nest on."""
 
 
-class PipelineError(ValueError):
+class PipelineError(MirloError, ValueError):
     """A pipeline that cannot be; the text shows the place."""
 
     def __init__(self, message: str, text: str = "", at: int = 0):

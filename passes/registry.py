@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
+from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -55,7 +56,7 @@ ROOT_ANCHOR = "builtin.module"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-class PassError(Exception):
+class PassError(MirloError):
     """A pass cannot do its work: a sentence for the user and, where there is one, the place in their model."""
 
     def __init__(self, message: str, location: Any | None = None):

@@ -39,15 +39,20 @@ class Reproducer(Instrument):
     written: bool = field(default=False, init=False)
 
     def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
-        pipeline = shlex.quote(f"{ROOT_ANCHOR}({join_steps(remaining)})")
-        arguments = " ".join([f"--pass-pipeline={pipeline}", *self.flags])
-        write_ir(op, self.path, self.session, enable_debug_info=True, header=f"{HEADER}{arguments}\n")
+        header = configuration(remaining, self.flags)
+        write_ir(op, self.path, self.session, enable_debug_info=True, header=header)
         self.written = True
 
     def end_run(self, op: Any) -> None:
         if self.written:
             os.remove(self.path)
             self.written = False
+
+
+def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
+    """The line that makes IR a reproducer: the passes that it has before it, and what else `mirlo-opt` must be told."""
+    pipeline = shlex.quote(f"{ROOT_ANCHOR}({join_steps(remaining)})")
+    return f"{HEADER}{' '.join([f'--pass-pipeline={pipeline}', *flags])}\n"
 
 
 def arguments_of(text: str) -> list[str] | None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.runtime.errors import MirloError
+
 DEFAULT = "default"
 """The last target of every chain."""
 
@@ -112,7 +114,7 @@ class RuleBook:
         return register
 
 
-class RuleError(RuntimeError):
+class RuleError(MirloError, RuntimeError):
     """A rule that misbehaves, or a subject that every rule declined."""
 
 

@@ -10,11 +10,12 @@ from functools import cache
 from typing import Any
 
 from mirlo.passes.rules import DEFAULT
+from mirlo.runtime.errors import MirloError
 
 GROUP = "mirlo.targets"
 
 
-class TargetError(ValueError):
+class TargetError(MirloError, ValueError):
     """A target that is unknown, broken or claimed twice."""
 
 

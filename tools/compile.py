@@ -11,15 +11,18 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.files import write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
-from mirlo.passes.targets import find_target
+from mirlo.passes.targets import TargetError, find_target
+from mirlo.tools.models import open_model
 
 if TYPE_CHECKING:
+    from mirlo.passes.pipeline_parser import Step
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
 
 Progress = Callable[[str], None]
-"""Called with a sentence before each step of a compilation."""
+"""Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +33,11 @@ class CompileOptions:
     threads: int = 1
     opt_level: int = 2
 
-
-@dataclass
-class _Steps(Instrument):
-    """Tells the progress of a pipeline, and writes the IR after each pass where asked."""
-
-    progress: Progress | None
-    save_ir: Path | None
-    session: Session
-    count: int = field(default=0)
-
-    def before_pass(self, step: Any, op: Any) -> None:
-        if self.progress:
-            self.progress(step.name)
-
-    def after_pass(self, step: Any, op: Any) -> None:
-        if self.save_ir is None or op.operation.name != "builtin.module":
-            return
-        self.count += 1
-        write_ir(op, self.save_ir / f"{self.count:02}-{step.name}.mlir", self.session, enable_debug_info=True)
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads: expected 1 or more, found {self.threads}")
+        if not 0 <= self.opt_level <= 3:
+            raise ValueError(f"opt_level: expected 0 to 3, found {self.opt_level}")
 
 
 def compile(
@@ -64,42 +53,70 @@ def compile(
     progress: Progress | None = None,
     params: ParameterStore | None = None,
 ) -> Executable:
-    """Compile a model: a path to an ONNX file, an `onnx.ModelProto`, its bytes, or an MLIR module.
+    """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
     operators (`"relax.softmax"`) to rules that come before all registered ones. `save_ir` names a folder for the IR
-    after each pass. A module that the caller hands in is not changed; `params` holds the arrays that it names.
+    of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A module that the
+    caller hands in is not changed; `params` holds the arrays that it names.
     """
     from mirlo.runtime.executable import Executable
 
     options = CompileOptions(target, threads, opt_level)
-    module, store, session = _prepare(model, shapes, params)
-    session.options["legalize"] = dict(legalize or {})
     chosen = find_target(target)
     if chosen.pipeline is None or chosen.emit is None:
-        raise ValueError(f"target '{target}' makes no code: it has no pipeline or no emitter")
-    steps = pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline or chosen.pipeline(options))
-    folder = Path(save_ir) if save_ir is not None else None
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        raise TargetError(f"target '{target}' makes no code: it has no pipeline or no emitter")
+    given = Pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    tell = progress or _silent
+    tell("import")
+    opened = open_model(model, shapes, params)
+    module, session = opened.module, opened.session
+    session.options["legalize"] = dict(legalize or {})
+    steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
+    instruments: list[Instrument] = [_Steps(tell)]
+    if save_ir is not None:
+        instruments.append(_SaveStages(Path(save_ir), session))
     with module.context, ir.Location.unknown():
-        if folder is not None:
-            write_ir(module, folder / "00-import.mlir", session, enable_debug_info=True)
-        steps.run(module, session, [_Steps(progress, folder, session)])
-        if progress:
-            progress("emit")
+        steps.run(module, session, instruments)
+        tell("emit")
         artifact = chosen.emit(module, options)
-    return Executable(artifact, store)
+    tell("load")
+    return Executable(artifact, session.params)
 
 
-def _prepare(model: Any, shapes: Any, params: ParameterStore | None) -> tuple[Any, ParameterStore, Session]:
-    from mirlo.runtime.params import ParameterStore
+def _silent(step: str) -> None:
+    """No one wants to know."""
 
-    if isinstance(model, ir.Module):
-        store = params or ParameterStore()
-        with model.context:
-            return ir.Module.parse(model.operation.get_asm(enable_debug_info=True)), store, Session(store)
-    from mirlo.frontends.onnx.importer import import_model
 
-    module, store = import_model(model, shapes=shapes)
-    return module, store, Session(store)
+@dataclass
+class _Steps(Instrument):
+    """Tells the progress of a pipeline."""
+
+    progress: Progress
+
+    def before_pass(self, step: Any, op: Any) -> None:
+        self.progress(step.name)
+
+
+@dataclass
+class _SaveStages(Instrument):
+    """Writes the module of every stage and the passes that it has before it: `00-import.mlir`, `01-legalize.mlir`..."""
+
+    folder: Path
+    session: Session
+    count: int = field(default=0, init=False)
+    last: str = field(default="import", init=False)
+
+    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+        self._write(op, remaining)
+        step = remaining[0]
+        self.last = step.name
+
+    def end_run(self, op: Any) -> None:
+        self._write(op, ())
+
+    def _write(self, op: Any, remaining: Sequence[Step]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{self.count:02}-{self.last}.mlir"
+        write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
+        self.count += 1

@@ -1,0 +1,42 @@
+"""The `mirlo` command: compiles models, runs them, tells what is in them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from mirlo.tools.cli.arguments import Arguments, make_parser
+from mirlo.tools.cli.errors import explain
+
+COMMANDS = {
+    "compile": "mirlo.tools.cli.compile",
+    "run": "mirlo.tools.cli.run",
+    "info": "mirlo.tools.cli.info",
+    "import": "mirlo.tools.cli.importing",
+    "targets": "mirlo.tools.cli.targets",
+}
+"""The module of each command, with its `execute`; imported when the command is given."""
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code: 0, 1 after an error, 130 when interrupted."""
+    arguments = make_parser().parse_args(argv, namespace=Arguments())
+    try:
+        importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has seen enough; Python must not complain about it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"mirlo: error: {explain(error)}", file=sys.stderr)
+        return 1
+    return 0

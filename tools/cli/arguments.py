@@ -1,0 +1,159 @@
+"""The command line of `mirlo`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+Shapes = dict[str, tuple[int | str, ...]]
+
+
+class Arguments(argparse.Namespace):
+    """What the command line says; each command has some of these."""
+
+    command: str
+    model: str
+    output: str | None
+    target: str
+    threads: int
+    opt_level: int
+    shape: list[tuple[str, tuple[int | str, ...]]]
+    pipeline: str | None
+    save_ir: str | None
+    timing: bool
+    input: list[tuple[str, str]]
+    output_dir: str | None
+    repeat: int
+    seed: int
+    profile: bool
+    verbose: bool
+    debug: bool = False
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes by input."""
+        return dict(self.shape)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="mirlo",
+        description="Compile and run machine-learning models.",
+        epilog="'mirlo COMMAND --help' tells more. 'mirlo-opt' runs single passes.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_compile(commands)
+    _add_run(commands)
+    info = _add(commands, "info", "tell what a model needs and holds")
+    info.add_argument("model", metavar="MODEL", help="an ONNX model (.onnx) or a compiled one (.mirlo)")
+    _add_shapes(info)
+    importing = _add(commands, "import", "turn an ONNX model into IR")
+    importing.add_argument("model", metavar="MODEL.onnx", help="the model")
+    importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
+    _add_shapes(importing)
+    _add(commands, "targets", "list what code can be made for")
+    return parser
+
+
+def _add_compile(commands: Any) -> None:
+    parser = _add(commands, "compile", "compile a model to a .mirlo file")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR (.mlir) of any stage of its way")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
+    _add_compilation(parser)
+    parser.add_argument("--timing", action="store_true", help="print how long each step took")
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add(commands, "run", "run a model and print what comes out")
+    parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo), or one to compile first")
+    parser.add_argument(
+        "--input",
+        metavar="NAME=FILE.npy",
+        type=_assignment,
+        action="append",
+        default=[],
+        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
+    )
+    parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
+    parser.add_argument("--repeat", metavar="N", type=_positive, default=10, help="timed runs (default: 10)")
+    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    _add_compilation(parser)
+
+
+def _add_compilation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("compilation")
+    group.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm, this machine's CPU)")
+    group.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
+    _add_shapes(group)
+    group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
+    group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
+
+
+def _add_shapes(parser: Any) -> None:
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1x3x224x224",
+        type=_shape,
+        action="append",
+        default=[],
+        help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
+    )
+
+
+def _add(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell each step, also where no one watches")
+    parser.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for: that reads files."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *unused: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"mirlo {version('mirlo')}")
+        parser.exit()
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    # Names may hold '=' too, files of arrays rarely do.
+    name, equals, value = text.rpartition("=")
+    if not equals or not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=FILE.npy, found '{text}'")
+    return name, value
+
+
+def _shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    name, equals, dims = text.rpartition("=")
+    # Commas separate dims with an 'x' in their name.
+    words = [word.strip() for word in dims.split("," if "," in dims else "x")]
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found '{text}'")
+    return name, tuple(_dim(word, text) for word in words) if dims else ()
+
+
+def _dim(word: str, text: str) -> int | str:
+    if word.isdecimal():
+        return int(word)
+    if word.isidentifier():
+        return word
+    raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found the dim '{word}' in '{text}'")
+
+
+def _positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def _natural(text: str) -> int:
+    return _number(text, 0)
+
+
+def _number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least}, found '{text}'")
+    return int(text)

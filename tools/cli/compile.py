@@ -1,0 +1,50 @@
+"""`mirlo compile`, and the compilation that `mirlo run` starts with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+
+
+def execute(arguments: Arguments) -> None:
+    """Compile a model and save it."""
+    from mirlo.tools.cli.files import is_compiled
+
+    if is_compiled(arguments.model):
+        raise CommandError(f"{arguments.model} is compiled already: 'mirlo run' runs it")
+    output = Path(arguments.output or f"{Path(arguments.model).stem}.mirlo")
+    if output.resolve() == Path(arguments.model).resolve():
+        raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
+    executable, progress = compile_model(arguments)
+    try:
+        executable.save(output)
+    except OSError as error:
+        raise CommandError(f"cannot write '{output}': {error.strerror or error}") from error
+    print(f"{output}: {output.stat().st_size / 2**20:.1f} MiB, {executable.memory}; compiled in {progress.summary()}")
+    if arguments.timing:
+        print(progress.table())
+
+
+def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
+    """Compile as the command line says, and tell how long it took."""
+    from mirlo.tools.compile import compile as compile_
+
+    with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+        executable = compile_(
+            arguments.model,
+            arguments.target or "llvm",
+            threads=arguments.threads or 1,
+            shapes=arguments.shapes,
+            pipeline=arguments.pipeline,
+            save_ir=arguments.save_ir,
+            progress=progress,
+        )
+    return executable, progress

@@ -1,0 +1,21 @@
+"""What the `mirlo` command prints for an exception: the user's own problems in one message, ours as such."""
+
+from __future__ import annotations
+
+from mirlo.runtime.errors import MirloError
+
+
+class CommandError(MirloError):
+    """Something that the command line asks for cannot be done."""
+
+
+def explain(error: Exception) -> str:
+    """The text after `mirlo: error: `."""
+    if isinstance(error, MirloError):
+        hint = "this is a bug of the pass, not of the model; --debug shows where it happened"
+        return f"{error}\n{hint}" if getattr(error, "internal", False) else str(error)
+    if isinstance(error, OSError):
+        return f"cannot use '{error.filename}': {error.strerror}" if error.filename else str(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory for this model"
+    return f"internal error: {type(error).__name__}: {error} (--debug shows where it happened)"

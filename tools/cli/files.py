@@ -1,0 +1,59 @@
+"""Files that commands are given: which kind of model, arrays."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mirlo.tools.cli.errors import CommandError
+
+
+def is_compiled(path: str) -> bool:
+    """Whether a file is, or claims to be, a compiled model."""
+    from mirlo.runtime.artifact import MODEL_FILE
+    from mirlo.runtime.container import has_magic
+
+    return Path(path).suffix == ".mirlo" or has_magic(path, MODEL_FILE)
+
+
+def read_array(path: str, name: str) -> Any:
+    """The array in a `.npy` file, for the input of a name."""
+    import numpy as np
+
+    try:
+        with open(path, "rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise CommandError(f"input '{name}': cannot read '{path}': {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise CommandError(
+            f"input '{name}': '{path}' is not an array that numpy.save wrote, or it is damaged: {error}"
+        ) from error
+
+
+def write_arrays(folder: str, arrays: dict[str, Any]) -> list[Path]:
+    """Write arrays to `.npy` files named for them."""
+    import numpy as np
+
+    target = Path(folder)
+    paths: list[Path] = []
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            path = target / f"{_file_name(name, {path.stem for path in paths})}.npy"
+            np.save(path, array)
+            paths.append(path)
+    except OSError as error:
+        raise CommandError(f"cannot write outputs to '{folder}': {error.strerror or error}") from error
+    return paths
+
+
+def _file_name(name: str, taken: set[str]) -> str:
+    """A name that any file system takes: those of tensors hold slashes, colons and worse."""
+    base = re.sub(r"[^A-Za-z0-9_.-]", "_", name) or "output"
+    found, count = base, 0
+    while found in taken:
+        count += 1
+        found = f"{base}_{count}"
+    return found

@@ -1,0 +1,30 @@
+"""`mirlo import`: an ONNX model as IR; its weights stay in its file, the IR names them."""
+
+from __future__ import annotations
+
+import sys
+
+from mirlo.tools.cli.arguments import Arguments
+
+
+def execute(arguments: Arguments) -> None:
+    """Import a model and write the IR."""
+    from mirlo.frontends.onnx.importer import import_model
+    from mirlo.passes.files import save_params, write_ir
+    from mirlo.passes.session import Session
+
+    module, store = import_model(arguments.model, shapes=arguments.shapes)
+    session = Session(store)
+    if arguments.output not in (None, "-"):
+        assert arguments.output is not None
+        write_ir(module, arguments.output, session, enable_debug_info=True)
+        return
+    if not store.unsaved():
+        save_params(module, "stdin.mlir", session)
+    else:
+        print(
+            f"mirlo: warning: {len(store.unsaved())} constants of the IR are not in the model's file; "
+            "write it to a file, -o FILE, to have them beside it",
+            file=sys.stderr,
+        )
+    sys.stdout.write(module.operation.get_asm(enable_debug_info=True))

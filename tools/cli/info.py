@@ -1,0 +1,98 @@
+"""`mirlo info`: what is in a model, compiled or not."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled
+from mirlo.tools.cli.tables import bytes_text, columns
+
+
+def execute(arguments: Arguments) -> None:
+    """Print what is in a file."""
+    if is_compiled(arguments.model):
+        if arguments.shape:
+            raise CommandError(f"{arguments.model} is compiled already: --shape is for ONNX models")
+        lines = _compiled(arguments.model)
+    else:
+        lines = _onnx(arguments)
+    print("\n".join(lines))
+
+
+def _compiled(path: str) -> Iterable[str]:
+    from mirlo.runtime import artifact as artifacts
+
+    artifact, store = artifacts.load(path)
+    threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
+    yield f"{path}: compiled for {artifact.target}, {threads}"
+    yield from _tensors("inputs", artifact.inputs)
+    yield from _tensors("outputs", artifact.outputs)
+    yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
+    yield f"memory of a call: {bytes_text(artifact.arena_bytes)}"
+    yield f"code: {bytes_text(len(artifact.code))}"
+    calls = Counter(kernel.symbol for kernel in artifact.kernels)
+    yield f"kernels: {len(calls)}, called {len(artifact.kernels)} times"
+    rows = [("", "kind", "calls", "computes")]
+    first = {kernel.symbol: kernel for kernel in reversed(artifact.kernels)}
+    for symbol, count in calls.most_common():
+        rows.append((f"  {symbol}", first[symbol].kind, str(count), _shortened(first[symbol].source)))
+    yield from columns(rows, numbers={2}) if calls else ()
+
+
+def _onnx(arguments: Arguments) -> Iterable[str]:
+    from mirlo.frontends.onnx import model as models
+    from mirlo.frontends.onnx.inputs import input_types
+    from mirlo.frontends.onnx.registry import load_converters
+    from mirlo.frontends.onnx.support import unsupported_nodes
+    from mirlo.runtime.artifact import TensorSpec
+
+    load_converters()
+    loaded = models.load(arguments.model)
+    graph = loaded.proto.graph
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in loaded.opsets().items())
+    producer = f" by {loaded.proto.producer_name} {loaded.proto.producer_version}" if loaded.proto.producer_name else ""
+    yield f"{arguments.model}: ONNX{producer}, operator sets: {opsets}"
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    types = input_types(inputs, arguments.shapes, loaded.name)
+    specs = (TensorSpec(name, str(t.dtype), tuple(map(_dim, t.shape))) for name, t in types.items())
+    yield from _tensors("inputs", specs)
+    yield f"outputs: {', '.join(value.name for value in graph.output)}"
+    count, size = _parameters(graph)
+    yield f"parameters: {count}, {bytes_text(size)}"
+    operators = Counter(node.op_type for node in graph.node)
+    yield f"operators: {len(graph.node)} of {len(operators)} kinds"
+    yield from columns([(f"  {name}", str(n)) for name, n in operators.most_common()], numbers={1})
+    missing = unsupported_nodes(loaded)
+    kinds = sorted({item.operator for item in missing})
+    yield f"not supported: {', '.join(kinds)}" if kinds else "every operator is supported"
+
+
+def _parameters(graph: Any) -> tuple[int, int]:
+    import onnx
+
+    size = 0
+    for tensor in graph.initializer:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        size += math.prod(tensor.dims) * dtype.itemsize
+    return len(graph.initializer), size
+
+
+def _dim(dim: Any) -> int | str:
+    return dim if isinstance(dim, int) else str(dim)
+
+
+def _tensors(title: str, specs: Iterable[Any]) -> Iterable[str]:
+    from mirlo.runtime.artifact import describe
+
+    yield f"{title}:"
+    yield from columns([(f"  {spec.name}", describe(spec.dtype, spec.shape)) for spec in specs])
+
+
+def _shortened(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

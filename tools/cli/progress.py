@@ -1,0 +1,81 @@
+"""Progress of a compilation on standard error, and how long each step took."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TextIO
+
+SHOW_AFTER = 0.5
+"""Seconds: a compilation that ends sooner leaves the terminal alone."""
+
+
+@dataclass
+class Progress:
+    """Called with the name of each step before it starts.
+
+    On a terminal one line is written over; elsewhere `verbose` gives a line for each step.
+    """
+
+    what: str
+    verbose: bool = False
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Time of each step, by name; steps of the same name together."""
+
+    def __post_init__(self) -> None:
+        self._started = self._since = time.perf_counter()
+        self._step = ""
+        self._shown = 0
+
+    def __call__(self, step: str) -> None:
+        self._end_step()
+        self._step = step
+        if self.stream.isatty():
+            self._show()
+        elif self.verbose:
+            self.stream.write(f"mirlo: {self.what}: {step}\n")
+            self.stream.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self._end_step()
+        if self._shown:
+            self.stream.write("\r" + " " * self._shown + "\r")
+            self.stream.flush()
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    def summary(self, longest: int = 4) -> str:
+        """`12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the steps that took most of it."""
+        steps = sorted(self.seconds.items(), key=lambda item: -item[1])
+        told = [f"{name} {seconds:.1f}" for name, seconds in steps[:longest] if seconds >= 0.05]
+        return f"{self.total:.1f} s" + (f" ({', '.join(told)})" if told else "")
+
+    def table(self) -> str:
+        """One line per step, in order."""
+        width = max(map(len, self.seconds), default=0)
+        rows = [(name, seconds, seconds / (self.total or 1.0)) for name, seconds in self.seconds.items()]
+        lines = [f"  {name.ljust(width)}  {seconds:8.3f} s  {share:6.1%}" for name, seconds, share in rows]
+        return "\n".join([*lines, f"  {'total'.ljust(width)}  {self.total:8.3f} s"])
+
+    def _end_step(self) -> None:
+        now = time.perf_counter()
+        if self._step:
+            self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._since
+        self._since = now
+
+    def _show(self) -> None:
+        passed = self._since - self._started
+        if passed < SHOW_AFTER and not self.verbose:
+            return
+        text = f"{self.what}: {self._step} ({passed:.0f} s)"
+        self.stream.write("\r" + text.ljust(self._shown))
+        self.stream.flush()
+        self._shown = len(text)

@@ -1,0 +1,152 @@
+"""`mirlo run`: runs a model, prints its outputs, its latency, and where the time goes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirlo.tools.cli.arguments import Arguments, Shapes
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, read_array, write_arrays
+from mirlo.tools.cli.tables import columns, number
+
+if TYPE_CHECKING:
+    from mirlo.runtime.artifact import TensorSpec
+    from mirlo.runtime.executable import Executable
+
+SHOWN_VALUES = 4
+
+
+def execute(arguments: Arguments) -> None:
+    """Load or compile the model, run it, print."""
+    # Read first: a missing file should not cost a compilation.
+    given = {name: read_array(path, name) for name, path in arguments.input}
+    executable = _executable(arguments)
+    inputs = _inputs(executable, given, arguments)
+    outputs = executable.run(inputs)
+    _print_tensors("inputs", executable.inputs, inputs, {name for name, _ in arguments.input}, arguments.seed)
+    _print_tensors("outputs", executable.outputs, outputs)
+    if arguments.output_dir is not None:
+        for path in write_arrays(arguments.output_dir, outputs):
+            print(f"wrote {path}")
+    print(_latency(executable, inputs, arguments.repeat))
+    if arguments.profile:
+        # By name through a dict, as names of inputs need not be names in Python.
+        print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
+
+
+def _executable(arguments: Arguments) -> Executable:
+    if is_compiled(arguments.model):
+        _refuse_compilation(arguments)
+        from mirlo.runtime.executable import load
+
+        start = time.perf_counter()
+        executable = load(arguments.model)
+        print(f"{arguments.model}: loaded in {time.perf_counter() - start:.2f} s; {executable.memory}")
+        return executable
+    from mirlo.tools.cli.compile import compile_model
+
+    executable, progress = compile_model(arguments)
+    print(f"{arguments.model}: compiled in {progress.summary()}; {executable.memory}")
+    return executable
+
+
+def _refuse_compilation(arguments: Arguments) -> None:
+    flags = {
+        "--target": arguments.target,
+        "--threads": arguments.threads,
+        "--pipeline": arguments.pipeline,
+        "--save-ir": arguments.save_ir,
+    }
+    for flag, value in flags.items():
+        if value is not None:
+            raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
+
+
+def _inputs(executable: Executable, given: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
+    """The arrays given, random ones for the rest."""
+    from mirlo.runtime.inputs import bind, convert
+
+    specs = {spec.name: spec for spec in executable.inputs}
+    dims: dict[str, int] = {}
+    for name, array in given.items():
+        if name not in specs:
+            # Tells which inputs there are, and the nearest.
+            bind(executable.inputs, (), given)
+        convert(specs[name], array, dims)
+    dims.update(_dims(executable.inputs, arguments.shapes, arguments.model))
+    missing = [spec for spec in executable.inputs for dim in spec.shape if isinstance(dim, str) and dim not in dims]
+    if missing:
+        raise CommandError(
+            f"input '{missing[0].name}' is {missing[0]}: give its shape, --shape {missing[0].name}=..., or an array, "
+            f"--input {missing[0].name}=FILE.npy"
+        )
+    return {**executable.random_inputs(arguments.seed, dims), **given}
+
+
+def _dims(specs: tuple[TensorSpec, ...], shapes: Shapes, model: str) -> dict[str, int]:
+    """Sizes of the open dims, from the shapes that the command line gives."""
+    dims: dict[str, int] = {}
+    by_name = {spec.name: spec for spec in specs}
+    for name, shape in shapes.items():
+        spec = by_name.get(name)
+        if spec is None:
+            raise CommandError(f"{model}: a shape is given for '{name}'; inputs: {', '.join(map(str, specs))}")
+        agrees = len(shape) == len(spec.shape)
+        for dim, size in zip(spec.shape, shape, strict=False):
+            if isinstance(dim, str) and isinstance(size, int):
+                agrees = agrees and dims.setdefault(dim, size) == size
+            else:
+                agrees = agrees and dim == size
+        if not agrees:
+            raise CommandError(f"{model}: input {spec} cannot have the shape {'x'.join(map(str, shape))}")
+    return dims
+
+
+def _print_tensors(
+    title: str,
+    specs: tuple[TensorSpec, ...],
+    arrays: Mapping[str, Any],
+    given: set[str] | None = None,
+    seed: int = 0,
+) -> None:
+    from mirlo.runtime.artifact import describe
+
+    rows = [(f"{title}:", "", "mean", "min", "max", "first values")]
+    for spec in specs:
+        array = arrays[spec.name]
+        source = f"  (random, seed {seed})" if given is not None and spec.name not in given else ""
+        kind = describe(spec.dtype, array.shape)
+        rows.append((f"  {spec.name}", kind, *_statistics(array), _first_values(array) + source))
+    print("\n".join(columns(rows, numbers={2, 3, 4})))
+
+
+def _statistics(array: Any) -> tuple[str, str, str]:
+    import numpy as np
+
+    if not array.size:
+        return "-", "-", "-"
+    values = array.astype(np.float64)
+    return number(values.mean()), number(values.min()), number(values.max())
+
+
+def _first_values(array: Any) -> str:
+    import numpy as np
+
+    values = array.reshape(-1)[:SHOWN_VALUES].astype(np.float64)
+    return ", ".join(number(value) for value in values) + (", ..." if array.size > SHOWN_VALUES else "")
+
+
+def _latency(executable: Executable, inputs: Mapping[str, Any], repeat: int) -> str:
+    """Timed runs after the one that gave the outputs."""
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        executable.run(inputs)
+        seconds.append(time.perf_counter() - start)
+    milliseconds = [1000 * second for second in seconds]
+    runs = "1 run" if repeat == 1 else f"{repeat} runs"
+    spread = f"{min(milliseconds):.2f} to {max(milliseconds):.2f}"
+    return f"latency: {statistics.median(milliseconds):.2f} ms (median of {runs}, {spread})"

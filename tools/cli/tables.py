@@ -1,0 +1,33 @@
+"""Text in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """Lines of aligned cells; the columns in `numbers` are aligned to the right."""
+    if not rows:
+        return []
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if i in numbers else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def number(value: float) -> str:
+    """A number in a few characters; whole ones without a point."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.5g}"
+
+
+def bytes_text(count: int) -> str:
+    """A count of bytes as people write it."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,19 @@
+"""`mirlo targets`: what code can be made for."""
+
+from __future__ import annotations
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.tables import columns
+
+
+def execute(arguments: Arguments) -> None:
+    """List the installed targets; one that does not load is listed with the reason."""
+    from mirlo.passes.targets import TargetError, chain, find_target, target_names
+
+    rows = [("target", "rules of", "what it is")]
+    for name in target_names():
+        try:
+            rows.append((name, " → ".join(chain(name)), find_target(name).help))
+        except TargetError as error:
+            rows.append((name, "-", f"broken: {error}"))
+    print("\n".join(columns(rows)))

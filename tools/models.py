@@ -1,0 +1,91 @@
+"""Opening what can be compiled: ONNX models, IR of any stage of a model's way, modules in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.files import BYTECODE_MAGIC, FileError, open_params
+from mirlo.passes.reproducer import arguments_of
+from mirlo.passes.session import Session
+from mirlo.runtime.params import ParameterStore
+
+IR_SUFFIXES = (".mlir", ".mlirbc")
+
+
+@dataclass
+class OpenedModel:
+    """A module, its weights, and the passes that it still has to go through, where its file says so."""
+
+    module: Any
+    session: Session
+    pipeline: str | None = None
+
+
+def open_model(
+    model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None, params: ParameterStore | None = None
+) -> OpenedModel:
+    """Open a path to an ONNX or IR file, an `onnx.ModelProto`, the bytes of a model, or a copy of a module."""
+    if isinstance(model, ir.Module):
+        _refuse_shapes(shapes, "the module")
+        with model.context:
+            copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
+        return OpenedModel(copy, Session(params or ParameterStore()))
+    if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
+        _refuse_shapes(shapes, str(model))
+        return _open_ir(Path(model), params)
+    from mirlo.frontends.onnx.importer import import_model
+
+    module, store = import_model(model, shapes=shapes)
+    return OpenedModel(module, Session(store))
+
+
+def is_ir_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds MLIR, as text or as bytecode."""
+    return Path(path).suffix in IR_SUFFIXES
+
+
+def _refuse_shapes(shapes: Any, what: str) -> None:
+    if shapes:
+        raise FileError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
+
+
+def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
+    session = Session(params or ParameterStore())
+    with make_context():
+        try:
+            # By its name, so that locations name the file.
+            module = ir.Module.parseFile(str(path))
+        except ir.MLIRError as error:
+            raise FileError(_syntax_errors(path, content, error)) from None
+        open_params(module, path.parent, session)
+    return OpenedModel(module, session, _remaining(content))
+
+
+def _remaining(content: bytes) -> str | None:
+    """The pipeline that the file's first line names."""
+    if content.startswith(BYTECODE_MAGIC):
+        return None
+    for argument in arguments_of(content.decode("utf-8", "replace")) or ():
+        flag, _, value = argument.partition("=")
+        if flag == "--pass-pipeline":
+            return value
+    return None
+
+
+def _syntax_errors(path: Path, content: bytes, error: ir.MLIRError) -> str:
+    from mirlo.tools.diagnostics import Diagnostic, place_of, render
+    from mirlo.tools.source import Source
+
+    source = Source(str(path), content)
+    found = [Diagnostic(d.severity.name.lower(), d.message, place_of(d.location)) for d in error.error_diagnostics]
+    return "\n".join([f"{path} is not valid IR:", *(render(diagnostic, source).rstrip() for diagnostic in found)])
