@@ -111,7 +111,18 @@ def dtype(name: str | DType) -> DType:
 
 def dtype_of_mlir(element_type: Any) -> DType | None:
     """The element type that this MLIR type stands for in a relax tensor, if any."""
-    return _BY_MLIR.get(str(element_type))
+    if isinstance(element_type, ir.IntegerType):
+        # Text takes ten times as long, and every builder and verifier asks.
+        prefix = "i" if element_type.is_signless else "ui" if element_type.is_unsigned else "si"
+        return _BY_MLIR.get(f"{prefix}{element_type.width}")
+    found = _by_class().get(type(element_type))
+    return found or _BY_MLIR.get(str(element_type))
+
+
+@cache
+def _by_class() -> dict[type, DType]:
+    names = {"f64": "F64Type", "f32": "F32Type", "f16": "F16Type", "bf16": "BF16Type", "index": "IndexType"}
+    return {getattr(ir, class_name): DTYPES[name] for name, class_name in names.items()}
 
 
 @cache

@@ -189,6 +189,10 @@ def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, A
     for name, value in values.items():
         if value is REQUIRED:
             raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
+    return _infer(cls, given, values)
+
+
+def _infer(cls: type[DialectOp], given: Sequence[Any], values: dict[str, Any]) -> Sequence[TensorType]:
     types = [_types_of(value) for value in given]
     for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
         _require_tensors(field, found, value)
@@ -260,7 +264,7 @@ def _verify_attributes(cls: type[DialectOp], view: Any) -> None:
 
 def _verify_types(cls: type[DialectOp], view: Any) -> None:
     given = [getattr(view, field.name) for field in cls._operand_layout.fields]
-    inferred = infer_results(cls, given, view.attribute_values())
+    inferred = _infer(cls, given, view.attribute_values())
     declared = view.operation.results
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")

@@ -78,10 +78,8 @@ class TensorType:
         if mlir_type.has_static_shape:
             return TensorType(tuple(mlir_type.shape), element)
         sizes = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
-        encoding = mlir_type.encoding
-        if encoding is None or not str(encoding).startswith("#relax.dims<"):
-            return TensorType(tuple(sizes), element)
-        return TensorType(_encoded_dims(mlir_type, encoding, sizes), element)
+        encoding = _dims_encoding(mlir_type.encoding)
+        return TensorType(tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes), element)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -100,9 +98,18 @@ def _dim_of(attribute: Any) -> Dim:
     return D.parse(ir.StringAttr(attribute).value)
 
 
+def _dims_encoding(encoding: Any) -> Any:
+    """The encoding of a tensor type where it is `#relax.dims`, else None."""
+    try:
+        dynamic = None if encoding is None else ir.DynamicAttr(encoding)
+    except ValueError:
+        return None
+    return dynamic if dynamic is not None and dynamic.attr_name == DIMS_ATTRIBUTE else None
+
+
 def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim, ...]:
     """The dims in the encoding of a tensor type, which must agree with its sizes; ValueError where they do not."""
-    dims = ir.DynamicAttr(encoding).params[0].maybe_downcast()
+    dims = encoding.params[0].maybe_downcast()
     if not isinstance(dims, ir.ArrayAttr):
         raise ValueError(f"{mlir_type} has an encoding that is not a list of dims")
     try:
