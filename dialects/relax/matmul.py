@@ -66,14 +66,15 @@ class Einsum(RelaxOp, name="einsum"):
             require_kind(x, NUMBER, "operands")
         dims: dict[str, Dim] = {}
         for x, labels in zip(xs, inputs, strict=True):
-            for label, dim in zip(labels, x.shape, strict=True):
+            for i, (label, dim) in enumerate(zip(labels, x.shape, strict=True)):
                 known = dims.get(label, 1)
                 try:
+                    if label in labels[:i]:
+                        require_equal_dims(x.shape[labels.index(label)], dim, "diagonal")
                     dims[label] = broadcast_dims(known, dim)
                 except OpError:
-                    raise OpError(
-                        f"index '{label}' of '{equation}' is {known} in one operand and {dim} in another"
-                    ) from None
+                    sizes = f"{known} in one place and {dim} in another"
+                    raise OpError(f"index '{label}' of '{equation}' is {sizes}") from None
         return xs[0].with_shape([dims[label] for label in output])
 
 

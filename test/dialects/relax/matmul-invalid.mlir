@@ -153,7 +153,7 @@ func.func @einsum_6(%x0: tensor<2x3xf32>) {
 // -----
 
 func.func @einsum_7(%x0: tensor<2x3xf32>, %x1: tensor<4x5xf32>) {
-  // expected-error@+1 {{'relax.einsum' op index 'j' of 'ij,jk->ik' is 3 in one operand and 4 in another}}
+  // expected-error@+1 {{'relax.einsum' op index 'j' of 'ij,jk->ik' is 3 in one place and 4 in another}}
   %0 = "relax.einsum"(%x0, %x1) {equation = "ij,jk->ik", operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x3xf32>
   return
 }
