@@ -31,7 +31,7 @@ erf erfc floor ceil trunc round roundeven abs sigmoid
 _FLOAT_2 = "pow atan2 fmod remainder hypot copysign nextafter".split()
 _TESTS = "isnan isinf isfinite".split()
 _INT_1 = "popcount clz ctz".split()
-_INT_2 = "sat_adds sat_addu sat_subs sat_subu".split()
+_INT_2 = "sat_adds sat_addu sat_subs sat_subu shl shrs shru".split()
 
 INTRINSICS: dict[str, Intrinsic] = {
     row.name: row

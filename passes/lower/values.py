@@ -12,7 +12,7 @@ loop over it vectorizes as well.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -47,6 +47,11 @@ class FloatFormat:
     def magic(self) -> float:
         """1.5 × 2^fraction: adding it rounds to an integer, whose bits are then the low ones of the sum."""
         return 1.5 * 2.0**self.fraction
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return (2.0 - 2.0**-self.fraction) * 2.0**self.bias
 
     @property
     def smallest_normal(self) -> float:
@@ -154,6 +159,22 @@ class Num:
     @property
     def is_nan(self) -> Num:
         return self.b.compare("unordered", self, self)
+
+
+class Index:
+    """A scalar of type index."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __floordiv__(self, divisor: int) -> Index:
+        index = ir.IndexType.get()
+        by = _create("arith.constant", index, value=ir.IntegerAttr.get(index, divisor))
+        return Index(_create("arith.divsi", index, self.value, by))
+
+
+def _create(op: str, result: Any, *operands: Any, **attributes: Any) -> Any:
+    return ir.Operation.create(op, results=[result], operands=operands, attributes=attributes).results[0]
 
 
 class ValueBuilder:
@@ -286,6 +307,41 @@ class ValueBuilder:
 
     def shift_right_signed(self, x: Num, count: Number) -> Num:
         return self.emit("arith.shrsi", x.kind, x, self.like(x, count))
+
+    # Loops
+
+    def largest_lane(self, n: Num) -> Index:
+        """The largest of the lanes of a signed integer."""
+        value = n.value
+        if self.shape is not None:
+            value = ir.Operation.create(
+                "vector.reduction",
+                results=[ir.Type.parse(n.kind)],
+                operands=[value],
+                attributes={"kind": ir.Attribute.parse("#vector.kind<maxsi>")},
+            ).results[0]
+        return Index(_create("arith.index_cast", ir.IndexType.get(), value))
+
+    def repeat(self, count: Index, body: Callable[..., Sequence[Num]], *initial: Num) -> list[Num]:
+        """`body` applied at least once and `count` times, to the values of the time before."""
+        index = ir.IndexType.get()
+        zero, one = (_create("arith.constant", index, value=ir.IntegerAttr.get(index, k)) for k in (0, 1))
+        limit = _create("arith.maxsi", index, count.value, one)
+        types = [x.value.type for x in initial]
+        loop = ir.Operation.create(
+            "scf.for", results=types, operands=[zero, limit, one, *(x.value for x in initial)], regions=1
+        )
+        block = ir.Block.create_at_start(loop.regions[0], [index, *types])
+        arguments = [Num(self, block.arguments[i + 1], x.kind) for i, x in enumerate(initial)]
+        # Constants made in the body are not visible after it.
+        outer_constants, self._constants = self._constants, {}
+        try:
+            with ir.InsertionPoint(block):
+                results = body(*arguments)
+                ir.Operation.create("scf.yield", operands=[x.value for x in results])
+        finally:
+            self._constants = outer_constants
+        return [Num(self, value, x.kind) for value, x in zip(loop.results, initial, strict=True)]
 
     # Representations
 

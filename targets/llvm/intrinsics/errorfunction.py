@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.intrinsics.elementary import doubled, elementary
+from mirlo.targets.llvm.intrinsics.exponential import exp_reduced, reduce_exp, scale
 
 # P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93, from where on it is 1
 _ERF_LIMIT = 3.93
@@ -16,3 +19,112 @@ def erf(b: ValueBuilder, x: Num) -> Num:
     x = b.clamp_below(b.clamp_above(x, _ERF_LIMIT), -_ERF_LIMIT)
     square = x * x
     return doubled(b, x * b.polynomial(square, _ERF_P), b.polynomial(square, _ERF_Q))
+
+
+# erf(x) / x in x² for |x| ≤ 1
+_ERF_SMALL_F64 = (
+    5.945258796630805e-11,
+    -1.1365664174651134e-09,
+    1.4657879371241452e-08,
+    -1.6350025151792596e-07,
+    1.6460972810315018e-06,
+    -1.4925593506474248e-05,
+    0.00012055331036882581,
+    -0.0008548326978741749,
+    0.005223977624780859,
+    -0.026866170645072893,
+    0.11283791670954857,
+    -0.3761263890318375,
+    1.1283791670955126,
+)
+
+
+@dataclass(frozen=True)
+class ErfcConstants:
+    """erfc(x) = e^(-x²) / (1 + 2x) · P(t) for x ≥ 0, with t = (x - middle) / (x + middle)."""
+
+    middle: float
+    vanish: float
+    """From here on, erfc(x) rounds to zero."""
+    polynomial: tuple[float, ...]
+
+
+_ERFC = {
+    "f32": ErfcConstants(
+        middle=2.0,
+        vanish=10.1,
+        polynomial=(
+            -0.000400576799,
+            -0.00122992741,
+            0.00131352246,
+            0.00863168109,
+            -0.00805987511,
+            -0.0542043,
+            0.164055347,
+            -0.16603142,
+            -0.0927639827,
+            1.27697837,
+        ),
+    ),
+    "f64": ErfcConstants(
+        middle=3.75,
+        vanish=27.3,
+        polynomial=(
+            -2.2431656490667075e-09,
+            -4.15116778521418e-10,
+            3.275765421962085e-08,
+            1.4738090183351253e-08,
+            -2.5314848824516663e-07,
+            -4.672658716189919e-08,
+            1.749103708717156e-06,
+            -9.810492477561519e-07,
+            -1.1443775534895103e-05,
+            2.2387577149002988e-05,
+            5.164926658974243e-05,
+            -0.00029015503176244625,
+            0.00029371357046088553,
+            0.0017556260245752992,
+            -0.009746579537758262,
+            0.02836227740015053,
+            -0.05869339859177648,
+            0.09230432116152022,
+            -0.10880393014164262,
+            0.0822767384901131,
+            0.003585415485462491,
+            -0.1402405985855467,
+            1.2375126308378275,
+        ),
+    ),
+}
+
+
+def _erfc_of_positive(b: ValueBuilder, x: Num) -> Num:
+    constants = _ERFC[x.kind]
+    x = b.clamp_above(x, constants.vanish)
+    t = (x - constants.middle) / (x + constants.middle)
+    square = x * x
+    lost = b.fma(x, x, -square)
+    r, n = reduce_exp(b, -square)
+    factor = b.polynomial(t, constants.polynomial) / b.fma(x, 2.0, 1.0)
+    return scale(b, exp_reduced(b, r - lost) * factor, n)
+
+
+def _erf_below_one(b: ValueBuilder, x: Num) -> Num:
+    return x * b.polynomial(x * x, _ERF_SMALL_F64)
+
+
+@elementary("erf", "f64")
+def erf_in_two_parts(b: ValueBuilder, x: Num) -> Num:
+    large = 1.0 - _erfc_of_positive(b, b.abs(x))
+    return b.select(b.abs(x) < 1.0, _erf_below_one(b, x), b.copysign(large, x))
+
+
+@elementary("erfc", "f32")
+def erfc(b: ValueBuilder, x: Num) -> Num:
+    result = _erfc_of_positive(b, b.abs(x))
+    return b.select(x < 0.0, 2.0 - result, result)
+
+
+@elementary("erfc", "f64")
+def erfc_in_two_parts(b: ValueBuilder, x: Num) -> Num:
+    return b.select(b.abs(x) < 0.5, 1.0 - _erf_below_one(b, x), erfc(b, x))

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import doubled, elementary
-from mirlo.targets.llvm.intrinsics.exponential import expm1
+from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, doubled, elementary
+from mirlo.targets.llvm.intrinsics.exponential import EXP, LN_2, exp_reduced, expm1, reduce_exp, scale
+from mirlo.targets.llvm.intrinsics.logarithm import log1p_above
 
 # tanh(x/2) = x · P(x²) / Q(x²) for |x| ≤ 9.02, from where on tanh(x) is 1
 _TANH_LIMIT = 9.02
 _TANH_P = (0.000103559949, 0.0269832443, 0.90625)
 _TANH_Q = (2.22837571e-06, 0.00218702829, 0.20500809, 1.8125)
+
+# (sinh x - x) / x³ in x² for |x| ≤ 1
+_SINH = {
+    "f32": (2.81743951e-06, 0.000198360663, 0.00833335053, 0.166666672),
+    "f64": (
+        7.759312104244344e-13,
+        1.6057240344604214e-10,
+        2.5052123398512244e-08,
+        2.755731915533713e-06,
+        0.0001984126984143768,
+        0.008333333333333139,
+        0.16666666666666669,
+    ),
+}
 
 
 @elementary("tanh", "f32")
@@ -23,3 +38,54 @@ def tanh(b: ValueBuilder, x: Num) -> Num:
 def tanh_by_expm1(b: ValueBuilder, x: Num) -> Num:
     t = expm1(b, b.abs(x) * -2.0)
     return b.copysign(-t / (t + 2.0), x)
+
+
+def _half_exp(b: ValueBuilder, x: Num) -> Num:
+    """e^x / 2 for x ≥ 0, without overflow before the half of it overflows."""
+    r, n = reduce_exp(b, b.clamp_above(x, EXP[x.kind].overflow + 1.0))
+    return scale(b, exp_reduced(b, r), n - 1)
+
+
+@elementary("sinh")
+def sinh(b: ValueBuilder, x: Num) -> Num:
+    square = x * x
+    small = b.fma(x * square, b.polynomial(square, _SINH[x.kind]), x)
+    power = _half_exp(b, b.abs(x))
+    return b.select(b.abs(x) < 1.0, small, b.copysign(power - 0.25 / power, x))
+
+
+@elementary("cosh")
+def cosh(b: ValueBuilder, x: Num) -> Num:
+    power = _half_exp(b, b.abs(x))
+    return power + 0.25 / power
+
+
+def _log_of_double(b: ValueBuilder, x: Num, near: Num) -> Num:
+    """log(1 + near), but log(2x) where x is so large that its square may overflow."""
+    large = x >= 2.0 ** (x.format.fraction + 2)
+    result = log1p_above(b, b.select(large, b.clamp_above(x, x.format.largest), near))
+    result = b.select(large, result + LN_2, result)
+    return b.select(x < INFINITY, result, x)
+
+
+@elementary("asinh")
+def asinh(b: ValueBuilder, x: Num) -> Num:
+    size = b.abs(x)
+    square = size * size
+    near = size + square / (1.0 + b.sqrt(square + 1.0))
+    return b.copysign(_log_of_double(b, size, near), x)
+
+
+@elementary("acosh")
+def acosh(b: ValueBuilder, x: Num) -> Num:
+    above = x - 1.0
+    result = _log_of_double(b, x, above + b.sqrt(above * (above + 2.0)))
+    return b.select(x < 1.0, NAN, result)
+
+
+@elementary("atanh")
+def atanh(b: ValueBuilder, x: Num) -> Num:
+    size = b.abs(x)
+    result = log1p_above(b, 2.0 * size / (1.0 - size)) * 0.5
+    result = b.select(size.equals(1.0), INFINITY, result)
+    return b.copysign(b.select(size > 1.0, NAN, result), x)

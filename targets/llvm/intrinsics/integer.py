@@ -1,0 +1,75 @@
+"""Intrinsics on integers: bit counts, saturating arithmetic, fixed-point products, shifts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.rules import decline, intrinsic
+
+NATIVE = {
+    "popcount": "math.ctpop",
+    "clz": "math.ctlz",
+    "ctz": "math.cttz",
+    "sat_adds": "llvm.intr.sadd.sat",
+    "sat_addu": "llvm.intr.uadd.sat",
+    "sat_subs": "llvm.intr.ssub.sat",
+    "sat_subu": "llvm.intr.usub.sat",
+}
+"""Intrinsics that are one LLVM intrinsic, which every back end has without a call."""
+
+WORD = "i64"
+"""What `index` is on this target."""
+
+
+@intrinsic("popcount", "clz", "ctz", "sat_adds", "sat_addu", "sat_subs", "sat_subu", target="llvm")
+def native(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    return b.emit(NATIVE[op.name], op.dtype, *op.nums)
+
+
+@intrinsic(*NATIVE, "fixed_mul", "shl", "shrs", "shru", target="llvm", priority=-1)
+def index_as_word(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype != "index":
+        return decline("only for index", dtype=op.dtype)
+    words = [b.emit("arith.index_cast", WORD, x) for x in op.nums]
+    return b.emit("arith.index_cast", "index", b.call(op.name, *words))
+
+
+def _bits(x: Num) -> int:
+    return int(x.kind[1:])
+
+
+@intrinsic("shl", "shru", target="llvm")
+def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    x, count = op.nums
+    shifted = x << count if op.name == "shl" else x >> count
+    # Where the count is not below the width the shift is undefined, and not chosen.
+    return b.select(b.compare("ult", count, _bits(x)), shifted, 0)
+
+
+@intrinsic("shrs", target="llvm")
+def shift_in_signs(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    x, count = op.nums
+    most = _bits(x) - 1
+    return b.shift_right_signed(x, b.select(b.compare("ult", count, most), count, most))
+
+
+@intrinsic("fixed_mul", target="llvm")
+def fixed_mul(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    x, y, shift = op.nums
+    if _bits(x) > 32:
+        return decline("needs a product of twice the width, which is at most 64 bits", dtype=op.dtype)
+    wide = f"i{2 * _bits(x)}"
+    product = b.extend(x, wide) * b.extend(y, wide)
+    count = b.extend(shift, wide, signed=False)
+    # Half a unit of the result, none where nothing is shifted out.
+    half = (b.constant(wide, 1) << count) >> 1
+    return b.truncate(b.shift_right_signed(product + half, count), x.kind)
