@@ -24,13 +24,13 @@ class FileError(MirloError):
 
 
 def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -> None:
-    """Open the parameter files that a module lists, into the session's store."""
+    """Open the parameter files that a module lists, into the session's store.
+
+    A file of another kind than `ParameterStore.save` writes needs the reader of its kind registered.
+    """
     from mirlo.runtime.errors import ParameterError
 
-    for name in _listed(module):
-        if name.lower().endswith(".onnx"):
-            # Only the importer knows how to read these; it registers its reader when it is imported.
-            import mirlo.frontends.onnx  # noqa: F401
+    for name in listed_params(module):
         try:
             session.params.open(Path(folder) / name)
         except (ParameterError, OSError) as error:
@@ -77,7 +77,8 @@ def write_ir(
         raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error
 
 
-def _listed(module: Any) -> list[str]:
+def listed_params(module: Any) -> list[str]:
+    """The parameter files that a module lists."""
     attributes = module.operation.attributes
     if PARAMS not in attributes:
         return []

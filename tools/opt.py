@@ -12,7 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.files import FileError, open_params, write_ir
+from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
@@ -23,6 +23,7 @@ from mirlo.passes.timing import Timing
 from mirlo.passes.upstream import find_upstream
 from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
+from mirlo.tools.modules import load_params, read_module
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
 from mirlo.tools.source import Chunk, Source, read_source
 
@@ -162,8 +163,7 @@ class OptRun:
         session = Session(report=diagnostics.report)
         try:
             with self.timing.phase("Parse"):
-                module = self._parse(chunk)
-            open_params(module, os.path.dirname(os.path.abspath(self.arguments.input)), session)
+                module = self._parse(chunk, session)
             self.pipeline.run(module, session, self._instruments(session), self.arguments.verify_each)
         except ir.MLIRError as error:
             diagnostics.add_error(error)
@@ -174,10 +174,14 @@ class OptRun:
         self.outputs.append((module, session))
         return True
 
-    def _parse(self, chunk: Chunk) -> Any:
-        whole_file = not self.arguments.split_input_file and self.arguments.input != "-"
-        # A file parsed by its name gives locations with the name, and bytecode is mapped, not read.
-        return ir.Module.parseFile(self.arguments.input) if whole_file else ir.Module.parse(chunk.padded)
+    def _parse(self, chunk: Chunk, session: Session) -> Any:
+        path = self.arguments.input
+        if not self.arguments.split_input_file and path != "-":
+            # Parsed by its name, a file gives locations with the name, and bytecode is mapped, not read.
+            return read_module(path, session)
+        module = ir.Module.parse(chunk.padded)
+        load_params(module, os.path.dirname(os.path.abspath(path)), session)
+        return module
 
     def _instruments(self, session: Session) -> list[Instrument]:
         instruments: list[Instrument] = [self.timing] if self.arguments.timing else []

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import mirlo
 import numpy as np
+
+import mirlo
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dtypes import dtype_of_numpy
