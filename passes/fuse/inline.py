@@ -39,7 +39,7 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
         return False
     if any(_is_product_sum(r) for r in readers):
         return False
-    for reader in readers:
+    for reader in reversed(readers):  # a later one may read an earlier one, which is replaced
         _inline_into(producer, reader, value)
     producer.op.erase()
     return True
