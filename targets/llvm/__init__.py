@@ -22,7 +22,10 @@ def _emit(module: Any, options: Any) -> Any:
 TARGET = Target(
     name="llvm",
     help="the CPU of this machine, through LLVM",
-    rule_modules=("mirlo.targets.llvm.intrinsics",),
+    rule_modules=(
+        "mirlo.targets.llvm.intrinsics",
+        "mirlo.targets.llvm.schedule.contraction",
+    ),
     pipeline=_pipeline,
     emit=_emit,
 )

@@ -1,0 +1,89 @@
+"""What the schedules of target `llvm` know about the machine: vectors, registers, caches."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A CPU as a schedule sees it. The figures steer choices; none of them changes a result."""
+
+    name: str
+    vector_bytes: int
+    vector_registers: int
+    masked: bool
+    """Whether loads and stores of a part of a vector cost no more than those of a whole one."""
+    fma_per_cycle: float = 2.0
+    loads_per_cycle: float = 2.0
+    fma_latency: int = 4
+    l1_bytes: int = 32 * 1024
+    l2_bytes: int = 512 * 1024
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of this size in one vector register."""
+        return max(1, self.vector_bytes // element_bytes)
+
+
+PRESETS: dict[str, Machine] = {
+    machine.name: machine
+    for machine in (
+        Machine("avx512", 64, 32, masked=True, l1_bytes=48 * 1024, l2_bytes=1024 * 1024),
+        Machine("avx2", 32, 16, masked=True),
+        Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024),
+        Machine("sse", 16, 16, masked=False),
+    )
+}
+"""Machines by name: what `--machine` and the options of a compilation accept, besides `host`."""
+
+
+class MachineError(ValueError):
+    """A machine that nobody knows."""
+
+
+def find_machine(name: str | Machine | None) -> Machine:
+    """The machine of this name; None and `host` stand for the one that the compiler runs on."""
+    if isinstance(name, Machine):
+        return name
+    if name is None or name == "host":
+        return host_machine()
+    if name not in PRESETS:
+        raise MachineError(f"unknown machine '{name}'; known: host, {', '.join(sorted(PRESETS))}")
+    return PRESETS[name]
+
+
+@cache
+def host_machine() -> Machine:
+    """The machine that the compiler runs on."""
+    base = PRESETS[_host_preset()]
+    caches = _linux_caches()
+    return replace(base, name="host", l1_bytes=caches.get(1, base.l1_bytes), l2_bytes=caches.get(2, base.l2_bytes))
+
+
+def _host_preset() -> str:
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "neon"
+    import llvmlite.binding as llvm
+
+    features: Any = llvm.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return "avx512"
+    return "avx2" if features.get("avx2") and features.get("fma") else "sse"
+
+
+def _linux_caches() -> dict[int, int]:
+    """Bytes of the first core's data caches by level, where Linux tells them."""
+    found: dict[int, int] = {}
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            level, kind, size = ((entry / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        unit = {"K": 1024, "M": 1024 * 1024}.get(size[-1:])
+        if kind != "Instruction" and unit and size[:-1].isdigit():
+            found[int(level)] = int(size[:-1]) * unit
+    return found

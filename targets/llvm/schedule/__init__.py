@@ -1,0 +1,1 @@
+"""Schedules of target `llvm`, one rule for each kind of prim function."""

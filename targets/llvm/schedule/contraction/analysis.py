@@ -1,0 +1,261 @@
+"""What a contraction is made of: loops, and for every tensor its position as a linear form over them.
+
+Roles come from the maps alone. An axis that moves the output and one operand only is a row or a column; one that
+moves both operands is a batch; the reduction axes move both. Matrix products of any transposition, convolutions of any
+layout, grouped and depthwise ones are all the same to what follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.block import REDUCE
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.llvm.schedule.contraction.body import Product, take_apart
+from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, divisors, linear
+
+
+@dataclass
+class Access:
+    """A tensor read or written by the kernel: its index in each dim, over the axes."""
+
+    value: Any
+    dims: list[Linear]
+    outside: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.value.type.shape)
+
+    @property
+    def element_type(self) -> Any:
+        return self.value.type.element_type
+
+
+@dataclass
+class Stage:
+    """An elementwise block that runs on the sums while they are in registers."""
+
+    block: BlockView
+    indices: list[Linear]
+    """The index of each of its axes."""
+    reads: list[Access | None]
+    """For each operand its access; None for a value of the chain itself and for a tensor that the body reads."""
+
+
+@dataclass
+class Contraction:
+    """A prim function as one contraction and the elementwise blocks on its result."""
+
+    block: BlockView
+    product: Product
+    lhs: Access
+    rhs: Access
+    axes: list[Axis]
+    before: list[BlockView] = field(default_factory=list)
+    """Blocks that compute operands; they run first, into memory."""
+    stages: list[Stage] = field(default_factory=list)
+    writes: list[tuple[Any, Access]] = field(default_factory=list)
+    """Values of the chain that the function returns, and where they go."""
+
+    @property
+    def extents(self) -> dict[int, int]:
+        return {axis.id: axis.extent for axis in self.axes}
+
+    @property
+    def spatial(self) -> list[Axis]:
+        return [axis for axis in self.axes if not axis.reduce]
+
+    @property
+    def reduce(self) -> list[Axis]:
+        return [axis for axis in self.axes if axis.reduce]
+
+
+def analyze(view: PrimView) -> Contraction | Decline:
+    """Take a prim function apart, or say why it is not a contraction."""
+    reductions = [block for block in view.blocks if block.is_reduction]
+    if len(reductions) != 1:
+        return decline("not exactly one reduction", reductions=len(reductions))
+    block = reductions[0]
+    position = view.blocks.index(block)
+    before, after = view.blocks[:position], view.blocks[position + 1 :]
+    if view.others:
+        return decline("has operations that are not blocks", operation=view.others[0].operation.name)
+    product = take_apart(block)
+    if isinstance(product, Decline):
+        return product
+    if 0 in block.domain:
+        return decline("an axis is empty")
+    chain = _follow_chain(after, block)
+    if isinstance(chain, Decline):
+        return chain
+    made = _Builder(view, block, product, chain).build()
+    if isinstance(made, Contraction):
+        made.before = before
+    return made
+
+
+AxisNames = list["int | None"]
+"""For each axis of a stage the axis of the contraction that it is; None for one of extent 1."""
+
+
+def _follow_chain(after: list[BlockView], block: BlockView) -> list[tuple[BlockView, AxisNames]] | Decline:
+    """The elementwise blocks in order, each with the contraction's axes in place of its own."""
+    dims: dict[Any, AxisNames] = {}
+    names = _output_names(block, list(range(block.rank)))
+    if names is None:
+        return decline("the contraction's output is not indexed by plain axes")
+    dims[block.outputs[0].value] = names
+    chain = []
+    for stage in after:
+        env: AxisNames | None = None
+        for operand in stage.inputs:
+            if operand.value not in dims:
+                continue
+            found = _match_read(stage, operand, dims[operand.value], block)
+            if found is None or (env is not None and found != env):
+                return decline("a block reads the contraction's result in another order", block=stage.name)
+            env = found
+        if env is None:
+            return decline("a block does not depend on the contraction", block=stage.name)
+        for output in stage.outputs:
+            names = _output_names_of(output.map, env)
+            if names is None:
+                return decline("a block's output is not indexed by plain axes", block=stage.name)
+            dims[output.value] = names
+        chain.append((stage, env))
+    return chain
+
+
+def _output_names(block: BlockView, env: list[Any]) -> AxisNames | None:
+    return _output_names_of(block.outputs[0].map, env)
+
+
+def _output_names_of(map_: Any, env: list[Any]) -> AxisNames | None:
+    names: AxisNames = []
+    for expr in map_.results:
+        if isinstance(expr, ir.AffineDimExpr):
+            names.append(env[expr.position])
+        elif isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
+            names.append(None)
+        else:
+            return None
+    return names
+
+
+def _match_read(stage: BlockView, operand: Any, dims: AxisNames, block: BlockView) -> AxisNames | None:
+    """Axes of the contraction for a stage's axes, from how the stage reads a value whose dims are known."""
+    if operand.is_opaque or operand.outside is not None:
+        return None
+    env: AxisNames = [None] * stage.rank
+    known = [extent == 1 for extent in stage.domain]
+    for expr, name, size in zip(operand.map.results, dims, operand.shape, strict=True):
+        if isinstance(expr, ir.AffineConstantExpr):
+            if size != 1:
+                return None
+            continue
+        if not isinstance(expr, ir.AffineDimExpr) or stage.domain[expr.position] != size:
+            return None
+        env[expr.position] = name
+        known[expr.position] = True
+    used = {name for name in env if name is not None}
+    complete = all(block.domain[axis] == 1 or axis in used for axis in block.spatial)
+    return env if complete and all(known) else None
+
+
+class _Builder:
+    """Splits the axes where maps divide them, and turns every map into linear forms."""
+
+    def __init__(self, view: PrimView, block: BlockView, product: Product, chain: list[tuple[BlockView, AxisNames]]):
+        self.view = view
+        self.block = block
+        self.product = product
+        self.chain = chain
+        self.axes: list[Axis] = []
+        self.extents: dict[int, int] = {}
+
+    def build(self) -> Contraction | Decline:
+        env = [self._split(axis, parts) for axis, parts in enumerate(self._parts())]
+        lhs = self._access(self.product.lhs.operand, env)
+        rhs = self._access(self.product.rhs.operand, env)
+        if lhs is None or rhs is None:
+            return decline("an operand's position is not linear in the axes")
+        made = Contraction(self.block, self.product, lhs, rhs, self.axes)
+        produced: dict[Any, list[Linear]] = {}
+        self._note_outputs(self.block, env, produced)
+        for stage, names in self.chain:
+            indices = [Linear({}) if name is None else env[name] for name in names]
+            reads: list[Access | None] = []
+            for operand in stage.inputs:
+                if operand.value in produced or operand.is_opaque:
+                    reads.append(None)
+                    continue
+                if operand.outside is not None:
+                    return decline("an elementwise block reads beyond the edges of a tensor", block=stage.name)
+                access = self._access(operand, indices)
+                if access is None:
+                    return decline("an operand of an elementwise block is not linear in the axes", block=stage.name)
+                reads.append(access)
+            made.stages.append(Stage(stage, indices, reads))
+            self._note_outputs(stage, indices, produced)
+        returned = [value for value in self.view.returned]
+        for value in returned:
+            if value not in produced:
+                return decline("returns something else than what follows from the contraction")
+        made.writes = [(value, Access(value, dims)) for value, dims in produced.items() if value in returned]
+        return made
+
+    def _parts(self) -> list[list[int]]:
+        """Extents that each axis is split into, outermost first."""
+        found: list[set[int]] = [set() for _ in self.block.domain]
+
+        def collect(map_: Any, names: list[Any]) -> None:
+            for expr in map_.results:
+                divisors(expr, lambda dim, n: found[names[dim]].add(n) if names[dim] is not None else None)
+
+        for operand in (*self.block.inputs, *self.block.outputs):
+            if operand.map is not None:
+                collect(operand.map, list(range(self.block.rank)))
+        for stage, names in self.chain:
+            for operand in (*stage.inputs, *stage.outputs):
+                if operand.map is not None:
+                    collect(operand.map, names)
+        return [_radices(extent, divs) for extent, divs in zip(self.block.domain, found, strict=True)]
+
+    def _split(self, axis: int, parts: list[int]) -> Linear:
+        """The value of a block's axis as a linear form over its parts; parts of extent 1 are none."""
+        form, weight = Linear({}), 1
+        is_reduce = self.block.axes[axis] == REDUCE
+        for extent in reversed(parts):
+            if extent > 1:
+                made = Axis(len(self.axes), extent, is_reduce)
+                self.axes.append(made)
+                self.extents[made.id] = extent
+                form = form + Linear({made.id: weight})
+            weight *= extent
+        return form
+
+    def _access(self, operand: Any, env: list[Linear]) -> Access | None:
+        dims = [linear(expr, env, self.extents) for expr in operand.map.results]
+        if any(d is None for d in dims):
+            return None
+        return Access(operand.value, [d for d in dims if d is not None], operand.outside)
+
+    def _note_outputs(self, block: BlockView, env: list[Linear], produced: dict[Any, list[Linear]]) -> None:
+        for output in block.outputs:
+            dims = [linear(expr, env, self.extents) for expr in output.map.results]
+            produced[output.value] = [d for d in dims if d is not None]
+
+
+def _radices(extent: int, divs: set[int]) -> list[int]:
+    """Extents of the parts of an axis that is divided by these numbers, as far as they divide each other."""
+    parts, weight = [], 1
+    for divisor in sorted(d for d in divs if 1 < d < extent):
+        if extent % divisor or divisor % weight:
+            continue
+        parts.append(divisor // weight)
+        weight = divisor
+    return [extent // weight, *reversed(parts)]

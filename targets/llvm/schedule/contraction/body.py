@@ -1,0 +1,107 @@
+"""The body of a contraction taken apart: `accumulator + left * right`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, OperandView
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.vectors import vector_body
+
+ADDS = ("arith.addf", "arith.addi")
+MULTIPLIES = ("arith.mulf", "arith.muli")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of the product: an operand, and what the body does to its element before it multiplies (casts)."""
+
+    operand: OperandView
+    argument: Any
+    body_ops: tuple[Any, ...]
+    """Operations from the element to the factor; with `yielded` this is a body that `vector_body` emits."""
+    result: Any
+
+    @property
+    def yielded(self) -> list[Any]:
+        return [self.result]
+
+    def emit(self, element: Any, lanes: int) -> Any:
+        """The factor of an element, or of a vector of them."""
+        return vector_body(self, {self.argument: element}, lanes)[0]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The two factors of a multiply-and-add body."""
+
+    lhs: Factor
+    rhs: Factor
+    accumulate_type: Any
+    """Type of the running sum: that of the block, but f32 for the half-precision floats."""
+
+
+def take_apart(block: BlockView) -> Product | Decline:
+    """The product that a block sums up, or why its body is not one."""
+    if len(block.outputs) != 1 or not block.is_reduction:
+        return decline("not a reduction with one output")
+    accumulator, total = block.accumulators[0], block.yielded[0]
+    add = _definition(total)
+    if add is None or add.name not in ADDS or accumulator not in list(add.operands):
+        return decline("the body does not add to the accumulator")
+    if any(block.uses_index(axis) for axis in range(block.rank)):
+        return decline("the body computes with the index of an axis")
+    left, right = list(add.operands)
+    multiply = _definition(right if left == accumulator else left)
+    if multiply is None or multiply.name not in MULTIPLIES:
+        return decline("the body adds something else than a product")
+    factors = []
+    for value in multiply.operands:
+        factor = _factor(block, value)
+        if isinstance(factor, Decline):
+            return factor
+        factors.append(factor)
+    if len([u for u in accumulator.uses]) != 1:
+        return decline("the body reads the accumulator twice")
+    kind = total.type
+    if isinstance(kind, (ir.F16Type, ir.BF16Type)):
+        kind = ir.F32Type.get()
+    return Product(factors[0], factors[1], kind)
+
+
+def _definition(value: Any) -> Any | None:
+    """The operation that makes a value; None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def _factor(block: BlockView, value: Any) -> Factor | Decline:
+    needed: set[Any] = {value}
+    for op in reversed(block.body_ops):
+        if any(result in needed for result in op.results):
+            needed.update(op.operands)
+    read = [(a, o) for a, o in zip(block.input_arguments, block.inputs, strict=True) if a in needed]
+    if len(read) != 1:
+        return decline("a factor of the product reads several operands, or none", operands=len(read))
+    argument, operand = read[0]
+    if operand.is_opaque:
+        return decline("an operand is read by the body itself (a gather)")
+    ops = tuple(op for op in block.body_ops if any(result in needed for result in op.results))
+    return Factor(operand, argument, ops, value)
+
+
+def emit_init(block: BlockView, kind: Any) -> Any:
+    """The number that the sum starts from, as an attribute of the accumulator's type."""
+    start: Any = block.init[0]
+    if start.type == kind:
+        return start
+    return ir.FloatAttr.get(kind, ir.FloatAttr(start).value)
+
+
+def count_operations(blocks: Sequence[BlockView]) -> int:
+    """How many operations these bodies have, a measure of the code that each copy of them becomes."""
+    heavy = 12  # an intrinsic expands to about this many
+    return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)

@@ -1,0 +1,152 @@
+"""What the emission of a kernel builds with: positions in flat buffers, and vectors in and out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.vectors import flat
+from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+
+PARALLEL = "tir.parallel"
+"""Unit attribute of a loop whose iterations may run at the same time: what one writes, no other touches."""
+
+
+class Code:
+    """A function under construction. Constants, masks and flattened buffers are made once, at its start."""
+
+    def __init__(self, buffers: BufferFunction):
+        self.buffers = buffers
+        self._constants: dict[int, Any] = {}
+        self._masks: dict[tuple[int, int], Any] = {}
+        self._zeros: dict[Any, Any] = {}
+        self._flat: dict[Any, Any] = {}
+
+    def index(self, value: int) -> Any:
+        if value not in self._constants:
+            kind = ir.IndexType.get()
+            self._constants[value] = self._first("arith.constant", kind, value=ir.IntegerAttr.get(kind, value))
+        return self._constants[value]
+
+    def mask(self, piece: Piece) -> Any:
+        key = (piece.lanes, piece.active)
+        if key not in self._masks:
+            kind = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(1))
+            sizes = ir.DenseI64ArrayAttr.get([piece.active])
+            self._masks[key] = self._first("vector.constant_mask", kind, mask_dim_sizes=sizes)
+        return self._masks[key]
+
+    def splat_constant(self, lanes: int, attribute: Any) -> Any:
+        """A vector constant whose lanes all hold this number."""
+        kind = ir.VectorType.get([lanes], attribute.type)
+        key = (kind, attribute)
+        if key not in self._zeros:
+            value = ir.DenseElementsAttr.get_splat(kind, attribute)
+            self._zeros[key] = self._first("arith.constant", kind, value=value)
+        return self._zeros[key]
+
+    def zero(self, lanes: int, element_type: Any) -> Any:
+        is_float = isinstance(element_type, ir.FloatType)
+        number = ir.FloatAttr.get(element_type, 0.0) if is_float else ir.IntegerAttr.get(element_type, 0)
+        return self.splat_constant(lanes, number)
+
+    def flat(self, value: Any) -> Any:
+        """The buffer of a tensor value in one dimension. Ask first outside of all loops."""
+        if value not in self._flat:
+            self._flat[value] = flat(self.buffers.buffer(value))
+        return self._flat[value]
+
+    def scratch(self, elements: int, element_type: Any) -> Any:
+        return self.buffers.scratch(ir.MemRefType.get([elements], element_type))
+
+    def _first(self, name: str, result: Any, **attributes: Any) -> Any:
+        with ir.InsertionPoint.at_block_begin(self.buffers.entry), self.buffers.location:
+            return create(name, result, **attributes)
+
+    def load(self, buffer: Any, position: Any) -> Any:
+        return create("memref.load", buffer.type.element_type, buffer, position)
+
+    def load_vector(self, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> Any:
+        """Consecutive elements; lanes that are not there are zero, unless `whole` says that they may be read."""
+        kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
+        if whole or not piece.is_partial:
+            return create("vector.load", kind, buffer, position)
+        zero = self.zero(piece.lanes, kind.element_type)
+        return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
+
+    def load_strided(self, buffer: Any, position: Any, stride: int, piece: Piece) -> Any:
+        """Elements at this stride; lanes that are not there are zero."""
+        element = buffer.type.element_type
+        kind = ir.VectorType.get([piece.lanes], element)
+        index_kind = ir.VectorType.get([piece.lanes], ir.IndexType.get())
+        steps = [ir.IntegerAttr.get(ir.IndexType.get(), lane * stride) for lane in range(piece.lanes)]
+        offsets = create("arith.constant", index_kind, value=ir.DenseElementsAttr.get(steps, index_kind))
+        zero = self.zero(piece.lanes, element)
+        return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
+
+    def store_vector(self, value: Any, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> None:
+        name = "vector.store" if whole or not piece.is_partial else "vector.maskedstore"
+        if name == "vector.store":
+            ir.Operation.create(name, operands=[value, buffer, position])
+        else:
+            ir.Operation.create(name, operands=[buffer, position, self.mask(piece), value])
+
+    def loop(
+        self, span: Span, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), parallel: bool = False
+    ) -> list[Any]:
+        """The tiles of a span: `body(i, *carried)` with a loop's index, or a number where there is one tile only."""
+        if span.stop - span.start <= span.size:
+            return list(body(span.start, *carried) or ())
+        loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
+        if parallel:
+            loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+        with ir.InsertionPoint(loop.body):
+            following = body(loop.induction_variable, *list(loop.inner_iter_args))
+            scf.YieldOp(list(following or ()))
+        return list(loop.results)
+
+    def add(self, a: Any, b: Any) -> Any:
+        return create("arith.addi", a.type, a, b)
+
+    def scaled(self, value: Any, factor: int) -> Any:
+        return value if factor == 1 else create("arith.muli", value.type, value, self.index(factor))
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in a flat buffer: a linear form of which some axes have values by now."""
+
+    code: Code
+    form: Linear
+    base: Any = None
+    offset: int = 0
+
+    @staticmethod
+    def start(code: Code, form: Linear) -> Cursor:
+        return Cursor(code, form, None, form.constant)
+
+    def advance(self, axis: Axis, value: Any) -> Cursor:
+        """With this value, a number or an index, for an axis."""
+        stride = self.form.stride(axis)
+        if stride == 0:
+            return self
+        if isinstance(value, int):
+            return self.shift(value * stride)
+        moved = self.code.scaled(value, stride)
+        base = moved if self.base is None else self.code.add(self.base, moved)
+        return Cursor(self.code, self.form, base, self.offset)
+
+    def shift(self, amount: int) -> Cursor:
+        return Cursor(self.code, self.form, self.base, self.offset + amount) if amount else self
+
+    def position(self, extra: int = 0) -> Any:
+        """The index of the place, `extra` elements further."""
+        offset = self.offset + extra
+        if self.base is None:
+            return self.code.index(offset)
+        return self.base if offset == 0 else self.code.add(self.base, self.code.index(offset))

@@ -1,0 +1,130 @@
+"""Copies that a kernel makes of its operands: with a border (padding), and of one panel of columns (packing)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, Side
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
+
+COPY_VECTORS = 4
+"""Vectors per step of a copying loop."""
+
+
+class PaddedCopy:
+    """Copies a tensor into scratch memory, inside a border of the number that lies outside of it."""
+
+    def __init__(self, code: Code, side: Side, lanes: int, masked: bool):
+        assert side.padded_shape is not None
+        self.code = code
+        self.lanes = lanes
+        self.masked = masked
+        self.shape = side.padded_shape
+        self.before = side.padding
+        self.source_shape = side.access.shape
+        self.outside = side.access.outside
+        self.source = code.flat(side.access.value)
+        self.target = code.scratch(prod(self.shape), side.access.element_type)
+        sizes = zip(self.shape, self.source_shape, self.before, strict=True)
+        self.padded = [size != old or before > 0 for size, old, before in sizes]
+
+    def emit(self) -> Any:
+        """Make the copy; returns the buffer that holds it."""
+        self._dim(0, self._start(), self._start())
+        return self.target
+
+    def _start(self) -> Cursor:
+        return Cursor.start(self.code, Linear({}))
+
+    def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
+        inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
+        first = self.before[dim]
+        # The copy holds the indices first .. of the tensor, as many as are read.
+        held = min(self.source_shape[dim], self.shape[dim] - first)
+        rest = self.shape[dim] - first - held
+        if first:
+            self._fill(target, first * inner_target)
+        if not any(self.padded[dim + 1 :]):
+            self._copy(source, target.shift(first * inner_target), held * inner_target)
+        elif held > 0:
+            below = target.shift(first * inner_target)
+
+            def row(i: Any) -> None:
+                self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
+
+            self.code.loop(Span(0, held, 1), row)
+        if rest > 0:
+            self._fill(target.shift((first + held) * inner_target), rest * inner_target)
+
+    def _copy(self, source: Cursor, target: Cursor, count: int) -> None:
+        def move(extra: Any, piece: Piece) -> None:
+            s, t = _moved(source, extra), _moved(target, extra)
+            value = self.code.load_vector(self.source, s.position(piece.offset), piece)
+            self.code.store_vector(value, self.target, t.position(piece.offset), piece)
+
+        self._run(count, move)
+
+    def _fill(self, target: Cursor, count: int) -> None:
+        def write(extra: Any, piece: Piece) -> None:
+            value = self.code.splat_constant(piece.lanes, self.outside)
+            self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
+
+        self._run(count, write)
+
+    def _run(self, count: int, each: Any) -> None:
+        """`each(start, piece)` for vectors that cover `count` elements."""
+        step = self.lanes * COPY_VECTORS
+        whole = count // step * step
+
+        def several(start: Any) -> None:
+            for piece in pieces(step, self.lanes, self.masked):
+                each(start, piece)
+
+        if whole:
+            self.code.loop(Span(0, whole, step), several)
+        for piece in pieces(count - whole, self.lanes, self.masked):
+            each(whole, piece)
+
+
+def _moved(cursor: Cursor, value: Any, stride: int = 1) -> Cursor:
+    """A cursor moved by `value * stride`, the value a number or an index."""
+    walk = Axis(-1, 1, False)
+    return Cursor(cursor.code, Linear({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)
+
+
+def pack_panel(code: Code, plan: Plan, source: Any, at: Cursor, panel: Any, cut: list[Piece], convert: Any) -> None:
+    """Copy the panel of columns at this cursor into rows of `panel`, one row per product of the sum."""
+    assert plan.pack_forms is not None
+    columns, packed = plan.pack_forms
+    width = sum(piece.lanes for piece in cut)
+    stride = plan.columns.form.stride(plan.lane_axis)
+
+    def level(axes: list[Axis], read: Cursor, write: Cursor) -> None:
+        if axes:
+            axis, *inner = axes
+            code.loop(
+                Span(0, axis.extent, 1),
+                lambda i: level(inner, read.advance(axis, i), write.advance(axis, i)),
+            )
+            return
+        for piece in cut:
+            position = read.position(piece.offset * stride)
+            if stride == 1:
+                value = code.load_vector(source, position, piece)
+            else:
+                value = code.load_strided(source, position, stride, piece)
+            code.store_vector(convert(value, piece.lanes), panel, write.position(piece.offset), piece, whole=True)
+
+    read = Cursor(code, columns, at.base, at.offset)
+    level(plan.pack_reduce, read, Cursor.start(code, packed.scaled(width)))
+
+
+def panel_type(plan: Plan) -> Any:
+    """Element type of a packed panel: what is multiplied, casts done."""
+    kind = plan.contraction.product.accumulate_type
+    assert isinstance(kind, ir.Type)
+    return kind

@@ -1,0 +1,103 @@
+"""The loops of a contraction: batches, panels of columns, rows, tiles."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.nest import emit_block
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.copies import PaddedCopy, pack_panel, panel_type
+from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, Side
+from mirlo.targets.llvm.schedule.contraction.tile import Buffers, Places, Tile, with_panel
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+
+
+class Kernel:
+    """Emits the loops of a plan into a buffer function."""
+
+    def __init__(self, plan: Plan, function: BufferFunction):
+        self.plan = plan
+        self.code = Code(function)
+
+    def emit(self) -> None:
+        plan, code = self.plan, self.code
+        for block in plan.contraction.before:
+            emit_block(block, code.buffers)
+        source = self._side(plan.columns)
+        self.panel: Any = None
+        if plan.packed is not None:
+            width = min(plan.tile_columns, sum(piece.lanes for piece in plan.cut(plan.lane_axis.extent)))
+            self.panel = code.scratch(plan.depth * width, panel_type(plan))
+        self.source = source
+        buffers = Buffers(
+            self._side(plan.rows),
+            source if self.panel is None else self.panel,
+            [code.flat(value) for value, _ in plan.contraction.writes],
+            [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
+        )
+        self.tile = Tile(code, plan, buffers, packed=self.panel is not None)
+        # Panels that are packed share one piece of memory: only the loops below the packing may run at once.
+        self._nest(plan.column_loops, Places.start(code, plan), self._panels, parallel=self.panel is None)
+
+    def _side(self, side: Side) -> Any:
+        if side.padded_shape is None:
+            return self.code.flat(side.access.value)
+        return PaddedCopy(self.code, side, self.plan.lanes, self.plan.machine.masked).emit()
+
+    def _nest(self, axes: list[Axis], places: Places, inside: Any, parallel: bool) -> None:
+        """Loops over these axes, the outermost of them parallel if it may be; `inside(places, parallel)`."""
+        if not axes:
+            inside(places, parallel)
+            return
+        axis, *inner = axes
+        self.code.loop(
+            Span(0, axis.extent, 1),
+            lambda i: self._nest(inner, places.advance(axis, i), inside, False),
+            parallel=parallel,
+        )
+
+    def _panels(self, places: Places, parallel: bool) -> None:
+        for span in spans(self.plan.lane_axis.extent, self.plan.tile_columns):
+            cut = self.plan.cut(span.size)
+
+            def panel(i: Any, cut: list[Piece] = cut) -> None:
+                self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
+
+            self.code.loop(span, panel, parallel=parallel)
+
+    def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+        plan = self.plan
+        if plan.packed is not None:
+            pack_panel(self.code, plan, self.source, places.columns, self.panel, cut, self.tile.convert_columns)
+            width = sum(piece.lanes for piece in cut)
+            places = with_panel(places, Cursor.start(self.code, plan.packed.scaled(width)))
+            parallel = True
+        self.tile.keep_columns(places.columns, cut)
+        self._nest(plan.row_loops, places, lambda at, free: self._rows(at, cut, free), parallel)
+
+    def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+        axis = self.plan.row_axis
+        if axis is None:
+            self.tile.emit(places, 1, cut)
+            return
+        for span in spans(axis.extent, self.plan.tile_rows):
+            self.code.loop(
+                span,
+                lambda i, rows=span.size: self.tile.emit(places.advance(axis, i), rows, cut),
+                parallel=parallel,
+            )
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """What the schedule attribute of the function tells about the kernel."""
+    return {
+        "rule": "contraction",
+        "tile": [plan.tile_rows, plan.tile_columns],
+        "lanes": plan.lanes,
+        "depth": prod(axis.extent for axis in plan.reduce),
+        "packed": plan.packed is not None,
+        "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
+    }

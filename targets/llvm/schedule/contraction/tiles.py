@@ -1,0 +1,128 @@
+"""The register tile: how many rows and vectors of sums are held at once, by a small model of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from mirlo.targets.llvm.machine import Machine
+
+VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
+TILE_OVERHEAD = 16.0
+"""Cycles to begin and end a tile: addresses, loop control, the pipeline filling up."""
+L2_BYTES_PER_CYCLE = 48.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A vector's worth of columns; `active` of its lanes are there."""
+
+    offset: int
+    lanes: int
+    active: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.active < self.lanes
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tiles of one size along an axis: `start`, `start + size`, ... below `stop`."""
+
+    start: int
+    stop: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TileQuestion:
+    """What the choice of a tile depends on."""
+
+    rows: int
+    """Extent of the axis that the tile's rows run over."""
+    columns: int
+    lanes: int
+    depth: int
+    """Products summed up for each element."""
+    shared_columns: bool
+    """Whether all rows multiply the same vectors (false for depthwise convolutions)."""
+    shared_rows: bool
+    """Whether all columns multiply the same row elements."""
+    element_bytes: int
+
+
+def spans(extent: int, size: int) -> list[Span]:
+    """An extent cut into tiles of this size, and one smaller tile for the rest."""
+    whole = extent // size * size
+    found = [Span(0, whole, size)] if whole else []
+    return found + ([Span(whole, extent, extent - whole)] if whole < extent else [])
+
+
+def pieces(columns: int, lanes: int, masked: bool) -> list[Piece]:
+    """Vectors that cover this many columns; the rest in one partial vector, or in ever narrower whole ones."""
+    found = [Piece(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
+    offset = columns // lanes * lanes
+    rest = columns - offset
+    if rest and masked:
+        width = lanes
+        while width // 2 >= rest and width > 4:
+            width //= 2
+        return [*found, Piece(offset, width, rest)]
+    while rest:
+        width = 1 << (rest.bit_length() - 1)
+        found.append(Piece(offset, width, width))
+        offset, rest = offset + width, rest - width
+    return found
+
+
+def register_need(rows: int, vectors: int, question: TileQuestion) -> int:
+    """Vector registers that a tile keeps busy."""
+    return rows * vectors + (vectors if question.shared_columns else 1) + 1
+
+
+def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+    """Cycles to add one product to each sum of a tile."""
+    sums = rows * vectors
+    row_loads = rows if question.shared_rows else sums
+    column_loads = 0 if not question.shared_columns and question.depth <= machine.vector_registers else vectors
+    bounds = [
+        sums / machine.fma_per_cycle,
+        (row_loads + column_loads) / machine.loads_per_cycle,
+        float(machine.fma_latency),
+    ]
+    panel_bytes = question.depth * vectors * machine.vector_bytes
+    if question.shared_columns and panel_bytes > machine.l1_bytes // 2:
+        bounds.append(vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE)
+    return max(bounds)
+
+
+def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+    total = 0.0
+    for span in spans(extent, rows):
+        count = (span.stop - span.start) // span.size
+        body = question.depth * step_cycles(span.size, vectors, question, machine)
+        total += count * (body + TILE_OVERHEAD + span.size * vectors)
+    return total
+
+
+def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, float]:
+    """Rows, vectors, and the cycles that the model expects for all tiles of this question."""
+    best: tuple[float, int, int] | None = None
+    most_vectors = max(1, -(-question.columns // question.lanes))
+    counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
+    for vectors, rows in product(counts, range(1, min(question.rows, machine.vector_registers) + 1)):
+        if register_need(rows, vectors, question) > machine.vector_registers and (rows, vectors) != (1, 1):
+            continue
+        if vectors == 16 and rows > 1:
+            continue
+        cost = 0.0
+        for span in spans(question.columns, vectors * question.lanes):
+            count = (span.stop - span.start) // span.size
+            held = -(-span.size // question.lanes)
+            cost += count * _row_cost(rows, question.rows, held, question, machine)
+        # Among equals the wider tile reads the row operand fewer times.
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, rows, vectors)
+    assert best is not None
+    return best[1], best[2], best[0]
