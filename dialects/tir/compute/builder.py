@@ -278,14 +278,14 @@ def from_storage(value: Any, element: DType) -> Any:
         zero = emit_constant(0, value.type)
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
         return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
-    return value
+    return create("arith.index_cast", ir.IndexType.get(), value) if element is INDEX else value
 
 
 def to_storage(value: Any, element: DType) -> Any:
     """A scalar as it is stored."""
     if element is BOOL:
         return create("arith.extui", ir.Type.parse(element.storage), value)
-    return value
+    return create("arith.index_cast", ir.Type.parse(element.storage), value) if element is INDEX else value
 
 
 def _collect(values: list[Expr], rank: int) -> list[Access]:

@@ -1,0 +1,82 @@
+"""Default rules of attention: by matrix products and softmax, which have schedules of their own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mirlo.dialects.relax.activation import Softmax
+from mirlo.dialects.relax.matmul import Matmul
+from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.attention")
+def attention(op: Any, b: Any) -> Any:
+    batch, heads, length, size = shape_of(op.query)
+    _, shared, context, _ = shape_of(op.key)
+    value_size = shape_of(op.value)[3]
+    # The query heads that share a key head are rows of one product with it.
+    rows = (batch, shared, heads // shared * length)
+    query = _reshape(b, op.query, (*rows, size))
+    scores = b.emit(Matmul, query, op.key, transpose_rhs=True)
+    scores = _reshape(b, scores, (batch, heads, length, context))
+    factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
+
+    def masked(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            value = wide(scores.at(*axes)) * factor
+            hidden = constant(float("-inf"), value.dtype)
+            if mask is not None:
+                seen = aligned(mask, axes)
+                value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
+            if op.causal:
+                value = select(axes[3] <= axes[2], value, hidden)
+            return value.cast(scores.dtype)
+
+        return p.compute(scores.shape, element, name="mask")
+
+    scores = b.call_prim(masked, scores, op.mask, name="attention_scores")
+    weights = _reshape(b, b.emit(Softmax, scores, axis=-1), (*rows, context))
+    return _reshape(b, b.emit(Matmul, weights, op.value), (batch, heads, length, value_size))
+
+
+def _reshape(b: Any, value: Any, shape: tuple[int, ...]) -> Any:
+    return b.value(value) if shape_of(value) == shape else b.emit(Reshape, value, shape=shape)
+
+
+@legalize("relax.rotary_embedding")
+def rotary_embedding(op: Any, b: Any) -> Any:
+    def body(p: Any, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:
+        half = cos.shape[-1]
+
+        def element(*axes: Expr) -> Expr:
+            *leading, d = axes
+            if op.interleaved:
+                angle, first, distance = d // 2, (d % 2).equals(0), 1
+            else:
+                angle, first, distance = d % half, d < half, half
+            # Beyond the rotated elements nothing of this is used; it only has to be readable.
+            before = wide(x.at(*leading, d - distance, outside=0.0))
+            after = wide(x.at(*leading, d + distance, outside=0.0))
+            at = angle if half > 1 else 0
+            c, s = (wide(_angle(t, leading, at, outside=op.interleaved)) for t in (cos, sin))
+            own = wide(x.at(*axes))
+            rotated = own * c + select(first, -after, before) * s
+            value = rotated if 2 * half == x.shape[-1] else select(d < 2 * half, rotated, own)
+            return value.cast(x.dtype)
+
+        return p.compute(x.shape, element, name="rotary_embedding")
+
+    return b.call_prim(body, op.x, op.cos, op.sin)
+
+
+def _angle(table: TensorExpr, leading: list[Expr], at: Any, outside: bool) -> Expr:
+    """The angle's cosine or sine, for a table that broadcasts to [B, 1, S, R/2]."""
+    batch, _, position = leading
+    wanted = [batch, 0, position][4 - table.rank :]
+    dims = table.shape[:-1]
+    indices = [0 if dim == 1 else i for dim, i in zip(dims, wanted, strict=True)]
+    return table.at(*indices, at, outside=0.0 if outside else None)

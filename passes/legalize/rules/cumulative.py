@@ -1,0 +1,30 @@
+"""Default rules of running sums and products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import lift
+from mirlo.passes.legalize.helpers import shape_of, short_name, wide_dtype
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.cumsum", "relax.cumprod")
+def cumulative(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    is_sum = short_name(op) == "cumsum"
+
+    def body(loops: Any, x: Any, output: Any) -> None:
+        running_type = wide_dtype(x.dtype)
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+            running = loops.variable(lift(0 if is_sum else 1, running_type), running_type)
+            for i in loops.range(shape[axis]):
+                place = (shape[axis] - 1) - i if op.reverse else i
+                element = [*at[:axis], place, *at[axis:]]
+                value = x[element].cast(running_type)
+                following = loops.let(running.get() + value if is_sum else running.get() * value)
+                output[element] = (running.get() if op.exclusive else following).cast(x.dtype)
+                running.set(following)
+
+    return b.call_loops(body, op.x)

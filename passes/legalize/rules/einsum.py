@@ -1,0 +1,64 @@
+"""Default rule of einsum: one contraction after the other, each a reduction block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.relax.matmul import einsum_terms
+from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.passes.legalize.helpers import shape_of, wide
+from mirlo.passes.rules import legalize
+
+Term = tuple[TensorExpr, list[str]]
+
+
+@legalize("relax.einsum")
+def einsum(op: Any, b: Any) -> Any:
+    xs = list(op.xs)
+    shapes = [shape_of(x) for x in xs]
+    inputs, output = einsum_terms(op.equation, [len(shape) for shape in shapes])
+    sizes: dict[str, int] = {}
+    for labels, shape in zip(inputs, shapes, strict=True):
+        for label, dim in zip(labels, shape, strict=True):
+            sizes[label] = dim if sizes.get(label, 1) == 1 else sizes[label]
+
+    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+        element = tensors[0].dtype
+        left: list[Term] = list(zip(tensors, inputs, strict=True))
+        while len(left) > 2:
+            i, j = _cheapest(left, sizes)
+            second, first = left.pop(j), left.pop(i)
+            needed = {label for _, labels in left for label in labels} | set(output)
+            kept = [label for label in dict.fromkeys([*first[1], *second[1]]) if label in needed]
+            left.append((_contract(p, [first, second], kept, sizes), kept))
+        made = _contract(p, left, output, sizes)
+        return made if made.dtype is element else p.compute(made.shape, lambda *at: made.at(*at).cast(element))
+
+    return b.call_prim(body, *xs)
+
+
+def _cheapest(terms: Sequence[Term], sizes: dict[str, int]) -> tuple[int, int]:
+    """The pair of operands whose contraction takes the fewest products."""
+    pairs = [(i, j) for i in range(len(terms)) for j in range(i + 1, len(terms))]
+    return min(pairs, key=lambda pair: math.prod(sizes[label] for label in {*terms[pair[0]][1], *terms[pair[1]][1]}))
+
+
+def _contract(p: Any, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, int]) -> TensorExpr:
+    """The product of the operands, summed over the labels that are not in the output."""
+    summed = [label for label in dict.fromkeys(label for _, labels in terms for label in labels) if label not in output]
+
+    def element(*axes: Expr) -> Expr:
+        place = dict(zip([*output, *summed], axes, strict=True))
+        result: Any = None
+        for tensor, labels in terms:
+            dims = zip(labels, tensor.shape, strict=True)
+            value = wide(tensor.at(*(0 if dim == 1 and sizes[label] != 1 else place[label] for label, dim in dims)))
+            result = value if result is None else result * value
+        return result
+
+    shape = [sizes[label] for label in output]
+    if not summed:
+        return p.compute(shape, element, name="einsum")
+    return p.reduce("add", shape, [sizes[label] for label in summed], element, name="einsum")

@@ -1,0 +1,190 @@
+"""Default rules of resampling.
+
+`resize` knows all its coordinates while compiling: an axis is either read at places that are affine in its index, or
+through a small constant table of indices and weights. Axes are interpolated one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from mirlo.dialects.tir.compute import (
+    BOOL,
+    INDEX,
+    Expr,
+    TensorExpr,
+    abs_,
+    clamp,
+    constant,
+    floor,
+    roundeven,
+    select,
+)
+from mirlo.passes.legalize.constants import tensor_of
+from mirlo.passes.legalize.helpers import shape_of, wide
+from mirlo.passes.legalize.interpolation import AxisTable, axis_table
+from mirlo.passes.rules import decline, legalize
+
+
+@legalize("relax.resize")
+def resize(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    if 0 in shape:
+        return decline("an empty tensor has nothing to interpolate", shape=shape)
+    tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
+    tables = {i: table for i, table in tables.items() if not table.is_identity}
+    # Axes that shrink come first: the later ones then have less to do.
+    order = sorted(tables, key=lambda i: output[i] / shape[i])
+    constants = [c for i in order for c in _constants(b, tables[i])]
+
+    def body(p: Any, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
+        rest = iter(given)
+        readers = {i: Reader(i, tables[i], rest) for i in order}
+        made = x
+        several = [i for i in order if tables[i].taps > 1]
+        for i in several:
+            made = readers[i].interpolated(p, made)
+        single = [readers[i] for i in order if i not in several]
+
+        def element(*axes: Expr) -> Expr:
+            at: list[Any] = list(axes)
+            for reader in single:
+                at[reader.axis] = reader.index(axes[reader.axis], 0)
+            value = made.at(*at)
+            for reader in readers.values():
+                if reader.outside is not None:
+                    out = reader.outside.at(axes[reader.axis])
+                    value = select(out, constant(op.extrapolation, value.dtype), value)
+            return value.cast(x.dtype)
+
+        return p.compute(output, element, name="resize")
+
+    return b.call_prim(body, op.x, *constants)
+
+
+def _constants(b: Any, table: AxisTable) -> list[Any]:
+    """The values of a table that a prim function reads."""
+    made = [] if table.affine else [tensor_of(b, table.indices, "i32")]
+    made += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
+    return made + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
+
+
+class Reader:
+    """A table inside a prim function, taking its constants from those given."""
+
+    def __init__(self, axis: int, table: AxisTable, given: Any):
+        self.axis = axis
+        self.table = table
+        self.affine = table.affine
+        self.indices: TensorExpr | None = None if self.affine else next(given)
+        self.weights: TensorExpr | None = next(given) if table.taps > 1 else None
+        self.outside: TensorExpr | None = next(given) if table.outside.any() else None
+
+    def index(self, i: Expr, tap: int) -> Expr:
+        if self.indices is not None:
+            # The table is ours: its indices are inside.
+            return self.indices.at(i, tap).cast(INDEX)
+        factor, offset, divisor = self.affine
+        scaled = i * factor + offset
+        return scaled // divisor if divisor > 1 else scaled
+
+    def interpolated(self, p: Any, x: TensorExpr) -> TensorExpr:
+        """x with this axis resized."""
+        shape = list(x.shape)
+        shape[self.axis] = len(self.table.indices)
+
+        def element(*axes: Expr) -> Expr:
+            total: Any = None
+            for tap in range(self.table.taps):
+                at: list[Any] = list(axes)
+                at[self.axis] = self.index(axes[self.axis], tap)
+                value = x.at(*at)
+                value = wide(value) if value.dtype.is_float else value.cast("f32")
+                term = value * self.weights.at(axes[self.axis], tap).cast(value.dtype)
+                total = term if total is None else total + term
+            return total
+
+        return p.compute(shape, element, name="interpolate")
+
+
+LIMIT = float(1 << 30)
+"""Coordinates beyond this are moved here, so that they have an index; NaN as well."""
+CUBIC = -0.75
+
+
+@legalize("relax.grid_sample")
+def grid_sample(op: Any, b: Any) -> Any:
+    shape, output = shape_of(op.x), shape_of(op.output)
+    spatial = shape[2:]
+    if 0 in shape:
+        return decline("an empty tensor has nothing to sample", shape=shape)
+
+    def coordinate(value: Expr, size: int) -> Expr:
+        unit = (value + 1.0) * 0.5
+        place = unit * float(size - 1) if op.align_corners else unit * float(size) - 0.5
+        return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
+
+    def body(p: Any, x: TensorExpr, grid: TensorExpr) -> TensorExpr:
+        def element(n: Expr, c: Expr, *at: Expr) -> Expr:
+            # The last dim comes first in the grid.
+            places = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]
+            taps = [_taps(coordinate(v, size), op.mode) for v, size in zip(places, spatial, strict=True)]
+            total: Any = None
+            for chosen in product(*taps):
+                value = _read(x, n, c, [index for index, _ in chosen], op)
+                for _, weight in chosen:
+                    value = value if weight is None else value * weight.cast(value.dtype)
+                total = value if total is None else total + value
+            return total.cast(x.dtype)
+
+        return p.compute(output, element, name="grid_sample")
+
+    return b.call_prim(body, op.x, op.grid)
+
+
+def _taps(place: Expr, mode: str) -> list[tuple[Expr, Expr | None]]:
+    """Indices that are read along a dim, and their weights."""
+    if mode == "nearest":
+        return [(roundeven(place).cast(INDEX), None)]
+    low = floor(place)
+    first = low.cast(INDEX)
+    fraction = place - low
+    if mode == "linear":
+        return [(first, 1.0 - fraction), (first + 1, fraction)]
+    return [(first + k, _keys(abs_(fraction - float(k)), far=k in (-1, 2))) for k in range(-1, 3)]
+
+
+def _keys(d: Expr, far: bool) -> Expr:
+    """Keys' cubic kernel at this distance: up to 1, or from 1 to 2."""
+    if far:
+        return ((CUBIC * d - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
+    return ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1.0
+
+
+def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: Any) -> Expr:
+    """The element at indices that may be outside, by the padding mode."""
+    sizes = x.shape[2:]
+    if op.padding_mode == "reflection":
+        indices = [_reflected(i, size, op.align_corners) for i, size in zip(indices, sizes, strict=True)]
+    near = [clamp(i, 0, size - 1) for i, size in zip(indices, sizes, strict=True)]
+    value = wide(x.at(n, c, *near))
+    if op.padding_mode != "zeros":
+        return value
+    inside = constant(True, BOOL)
+    for i, clamped in zip(indices, near, strict=True):
+        inside = inside & i.equals(clamped)
+    return select(inside, value, constant(0, value.dtype))
+
+
+def _reflected(index: Expr, size: int, align_corners: bool) -> Expr:
+    """Back and forth between the centers of the outermost elements, or between their outer edges."""
+    if size == 1:
+        return constant(0, INDEX)
+    if align_corners:
+        period = 2 * (size - 1)
+        place = index % period
+        return select(place < size, place, period - place)
+    place = index % (2 * size)
+    return select(place < size, place, (2 * size - 1) - place)

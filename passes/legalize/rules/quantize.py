@@ -1,0 +1,69 @@
+"""Default rules of quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, roundeven
+from mirlo.dialects.tir.compute.builder import identity_of
+from mirlo.passes.legalize.helpers import shape_of, tensor_type
+from mirlo.passes.rules import decline, legalize
+
+
+@legalize("relax.quantize")
+def quantize(op: Any, b: Any) -> Any:
+    target = op.dtype
+    if target.is_float:
+        return decline("quantizes to integers only", dtype=target)
+    low, high = (identity_of(kind, target) for kind in ("max", "min"))
+    work = _exact(target)
+
+    def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
+            # The quotient decides about rounding, so it is computed as the reference does: in the type of the scale.
+            computed = scale.dtype if scale.dtype.bits >= 32 else DTYPES["f32"]
+            value = roundeven(x.at(*axes).cast(computed) / scale.at(*at).cast(computed)).cast(work)
+            if zero_point is not None:
+                value = value + zero_point.at(*at).cast(work)
+            return clamp(value, low, high).cast(target)
+
+        return p.compute(x.shape, element, name="quantize")
+
+    return b.call_prim(body, op.x, op.scale, op.zero_point)
+
+
+@legalize("relax.dequantize")
+def dequantize(op: Any, b: Any) -> Any:
+    source = tensor_type(op.x).dtype
+    if source.is_float:
+        return decline("dequantizes integers only", dtype=source)
+
+    def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
+            value = x.at(*axes)
+            if zero_point is not None:
+                wide = "i32" if source.bits < 32 else "i64"
+                value = value.cast(wide) - zero_point.at(*at).cast(wide)
+            work = scale.dtype if scale.dtype.bits >= op.dtype.bits else op.dtype
+            work = work if work.bits >= 32 else DTYPES["f32"]
+            return (value.cast(work) * scale.at(*at).cast(work)).cast(op.dtype)
+
+        return p.compute(shape_of(op.output), element, name="dequantize")
+
+    return b.call_prim(body, op.x, op.scale, op.zero_point)
+
+
+def _exact(target: DType) -> DType:
+    """A float that holds every value of the quantized type, and the next beyond, exactly."""
+    return DTYPES["f64" if target.bits > 16 else "f32"]
+
+
+def parameter_indices(axes: Sequence[Expr], rank: int, axis: int, block: int) -> list[Expr]:
+    """Where the scale of an element is: one for all, one per position along the axis, or one per block."""
+    if block:
+        return [a // block if i == axis else a for i, a in enumerate(axes)]
+    return [] if rank == 0 else [axes[axis]]

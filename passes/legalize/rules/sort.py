@@ -1,0 +1,151 @@
+"""Default rules of sorting: a stable merge sort of each row, and a heap for the k best.
+
+NaN counts as larger than every number, so that any row has an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, LoopBuilder, minimum, select
+from mirlo.passes.legalize.helpers import shape_of, short_name
+from mirlo.passes.rules import legalize
+
+Before = Callable[[Expr, Expr], Expr]
+"""Whether an element comes strictly before another."""
+
+
+def order(descending: bool) -> Before:
+    def larger(a: Expr, b: Expr) -> Expr:
+        return (a > b) | (a.differs(a) & b.equals(b)) if a.dtype.is_float else a > b
+
+    return larger if descending else lambda a, b: larger(b, a)
+
+
+class Keyed:
+    """Scratch memory for the elements of a row, each with its place in the row."""
+
+    def __init__(self, loops: LoopBuilder, size: int, element: Any):
+        self.keys = loops.scratch((size,), element)
+        self.places = loops.scratch((size,), "i64")
+
+    def put(self, at: Expr, key: Expr, place: Expr) -> None:
+        self.keys[at] = key
+        self.places[at] = place
+
+    def move(self, at: Expr, source: Keyed, index: Expr) -> None:
+        self.put(at, source.keys[index], source.places[index])
+
+
+@legalize("relax.sort", "relax.argsort")
+def sort(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    wants_places = short_name(op) == "argsort"
+
+    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+        size = shape[axis]
+        rows, spare = Keyed(loops, size, x.dtype), Keyed(loops, size, x.dtype)
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+            for i in loops.range(size):
+                rows.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
+            merge_sort(loops, rows, spare, size, order(op.descending))
+            for i in loops.range(size):
+                output[[*at[:axis], i, *at[axis:]]] = rows.places[i] if wants_places else rows.keys[i]
+
+    return b.call_loops(body, op.x)
+
+
+def merge_sort(loops: LoopBuilder, rows: Keyed, spare: Keyed, size: int, before: Before) -> None:
+    """Sort the first `size` of `rows`, bottom up; `spare` is room for as many."""
+    width = loops.variable(1, "index")
+    for _ in loops.while_(lambda: width.get() < size):
+        step = loops.let(width.get())
+        for low in loops.range(0, size, step + step):
+            middle = loops.let(minimum(low + step, size))
+            high = loops.let(minimum(middle + step, size))
+            _merge(loops, rows, spare, low, middle, high, before)
+        for i in loops.range(size):
+            rows.move(i, spare, i)
+        width.set(step + step)
+
+
+def _merge(
+    loops: LoopBuilder, source: Keyed, target: Keyed, low: Expr, middle: Expr, high: Expr, before: Before
+) -> None:
+    left, right = loops.variable(low, "index"), loops.variable(middle, "index")
+    for i in loops.range(low, high):
+        # Where one side is used up, its index is clamped to read something, and not taken.
+        has_left, has_right = left.get() < middle, right.get() < high
+        first = loops.let(minimum(left.get(), middle - 1))
+        second = loops.let(minimum(right.get(), high - 1))
+        take_right = loops.let(has_right & (~has_left | before(source.keys[second], source.keys[first])))
+        target.move(i, source, select(take_right, second, first))
+        with loops.if_(take_right):
+            right.set(right.get() + 1)
+        with loops.else_():
+            left.set(left.get() + 1)
+
+
+@legalize("relax.topk")
+def topk(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    before = order(op.largest)
+
+    def body(loops: LoopBuilder, x: Any, values: Any, places: Any) -> None:
+        if op.k == 0:
+            return
+        heap = Heap(loops, op.k, x.dtype, before)
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+            for i in loops.range(op.k):
+                heap.kept.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
+            for i in loops.range(op.k // 2):
+                heap.sink((op.k // 2 - 1) - i, op.k)
+            for i in loops.range(op.k, shape[axis]):
+                key = x[[*at[:axis], i, *at[axis:]]]
+                # The root is the worst that is kept; of equal ones the earlier stays.
+                with loops.if_(before(key, heap.kept.keys[0])):
+                    heap.kept.put(0, key, i.cast("i64"))
+                    heap.sink(0, op.k)
+            for i in loops.range(op.k):
+                last = loops.let((op.k - 1) - i)
+                target = [*at[:axis], last, *at[axis:]]
+                values[target], places[target] = heap.kept.keys[0], heap.kept.places[0]
+                heap.kept.move(0, heap.kept, last)
+                heap.sink(0, last)
+
+    return b.call_loops(body, op.x)
+
+
+class Heap:
+    """A binary heap with the worst of the kept elements at its root; of equal elements the later is worse."""
+
+    def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Before):
+        self.loops = loops
+        self.kept = Keyed(loops, size, element)
+        self.before = before
+
+    def worse(self, i: Expr, j: Expr) -> Expr:
+        left, right = self.kept.keys[i], self.kept.keys[j]
+        tie = ~self.before(left, right) & (self.kept.places[i] > self.kept.places[j])
+        return self.before(right, left) | tie
+
+    def sink(self, start: Any, size: Any) -> None:
+        """Move the element at `start` down to where it belongs, in a heap of `size` elements."""
+        loops = self.loops
+        at = loops.variable(start, "index")
+        moving = loops.variable(True, "bool")
+        for _ in loops.while_(lambda: moving.get() & (at.get() * 2 + 1 < size)):
+            parent = loops.let(at.get())
+            left = loops.let(parent * 2 + 1)
+            right = loops.let(minimum(left + 1, size - 1))
+            child = loops.let(select(self.worse(right, left), right, left))
+            with loops.if_(self.worse(child, parent)):
+                key, place = self.kept.keys[parent], self.kept.places[parent]
+                self.kept.move(parent, self.kept, child)
+                self.kept.put(child, key, place)
+                at.set(child)
+            with loops.else_():
+                moving.set(False)
