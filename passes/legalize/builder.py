@@ -69,9 +69,9 @@ class LegalizeBuilder:
     ):
         """Call a prim function that `body` writes as loops over buffers, where no block says what is computed.
 
-        `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None), and one
-        for each result; the results are those of the operator unless `results` lists others. As for `call_prim`, it
-        must depend on nothing but the operator's attributes and the types of the values.
+        `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None),
+        and one for each result; the results are those of the operator unless `results` lists others. As for
+        `call_prim`, it must depend on nothing but the operator's attributes and the types of the values.
         """
         current = [None if v is None else self.value(v) for v in values]
         types = [tensor_type(v) for v in current if v is not None]
@@ -81,7 +81,7 @@ class LegalizeBuilder:
             function = LoopFunction(self._name(name), types, outputs, self.loc)
             buffers = iter(function.buffers)
             given = [None if v is None else next(buffers) for v in current]
-            return function.build(lambda loops: body(loops, *given, *buffers)), outputs
+            return function.build(lambda loops, *_: body(loops, *given, *buffers)), outputs
 
         return self._call(current, types, build)
 

@@ -1,4 +1,4 @@
-"""Interpolation along one axis, worked out while compiling: which elements an output element reads, with which weights."""
+"""Interpolation along one axis, worked out while compiling: what each output element reads, with which weights."""
 
 from __future__ import annotations
 

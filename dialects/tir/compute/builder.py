@@ -190,6 +190,8 @@ class PrimBuilder:
         combine: Callable[..., Sequence[Expr]] | None,
     ) -> list[TensorExpr]:
         rank, domain = len(shape), shape + extents
+        if not extents:
+            init = combine = None  # nothing is combined
         accesses = _collect(values, len(domain))
         out_types = [TensorType(shape, INDEX_AS if v.dtype is INDEX else v.dtype) for v in values]
         values = [v.cast(INDEX_AS) if v.dtype is INDEX else v for v in values]

@@ -164,9 +164,12 @@ def _float_to_float(value: Any, result: Any) -> Any:
         return value
     if value.type.width < result.width:
         return create("arith.extf", result, value)
+    f32 = ir.F32Type.get()
     if value.type.width == result.width:  # f16 and bf16
-        f32 = ir.F32Type.get()
         return create("arith.truncf", result, create("arith.extf", f32, value))
+    if value.type.width == 64 and result.width == 16:
+        # In two steps: processors have no instruction for it, and not every run-time library has the function.
+        return create("arith.truncf", result, create("arith.truncf", f32, value))
     return create("arith.truncf", result, value)
 
 

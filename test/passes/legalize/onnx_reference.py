@@ -10,7 +10,9 @@ import onnx
 from onnx import helper
 
 
-def onnx_node(kind: str, inputs: Sequence[Any], attributes: dict[str, Any] | None = None, outputs: int = 1, opset: int = 17) -> Any:
+def onnx_node(
+    kind: str, inputs: Sequence[Any], attributes: dict[str, Any] | None = None, outputs: int = 1, opset: int = 17
+) -> Any:
     """Results of the node on these arrays (None for an input that is left out): an array, or a list of them."""
     import onnxruntime
 

@@ -55,7 +55,13 @@ def conv_cases() -> list[Case]:
                 exact.transpose(LAST[rank]),
                 **tolerance,
             ),
-            Case("conv", [moved, weight, None], {**attributes, "data_layout": "N*C"}, plain.transpose(LAST[rank]), **tolerance),
+            Case(
+                "conv",
+                [moved, weight, None],
+                {**attributes, "data_layout": "N*C"},
+                plain.transpose(LAST[rank]),
+                **tolerance,
+            ),
         ]
     half = [a.astype(np.float16) for a in (f32(1, 8, 6, 6), f32(4, 8, 3, 3, seed=1), f32(4, seed=2))]
     exact = onnx_node("Conv", [a.astype(np.float32) for a in half])
