@@ -70,10 +70,11 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
     """
     llvm = _llvm()
     _check_machine(artifact, llvm)
-    _check_symbols(artifact, llvm)
     with _llvm_lock:
         machine = llvm.Target.from_default_triple().create_target_machine()
+        # The first engine makes LLVM see the symbols of the process, so the check of symbols comes after it.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        _check_symbols(artifact, llvm)
         engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.code))
         engine.finalize_object()
         address = engine.get_function_address(artifact.entry)

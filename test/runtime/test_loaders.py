@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mirlo.runtime import loaders
-from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.artifact import TensorSpec, save
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.object_symbols import BadObject, symbols_of
@@ -72,6 +74,19 @@ def test_symbol_that_the_process_defines(make_artifact):
     answer = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 42)
     loaders.define_symbol("mirlo_test_answer", ctypes.cast(answer, ctypes.c_void_p).value)
     assert int(Executable(artifact, ParameterStore())()) == 42
+
+
+def test_symbol_of_the_c_library_in_a_new_process(make_artifact, tmp_path):
+    body = """
+      %y = load ptr, ptr %tensors
+      %r = call ptr @memset(ptr %y, i32 1, i64 4)
+      ret void"""
+    artifact = make_artifact(body, "declare ptr @memset(ptr, i32, i64)", outputs=(TensorSpec("y", "i32", ()),))
+    save(tmp_path / "m.mirlo", artifact, ParameterStore())
+    # A new one, as LLVM sees the C library from the first model on that a process has loaded.
+    script = f"import mirlo; print(int(mirlo.load({str(tmp_path / 'm.mirlo')!r})()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (str(0x01010101), "")
 
 
 def test_code_that_is_no_object(artifact, store):
