@@ -42,12 +42,17 @@ def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> 
 
     Parameters that are in no file are written to one beside it, `path` with `.params` added.
     """
+    if session.has_params:
+        if session.params.unsaved():
+            session.params.save(f"{path}.params", session.params.unsaved())
+        list_params(module, os.path.dirname(os.path.abspath(path)), session)
+
+
+def list_params(module: Any, folder: str, session: Session) -> None:
+    """Make a module list the files of its parameters, as they are called from a folder."""
     if not session.has_params:
         return
     store = session.params
-    folder = os.path.dirname(os.path.abspath(path))
-    if store.unsaved():
-        store.save(f"{path}.params", store.unsaved())
     files = dict.fromkeys(source for name in store.names() if (source := store.source(name)))
     listed = [ir.StringAttr.get(_relative(file, folder), context=module.context) for file in files]
     module.operation.attributes[PARAMS] = ir.ArrayAttr.get(listed, context=module.context)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.files import FileError, write_ir
+from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
@@ -224,6 +224,7 @@ class OptRun:
             "large_elements_limit": self.arguments.elide_elements,
         }
         if self.arguments.output == "-":
+            self._list_params()
             texts = [module.operation.get_asm(**printing).rstrip() + "\n" for module, _ in self.outputs]
             sys.stdout.write("\n// -----\n".join(texts))
             sys.stdout.flush()
@@ -231,6 +232,18 @@ class OptRun:
         for i, (module, session) in enumerate(self.outputs):
             separator = "\n// -----\n" if i else ""
             write_ir(module, self.arguments.output, session, header=separator, append=i > 0, **printing)
+
+    def _list_params(self) -> None:
+        """What is printed must be readable from here: by the next command of a shell's pipe."""
+        for module, session in self.outputs:
+            list_params(module, os.getcwd(), session)
+            lost = session.params.unsaved() if session.has_params else ()
+            if lost:
+                print(
+                    f"mirlo-opt: warning: the values of {len(lost)} parameters that passes made ('{lost[0]}', ...) are "
+                    "lost: there is no place for them on standard output, write to a file with -o",
+                    file=sys.stderr,
+                )
 
     def _write_bytecode(self) -> None:
         if len(self.outputs) != 1:
@@ -241,6 +254,7 @@ class OptRun:
             return
         if sys.stdout.isatty():
             raise UsageError("bytecode is not for a terminal; name a file with -o")
+        self._list_params()
         module.operation.write_bytecode(sys.stdout.buffer)
         sys.stdout.flush()
 

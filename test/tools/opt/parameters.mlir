@@ -20,6 +20,12 @@
 // RUN: FileCheck %s --check-prefix=CRASH < %t/sub/crash.mlir
 // CRASH: relax.params = ["../one.mlir.params", "crash.mlir.params"]
 
+// In a pipe the files are named from the current folder.
+// RUN: mirlo-opt %t/one.mlir | mirlo-opt --load-pass-plugin=%S/Inputs/passes_for_tests.py --test-list-parameters 2>&1 | FileCheck %s --check-prefix=READ
+
+// RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/passes_for_tests.py --test-add-parameter 2>&1 | FileCheck %s --check-prefix=LOST
+// LOST: warning: the values of 1 parameters that passes made ('made', ...) are lost
+
 // RUN: rm %t/one.mlir.params
 // RUN: not mirlo-opt %t/one.mlir 2>&1 | FileCheck %s --check-prefix=GONE
 // GONE: mirlo-opt: error: cannot open 'one.mlir.params', which the module's attribute 'relax.params' lists:
