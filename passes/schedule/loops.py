@@ -14,13 +14,24 @@ def index(value: int) -> Any:
     return emit_constant(value, ir.IndexType.get())
 
 
+PARALLEL = "tir.parallel"
+"""Unit attribute of a loop whose iterations may run at the same time."""
+
+
 def for_loop(
-    lower: Any, upper: Any, step: int, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = ()
+    lower: Any,
+    upper: Any,
+    step: int,
+    body: Callable[..., Sequence[Any] | None],
+    carried: Sequence[Any] = (),
+    parallel: bool = False,
 ) -> list[Any]:
     """`scf.for`; `body(i, *carried)` returns the next carried values. Returns the final ones."""
     low = index(lower) if isinstance(lower, int) else lower
     high = index(upper) if isinstance(upper, int) else upper
     loop = scf.ForOp(low, high, index(step), list(carried))
+    if parallel:
+        loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
     with ir.InsertionPoint(loop.body):
         following = body(loop.induction_variable, *list(loop.inner_iter_args))
         scf.YieldOp(list(following or ()))

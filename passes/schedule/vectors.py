@@ -41,8 +41,17 @@ def flat(buffer: Any) -> Any:
     return memref.CollapseShapeOp(result, buffer, [list(range(len(kind.shape)))]).result
 
 
-def gather(buffer: Any, indices: Sequence[Any], lanes: int) -> Any:
-    """Elements of a contiguous buffer at these indices, some of which are vectors."""
+def lane_mask(lanes: int, active: int) -> Any:
+    """The mask whose first `active` lanes are on."""
+    mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    if active >= lanes:
+        on = ir.DenseElementsAttr.get_splat(mask_type, ir.BoolAttr.get(True))
+        return create("arith.constant", mask_type, value=on)
+    return create("vector.constant_mask", mask_type, mask_dim_sizes=ir.DenseI64ArrayAttr.get([active]))
+
+
+def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
+    """Elements of a contiguous buffer at these indices, some of which are vectors; lanes off in the mask read nothing."""
     if not any(is_vector(i) for i in indices):
         return memref.LoadOp(buffer, list(indices)).result
     kind = buffer.type
@@ -62,28 +71,31 @@ def gather(buffer: Any, indices: Sequence[Any], lanes: int) -> Any:
             linear = create("arith.addi", ir.IndexType.get(), linear, scaled)
         stride *= dim
     result = ir.VectorType.get([lanes], kind.element_type)
-    mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
-    mask = create("arith.constant", mask_type, value=ir.DenseElementsAttr.get_splat(mask_type, ir.BoolAttr.get(True)))
     filler = splat(emit_constant(0, kind.element_type), lanes)
-    return create("vector.gather", result, flat(buffer), index(0), linear, mask, filler)
+    enabled = lane_mask(lanes, lanes) if mask is None else mask
+    return create("vector.gather", result, flat(buffer), index(0), linear, enabled, filler)
 
 
-def vector_body(block: Any, values: dict[Any, Any], lanes: int) -> list[Any]:
+def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None) -> list[Any]:
     """Emit a block's body; arguments may be scalars or vectors of this many lanes. Returns what it yields.
 
-    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar.
+    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar. Lanes that
+    are off in `mask` read no memory.
     """
     env = dict(values)
     for op in block.body_ops:
         operands = [env[v] for v in op.operands]
-        for old, new in zip(op.results, _emit(op, operands, lanes), strict=True):
+        if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
+            made = [gather(operands[0], operands[1:], lanes, mask)]
+        else:
+            made = vector_op(op, operands, lanes)
+        for old, new in zip(op.results, made, strict=True):
             env[old] = new
     return [env[v] for v in block.yielded]
 
 
-def _emit(op: Any, operands: list[Any], lanes: int) -> list[Any]:
-    if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-        return [gather(operands[0], operands[1:], lanes)]
+def vector_op(op: Any, operands: list[Any], lanes: int) -> list[Any]:
+    """An operation of a body on these operands: over vectors where one of them is a vector."""
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     types = [r.type for r in op.results]
     if any(is_vector(v) for v in operands):

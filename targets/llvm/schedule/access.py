@@ -1,0 +1,177 @@
+"""Reads and writes of the lanes of a point: whole vectors, masked ones, strided ones, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.passes.schedule.vectors import is_vector, lane_mask, splat
+from mirlo.targets.llvm.schedule.linear import Linear
+
+if TYPE_CHECKING:
+    from mirlo.targets.llvm.schedule.evaluate import Point
+
+Test = tuple[Linear, int]
+"""An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""
+
+_LONGEST_STRIDE = 4
+"""Up to this stride whole vectors are loaded and sorted out; beyond it lanes are gathered."""
+_SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
+
+
+def steps(first: Any, step: int, lanes: int) -> Any:
+    """The index vector first, first + step, ..."""
+    return create("arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes))
+
+
+def _offsets(step: int, lanes: int) -> Any:
+    kind = ir.VectorType.get([lanes], ir.IndexType.get())
+    values = np.arange(lanes, dtype=np.int64) * step
+    return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, type=ir.IndexType.get()))
+
+
+def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+    """The elements at `where`; the number `outside` where a test fails. A scalar where all lanes read the same."""
+    axis = point.axis
+    if axis is None or not any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests))):
+        return _read_scalar(point, buffer, where, tests, outside)
+    mask = _mask(point, tests)
+    filler = None if outside is None or not tests else attribute_constant(outside)
+    step = where.coefficient(axis)
+    if step is not None:
+        return _read_steps(point, buffer, point.first(where), step, mask, filler)
+    return _gather(point, buffer, index(0), point.index(where), mask, filler)
+
+
+def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[tuple[Any, int]]) -> Any:
+    """The elements at `where` plus multiples of indices that the body computed."""
+    lanes = point.lanes
+    scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
+    vectors = [(v, stride) for v, stride in computed if is_vector(v)]
+    step = 0 if point.axis is None else where.coefficient(point.axis)
+    base = index(0) if step is None else point.first(where)
+    for value, stride in scalars:
+        scaled = value if stride == 1 else create("arith.muli", value.type, value, index(stride))
+        base = create("arith.addi", base.type, base, scaled)
+    mask = lane_mask(lanes, point.active) if point.active < lanes else None
+    if not vectors and step is not None:
+        return memref.LoadOp(buffer, [base]).result if step == 0 else _read_steps(point, buffer, base, step, mask, None)
+    offsets = point.index(where) if step is None else _offsets(step, lanes)
+    for value, stride in vectors:
+        scaled = value if stride == 1 else create("arith.muli", value.type, value, splat(index(stride), lanes))
+        offsets = create("arith.addi", offsets.type, offsets, scaled)
+    return _gather(point, buffer, base, offsets, mask, None)
+
+
+def write(point: Point, value: Any, buffer: Any, where: Linear) -> None:
+    """Store lanes next to each other, or one element."""
+    first = point.first(where)
+    if point.axis is None:
+        memref.StoreOp(value, buffer, [first])
+        return
+    full = splat(value, point.lanes)
+    if point.active == point.lanes:
+        ir.Operation.create("vector.store", operands=[full, buffer, first])
+        return
+    ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
+
+
+def _read_scalar(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+    condition = None
+    for dim, size in tests:
+        condition = _both(condition, _inside(point, dim, size))
+    if condition is None:
+        return memref.LoadOp(buffer, [point.first(where)]).result
+    branch = scf.IfOp(condition, [buffer.type.element_type], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.YieldOp([memref.LoadOp(buffer, [point.first(where)]).result])
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp([attribute_constant(outside)])
+    return branch.results[0]
+
+
+def _read_steps(point: Point, buffer: Any, first: Any, step: int, mask: Any, filler: Any) -> Any:
+    lanes = point.lanes
+    kind = ir.VectorType.get([lanes], buffer.type.element_type)
+    if step == 1 and mask is None:
+        return create("vector.load", kind, buffer, first)
+    if step == 1:
+        return create("vector.maskedload", kind, buffer, first, mask, _filler(kind, filler))
+    if 1 < step <= _LONGEST_STRIDE and mask is None:
+        return _read_strided(kind, buffer, first, step, lanes)
+    return _gather(point, buffer, first, _offsets(step, lanes), mask, filler)
+
+
+def _read_strided(kind: Any, buffer: Any, first: Any, step: int, lanes: int) -> Any:
+    """Every `step`-th element from `step` whole vectors; the last one ends at the last element that is asked for."""
+    parts, starts = [], []
+    last = step * (lanes - 1) + 1 - lanes
+    for i in range(step):
+        start = min(i * lanes, last)
+        if starts and start == starts[-1]:
+            continue
+        position = first if start == 0 else create("arith.addi", first.type, first, index(start))
+        parts.append(create("vector.load", kind, buffer, position))
+        starts.append(start)
+    result: Any = None
+    for part, start in zip(parts, starts, strict=True):
+        inside = [0 <= lane * step - start < lanes for lane in range(lanes)]
+        if result is None:
+            pick = [lane * step if inside[lane] else 0 for lane in range(lanes)]
+            result = shuffle(part, part, pick)
+        else:
+            pick = [lanes + lane * step - start if inside[lane] else lane for lane in range(lanes)]
+            result = shuffle(result, part, pick)
+    return result
+
+
+def shuffle(a: Any, b: Any, pick: Sequence[int]) -> Any:
+    """Lanes of two vectors, counted through, in this order."""
+    kind = ir.VectorType.get([len(pick)], a.type.element_type)
+    return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
+
+
+def _gather(point: Point, buffer: Any, base: Any, offsets: Any, mask: Any, filler: Any) -> Any:
+    kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
+    enabled = lane_mask(point.lanes, point.lanes) if mask is None else mask
+    return create("vector.gather", kind, buffer, base, offsets, enabled, _filler(kind, filler))
+
+
+def _filler(kind: Any, value: Any) -> Any:
+    return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
+
+
+def _mask(point: Point, tests: Sequence[Test]) -> Any:
+    """The lanes that are active and pass all tests; None for all lanes."""
+    mask = lane_mask(point.lanes, point.active) if point.active < point.lanes else None
+    for dim, size in tests:
+        condition = splat(_inside(point, dim, size), point.lanes)
+        mask = condition if mask is None else create("arith.andi", mask.type, mask, condition)
+    return mask
+
+
+def _inside(point: Point, dim: Linear, size: int) -> Any:
+    """Whether 0 ≤ dim < size: for each lane, or for all."""
+    value = point.index(dim)
+    i64 = ir.IntegerType.get_signless(64)
+    if is_vector(value):
+        kind = ir.VectorType.get([point.lanes], ir.IntegerType.get_signless(1))
+    else:
+        kind = ir.IntegerType.get_signless(1)
+
+    def test(predicate: int, bound: int) -> Any:
+        limit = splat(index(bound), point.lanes) if is_vector(value) else index(bound)
+        return create("arith.cmpi", kind, value, limit, predicate=ir.IntegerAttr.get(i64, predicate))
+
+    return _both(test(_SIGNED_AT_LEAST, 0), test(_SIGNED_LESS, size))
+
+
+def _both(a: Any, b: Any) -> Any:
+    if a is None:
+        return b
+    return create("arith.andi", a.type, a, b)

@@ -1,0 +1,150 @@
+"""How reductions combine: which bodies may be reduced in any order, and with what operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.schedule.loops import attribute_constant
+from mirlo.passes.schedule.vectors import is_vector, splat
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An operation that is associative and commutative (floats: up to rounding)."""
+
+    op: str
+    vector: str
+    """Name of the vector dialect's reduction."""
+    flags: str = ""
+
+
+KINDS = {
+    kind.op: kind
+    for kind in (
+        Kind("arith.addf", "add", "#arith.fastmath<reassoc,contract>"),
+        Kind("arith.mulf", "mul", "#arith.fastmath<reassoc,contract>"),
+        # Which of the two zeros comes out says nothing, and keeping them apart costs two operations.
+        Kind("arith.maximumf", "maximumf", "#arith.fastmath<nsz>"),
+        Kind("arith.minimumf", "minimumf", "#arith.fastmath<nsz>"),
+        Kind("arith.addi", "add"),
+        Kind("arith.muli", "mul"),
+        Kind("arith.maxsi", "maxsi"),
+        Kind("arith.minsi", "minsi"),
+        Kind("arith.maxui", "maxui"),
+        Kind("arith.minui", "minui"),
+        Kind("arith.andi", "and"),
+        Kind("arith.ori", "or"),
+        Kind("arith.xori", "xor"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """One output of a reduction: accumulated ∘ contribution."""
+
+    kind: Kind
+    contribution: Any
+    """The body's value that is combined at each point."""
+    init: Any
+    """Attribute with the start value."""
+    is_bool: bool
+    """Whether bools are combined that are kept as bytes."""
+
+    @property
+    def element(self) -> Any:
+        return self.contribution.type
+
+    def identity(self) -> Any:
+        """A scalar that changes nothing when combined."""
+        op, kind = self.kind.op, self.element
+        if op in ("arith.maximumf", "arith.minimumf"):
+            return emit_constant(float("-inf") if op == "arith.maximumf" else float("inf"), kind)
+        width = 0 if isinstance(kind, ir.FloatType) else kind.width
+        values = {
+            "arith.mulf": 1, "arith.muli": 1, "arith.andi": -1, "arith.minui": -1,
+            "arith.maxsi": -(1 << max(width - 1, 0)), "arith.minsi": (1 << max(width - 1, 0)) - 1,
+        }  # fmt: skip
+        value = values.get(op, 0)
+        return emit_constant(bool(value) if width == 1 else value, kind)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        """Two partial results, scalars or vectors, as one."""
+        kind = a.type if is_vector(a) else b.type
+        lanes = kind.shape[0] if isinstance(kind, ir.VectorType) else 1
+        if lanes > 1 or is_vector(a) or is_vector(b):
+            a, b = splat(a, lanes), splat(b, lanes)
+        flags = {"fastmath": ir.Attribute.parse(self.kind.flags)} if self.kind.flags else {}
+        return create(self.kind.op, kind, a, b, **flags)
+
+    def horizontal(self, vector: Any) -> Any:
+        """All lanes as one scalar."""
+        attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{self.kind.vector}>")}
+        if self.kind.flags:
+            attributes["fastmath"] = ir.Attribute.parse(self.kind.flags)
+        return create("vector.reduction", self.element, vector, **attributes)
+
+    def finish(self, scalar: Any) -> Any:
+        """The element of the output: combined with the start value, in the type that is stored."""
+        start = attribute_constant(self.init)
+        if self.is_bool:
+            zero = emit_constant(0, start.type)
+            i64 = ir.IntegerType.get_signless(64)
+            start = create("arith.cmpi", self.element, start, zero, predicate=ir.IntegerAttr.get(i64, 1))
+        total = self.combine(start, scalar)
+        return create("arith.extui", self.init.type, total) if self.is_bool else total
+
+
+def combiners(block: BlockView) -> list[Combiner] | None:
+    """For each output how it is combined; None where the body does something else with what it has accumulated."""
+    accumulators = block.accumulators
+    found = []
+    for value, accumulator, init in zip(block.yielded, accumulators, block.init, strict=True):
+        combiner = _combiner(value, accumulator, init)
+        if combiner is None or _depends(block, combiner.contribution, accumulators):
+            return None
+        found.append(combiner)
+    return found
+
+
+def _combiner(value: Any, accumulator: Any, init: Any) -> Combiner | None:
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    is_bool = op.name == "arith.extui" and str(op.operands[0].type) == "i1"
+    if is_bool:
+        if isinstance(op.operands[0].owner, ir.Block):
+            return None
+        op = op.operands[0].owner.operation
+    kind = KINDS.get(op.name)
+    if kind is None:
+        return None
+    left, right = op.operands
+    if _is_accumulated(left, accumulator, is_bool):
+        return Combiner(kind, right, init, is_bool)
+    if _is_accumulated(right, accumulator, is_bool):
+        return Combiner(kind, left, init, is_bool)
+    return None
+
+
+def _is_accumulated(value: Any, accumulator: Any, is_bool: bool) -> bool:
+    """The accumulator itself, or the bool in it: `accumulator != 0`."""
+    if not is_bool:
+        return value == accumulator
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.cmpi":
+        return False
+    comparison = value.owner.operation
+    return comparison.operands[0] == accumulator and comparison.attributes["predicate"].value == 1
+
+
+def _depends(block: BlockView, value: Any, accumulators: Sequence[Any]) -> bool:
+    tainted = set(accumulators)
+    for op in block.body_ops:
+        if any(operand in tainted for operand in op.operands):
+            tainted.update(op.results)
+    return value in tainted

@@ -1,0 +1,133 @@
+"""Elementwise blocks: one walk over all elements, in vectors along the output's memory.
+
+Where a condition on an index decides what is read (concatenation, padding), the loops are cut so that it is the same within
+each piece. An operand whose memory runs along another loop is turned in registers, tile by tile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.targets.llvm.schedule.evaluate import Frame, Memory
+from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.pieces import pieces
+from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
+from mirlo.targets.llvm.schedule.sweep import Sweep
+
+
+@dataclass
+class ElementwisePlan:
+    group: Group
+    spaces: list[Space]
+    """The pieces of the domain."""
+
+    def emit(self, memory: Memory) -> None:
+        """Emit all pieces at the insertion point."""
+        stored = self.stored()
+        for value in self._touched(stored):
+            memory.slot(value)
+        for space in self.spaces:
+            frame = Frame(memory, None, made=_made(space))
+            Sweep(space, 0, frame, {}, stored, self.group.machine).emit([], parallel=True)
+
+    def describe(self) -> dict[str, Any]:
+        return {"pieces": len(self.spaces)}
+
+    def stored(self) -> set[Any]:
+        return {value for value in self.group.made if value in self.group.kept}
+
+    def _touched(self, stored: set[Any]) -> list[Any]:
+        found: dict[Any, None] = {}
+        for space in self.spaces:
+            for place in space.places:
+                values = [o.value for o in place.needed_inputs] + [o.value for o in place.block.outputs]
+                found.update({v: None for v in values if v in stored or v not in self.group.made})
+        return list(found)
+
+
+def _made(space: Space) -> dict[Any, tuple[Place, Any]]:
+    return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+
+
+def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
+    """How to compute these blocks in one walk."""
+    refusal = _fits(group) or opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    domain = group.blocks[0].domain
+    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks))
+    refusal = _in_place(space, group)
+    if refusal is not None:
+        return refusal
+    spaces = []
+    for piece in pieces(space.drop_units().split_divided()):
+        ready = merge_all(_ordered(piece, group), 0)
+        refusal = _storable(ready, group)
+        if refusal is not None:
+            return refusal
+        spaces.append(ready)
+    return ElementwisePlan(group, spaces)
+
+
+def _fits(group: Group) -> Decline | None:
+    first: BlockView = group.blocks[0]
+    for block in group.blocks:
+        if block.is_reduction:
+            return decline("a block reduces", block=block.name)
+        if block.domain != first.domain:
+            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
+    return None
+
+
+def _in_place(space: Space, group: Group) -> Decline | None:
+    """Values that are computed here may only be read where they are made."""
+    outputs: dict[Any, tuple[Any, ...]] = {}
+    for place in space.places:
+        for operand in place.block.inputs:
+            if operand.value in outputs and place.dims(operand) != outputs[operand.value]:
+                return decline("a value computed here is read at another place", block=place.block.name)
+        outputs.update({o.value: place.dims(o) for o in place.block.outputs})
+    return None
+
+
+def _ordered(space: Space, group: Group) -> Space:
+    """The loops in the order of the output's memory."""
+    place = space.places[-1]
+    written = next((o for p in space.places for o in p.block.outputs if o.value in group.kept), place.block.outputs[0])
+    owner = next(p for p in space.places if written in p.block.outputs)
+    where = owner.flat(written)
+    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(where.coefficient(a) or 0)))
+
+
+def _storable(space: Space, group: Group) -> Decline | None:
+    if not space.extents:
+        return None
+    axis = len(space.extents) - 1
+    for place in space.places:
+        for output in place.block.outputs:
+            step = place.flat(output).coefficient(axis)
+            if output.value in group.kept and step != 1:
+                return decline("an output is not written along memory", block=place.block.name, step=step)
+    return None
+
+
+def elements(space: Space) -> int:
+    return math.prod(space.extents)
+
+
+@schedule("any", target="llvm", priority=50)
+def elementwise(kernel: Any, context: Any) -> Any:
+    """Elementwise computations, copies, gathers: in vectors along the output's memory."""
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_elementwise(group)
+    if isinstance(plan, Decline):
+        return plan
+    buffers = BufferFunction(kernel.view)
+    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "elementwise", **plan.describe()})

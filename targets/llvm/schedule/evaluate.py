@@ -1,0 +1,214 @@
+"""Values of blocks at one point of their loops: a scalar point, or the lanes of a vector along one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import affine, ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.view import OperandView
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.vectors import flat, splat, vector_op
+from mirlo.targets.llvm.schedule import access
+from mirlo.targets.llvm.schedule.linear import Linear, number, row_major
+from mirlo.targets.llvm.schedule.space import Place
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a tensor lies: a buffer of one dimension, and how far apart neighbours are along each dim."""
+
+    buffer: Any
+    strides: tuple[int, ...]
+
+
+class Memory:
+    """The buffers of tensor values, each flattened where it is first used outside of all loops."""
+
+    def __init__(self, buffers: BufferFunction):
+        self.buffers = buffers
+        self._slots: dict[Any, Slot] = {}
+        self._instead: dict[Any, Any] = {}
+
+    def share(self, value: Any, other: Any) -> None:
+        """Keep a value where another one of the same shape and type will be."""
+        self._instead[value] = other
+
+    def slot(self, value: Any) -> Slot:
+        if value not in self._slots:
+            buffer = self.buffers.buffer(self._instead.get(value, value))
+            self._slots[value] = Slot(flat(buffer), row_major(value.type.shape))
+        return self._slots[value]
+
+
+@dataclass
+class Frame:
+    """What the points of one nest share."""
+
+    memory: Memory
+    axis: int | None
+    """The loop along which vectors lie."""
+    made: dict[Any, tuple[Place, Any]] = field(default_factory=dict)
+    """Tensor values that are computed at the same point: the block, and the body's value."""
+    held: dict[Any, Any] = field(default_factory=dict)
+    """Tensor values of which the one element that is read is in a register."""
+    _varying: dict[Place, set[Any]] = field(default_factory=dict)
+
+    def varying(self, place: Place) -> set[Any]:
+        """Needed values of a body that are not the same in all lanes."""
+        if place not in self._varying:
+            found = self._varying[place] = set()
+            for value in place.needed:
+                if self._varies(place, value, found):
+                    found.add(value)
+        return self._varying[place]
+
+    def _varies(self, place: Place, value: Any, found: set[Any]) -> bool:
+        if self.axis is None or place.known(value) is not None:
+            return False
+        expression = place.linear(value)
+        if expression is not None:
+            return expression.coefficient(self.axis) != 0
+        operand = place.argument_operands.get(value)
+        if operand is not None:
+            return operand.map is not None and self._operand_varies(place, operand)
+        if isinstance(value.owner, ir.Block):
+            return True  # what a reduction has accumulated
+        return any(v in found for v in place.arguments_of(value.owner.operation))
+
+    def _operand_varies(self, place: Place, operand: OperandView) -> bool:
+        if operand.value in self.held:
+            return False
+        if operand.value in self.made:
+            producer, value = self.made[operand.value]
+            return value in self.varying(producer)
+        return any(dim.coefficient(self.axis) != 0 for dim in place.dims(operand))
+
+
+class Point:
+    """One iteration: values of all blocks, each emitted once. Without lanes everything is scalar.
+
+    `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes body arguments.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        indices: Sequence[Any],
+        lanes: int = 1,
+        active: int | None = None,
+        outer: Point | None = None,
+        given: dict[Any, Any] | None = None,
+    ):
+        self.frame = frame
+        self.indices = indices
+        self.lanes = lanes
+        self.active = lanes if active is None else active
+        self.axis = frame.axis if lanes > 1 else None
+        self.outer = outer
+        self.values: dict[Any, Any] = dict(given or {})
+
+    def find(self, value: Any) -> Any:
+        """What was emitted for a body value, here or further out; None if nothing was."""
+        point: Point | None = self
+        while point is not None:
+            if value in point.values:
+                return point.values[value]
+            point = point.outer
+        return None
+
+    def run(self, place: Place, skip: set[Any] | frozenset[Any] = frozenset()) -> None:
+        """Emit the values of a body that are needed and not there yet."""
+        for value in place.needed:
+            if value not in skip and self.find(value) is None:
+                self.values[value] = self._emit(place, value)
+
+    def _emit(self, place: Place, value: Any) -> Any:
+        known = place.known(value)
+        if known is not None:
+            return emit_constant(known, value.type)
+        operand = place.argument_operands.get(value)
+        if operand is not None:
+            return self._operand(place, operand)
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant":
+            return create("arith.constant", value.type, value=owner.operation.attributes["value"])
+        expression = place.linear(value)
+        if expression is not None:
+            return self._index_value(expression, value.type)
+        op = owner.operation
+        if op.name == "arith.select" and place.known(op.operands[0]) is not None:
+            return self.find(place.arguments_of(op)[0])
+        if op.name == "tensor.extract":
+            return self._extract(place, op)
+        return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
+
+    def _index_value(self, expression: Linear, wanted: Any) -> Any:
+        value = self.index(expression)
+        if str(wanted) == "index":
+            return value
+        kind = ir.VectorType.get([self.lanes], wanted) if isinstance(value.type, ir.VectorType) else wanted
+        return create("arith.index_cast", kind, value)
+
+    def index(self, expression: Linear) -> Any:
+        """An index: a vector where it differs from lane to lane."""
+        step = 0 if self.axis is None else expression.coefficient(self.axis)
+        if step == 0:
+            return self.first(expression)
+        if step is not None:
+            return access.steps(self.first(expression), step, self.lanes)
+        total = splat(self.first(number(expression.constant)), self.lanes)
+        for term, coefficient in expression.terms.items():
+            if isinstance(term, int):
+                part = self.index(Linear({term: 1}))
+            else:
+                inner = splat(self.index(term.inner), self.lanes)
+                part = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), self.lanes))
+            scaled = create("arith.muli", total.type, splat(part, self.lanes), splat(index(coefficient), self.lanes))
+            total = create("arith.addi", total.type, total, scaled)
+        return total
+
+    def first(self, expression: Linear) -> Any:
+        """The index of the first lane."""
+        if expression.is_constant:
+            return index(expression.constant)
+        axes = sorted(expression.axes())
+        if len(axes) == 1 and expression == Linear({axes[0]: 1}):
+            return self.indices[axes[0]]
+        positions = {axis: i for i, axis in enumerate(axes)}
+        map_ = ir.AffineMap.get(len(axes), 0, [expression.expression(positions)])
+        return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
+
+    def _operand(self, place: Place, operand: OperandView) -> Any:
+        if operand.map is None:
+            return self.frame.memory.slot(operand.value).buffer
+        if operand.value in self.frame.held:
+            return self.frame.held[operand.value]
+        if operand.value in self.frame.made:
+            return self.find(self.frame.made[operand.value][1])
+        if place.always_outside(operand):
+            return create("arith.constant", operand.element_type, value=operand.outside)
+        slot = self.frame.memory.slot(operand.value)
+        where = place.flat(operand, slot.strides)
+        return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
+
+    def _extract(self, place: Place, op: Any) -> Any:
+        """An element, or one per lane, at computed indices."""
+        tensor, *indices = op.operands
+        slot = self.frame.memory.slot(place.argument_operands[tensor].value)
+        where, computed = number(0), []
+        for value, stride in zip(indices, slot.strides, strict=True):
+            expression = place.linear(value)
+            if expression is not None:
+                where = where + expression * stride
+            else:
+                computed.append((self.find(value), stride))
+        return access.read_computed(self, slot.buffer, where, computed)
+
+    def store(self, place: Place, output: OperandView, value: Any) -> None:
+        """Write an output of a block."""
+        slot = self.frame.memory.slot(output.value)
+        access.write(self, value, slot.buffer, place.flat(output, slot.strides))

@@ -1,0 +1,166 @@
+"""Index expressions over loop axes: a constant plus multiples of axes, and floor divisions where nothing else will do.
+
+Affine maps of blocks are read into this form, loops are split, merged and cut by substitution, and what is left says how an
+access moves along each loop: by nothing, by one element, by a stride, or in no linear way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+
+@dataclass(frozen=True)
+class FloorDiv:
+    """`inner floordiv divisor`, which no rule could simplify."""
+
+    inner: Linear
+    divisor: int
+
+
+Term = int | FloorDiv
+"""An axis, by its position, or a floor division."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """constant + Σ coefficient · term."""
+
+    terms: Mapping[Term, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.terms.items()), self.constant))
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for term, coefficient in other.terms.items():
+            terms[term] = terms.get(term, 0) + coefficient
+        return Linear({t: c for t, c in terms.items() if c}, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Linear:
+        return Linear({t: c * factor for t, c in self.terms.items() if c * factor}, self.constant * factor)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self + other * -1
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    @property
+    def divisions(self) -> list[FloorDiv]:
+        return [term for term in self.terms if isinstance(term, FloorDiv)]
+
+    def coefficient(self, axis: int) -> int | None:
+        """How far one step along the axis moves; None where that is not a number."""
+        if any(axis in division.inner.axes() for division in self.divisions):
+            return None
+        return self.terms.get(axis, 0)
+
+    def axes(self) -> set[int]:
+        """Axes that it depends on."""
+        found: set[int] = set()
+        for term in self.terms:
+            found |= term.inner.axes() if isinstance(term, FloorDiv) else {term}
+        return found
+
+    def substitute(self, by: Callable[[int], Linear], extents: Sequence[int]) -> Linear:
+        """With every axis replaced; `extents` are those of the new axes."""
+        result = Linear({}, self.constant)
+        for term, coefficient in self.terms.items():
+            if isinstance(term, FloorDiv):
+                value = floor_divide(term.inner.substitute(by, extents), term.divisor, extents)
+            else:
+                value = by(term)
+            result = result + value * coefficient
+        return result
+
+    def range(self, extents: Sequence[int]) -> tuple[int, int]:
+        """Smallest and largest value over the axes' extents (each term by itself)."""
+        low = high = self.constant
+        for term, coefficient in self.terms.items():
+            if isinstance(term, FloorDiv):
+                inner = term.inner.range(extents)
+                ends = (inner[0] // term.divisor * coefficient, inner[1] // term.divisor * coefficient)
+            else:
+                ends = (0, (extents[term] - 1) * coefficient)
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def expression(self, positions: Mapping[int, int]) -> Any:
+        """As an `ir.AffineExpr` in which the axes are the dims at these positions."""
+        result = ir.AffineExpr.get_constant(self.constant)
+        for term, coefficient in self.terms.items():
+            if isinstance(term, FloorDiv):
+                value = ir.AffineExpr.get_floor_div(term.inner.expression(positions), term.divisor)
+            else:
+                value = ir.AffineExpr.get_dim(positions[term])
+            result = result + value * coefficient
+        return result
+
+
+def axis_index(axis: int) -> Linear:
+    return Linear({axis: 1})
+
+
+def number(value: int) -> Linear:
+    return Linear({}, value)
+
+
+def floor_divide(value: Linear, divisor: int, extents: Sequence[int]) -> Linear:
+    """`value floordiv divisor`, without a division where the ranges of the axes allow it."""
+    quotient = Linear({t: c // divisor for t, c in value.terms.items() if c % divisor == 0}, value.constant // divisor)
+    rest = Linear({t: c for t, c in value.terms.items() if c % divisor}, value.constant % divisor)
+    low, high = rest.range(extents)
+    if low // divisor == high // divisor:
+        return quotient + number(low // divisor)
+    # (8·i + j) floordiv 32 with 0 ≤ j < 8 is i floordiv 4.
+    for scale in sorted({math.gcd(divisor, c) for c in rest.terms.values()} - {1}, reverse=True):
+        fine = Linear({t: c for t, c in rest.terms.items() if c % scale}, rest.constant % scale)
+        low, high = fine.range(extents)
+        if low >= 0 and high < scale:
+            coarse = rest - fine
+            terms = {t: c // scale for t, c in coarse.terms.items()}
+            return quotient + floor_divide(Linear(terms, coarse.constant // scale), divisor // scale, extents)
+    return quotient + Linear({FloorDiv(rest, divisor): 1})
+
+
+def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[int]) -> Linear:
+    """An `ir.AffineExpr` whose dims have these values."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return dims[expr.position]
+    if isinstance(expr, ir.AffineConstantExpr):
+        return number(expr.value)
+    left = read_expression(expr.lhs, dims, extents)
+    right = read_expression(expr.rhs, dims, extents)
+    if isinstance(expr, ir.AffineAddExpr):
+        return left + right
+    if isinstance(expr, ir.AffineMulExpr):
+        return left * right.constant if right.is_constant else right * left.constant
+    divisor = right.constant
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return floor_divide(left, divisor, extents)
+    if isinstance(expr, ir.AffineModExpr):
+        return left - floor_divide(left, divisor, extents) * divisor
+    return floor_divide(left + number(divisor - 1), divisor, extents)
+
+
+def flatten(dims: Iterable[Linear], strides: Iterable[int]) -> Linear:
+    """The position in memory of an element at these indices."""
+    result = number(0)
+    for dim, stride in zip(dims, strides, strict=True):
+        result = result + dim * stride
+    return result
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous tensor."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)

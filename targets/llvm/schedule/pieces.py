@@ -1,0 +1,57 @@
+"""Cutting loops where a condition changes: the edges of padding, the joints of a concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.targets.llvm.schedule.linear import Linear
+from mirlo.targets.llvm.schedule.space import Place, Space
+
+_MOST = 12
+"""More pieces than this are more code than they save."""
+
+
+def pieces(space: Space, start: int = 0) -> list[Space]:
+    """The space cut along the loops from `start` on, so that conditions are decided within each piece where possible."""
+    found = [space]
+    for axis in range(len(space.extents) - 1, start - 1, -1):
+        cuts = sorted(_cuts(space, axis))
+        if not cuts or len(found) * (len(cuts) + 1) > _MOST:
+            continue
+        bounds = [0, *cuts, space.extents[axis]]
+        found = [
+            piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found
+        ]
+    return [piece.drop_units(start) for piece in found]
+
+
+def _cuts(space: Space, axis: int) -> set[int]:
+    """Where along a loop a condition that depends on this loop alone changes."""
+    found: set[int] = set()
+    for place in space.places:
+        for expression, thresholds in _conditions(place):
+            if expression.axes() != {axis} or expression.divisions:
+                continue
+            step = expression.terms[axis]
+            for threshold in thresholds:
+                found.add(_crossing(expression.constant, step, threshold))
+    return {cut for cut in found if 0 < cut < space.extents[axis]}
+
+
+def _crossing(constant: int, step: int, threshold: int) -> int:
+    """The first i at which whether `constant + step · i` is at least `threshold` is not as it was at the start."""
+    distance = threshold - constant
+    return -(-distance // step) if step > 0 else (distance // step) + 1
+
+
+def _conditions(place: Place) -> list[tuple[Linear, Sequence[int]]]:
+    """Expressions, and the values at which something changes when they are passed."""
+    found: list[tuple[Linear, Sequence[int]]] = []
+    for operand in place.needed_inputs:
+        found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]
+    for op in place.block.body_ops:
+        if op.name == "arith.cmpi" and place.known(op.results[0]) is None:
+            difference = place.difference(op)
+            if difference is not None:
+                found.append((difference, (0, 1)))
+    return found

@@ -1,0 +1,294 @@
+"""Blocks placed in a space of loops: which element each access touches at which iteration.
+
+A `Space` is a list of loop extents and blocks whose axes are expressed over these loops. Loops are split, merged, cut and
+reordered here, before any code is made; a change is refused where an access would stop being simple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, OperandView
+from mirlo.targets.llvm.schedule.linear import Linear, axis_index, flatten, floor_divide, number, read_expression, row_major
+
+_NO_WRAP = 1 << 62
+"""Index computations beyond this may wrap, and are not read."""
+_EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
+_TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
+    # From the range of left - right: what the comparison says, or None.
+    _EQ: lambda low, high: True if low == high == 0 else False if low > 0 or high < 0 else None,
+    _NE: lambda low, high: False if low == high == 0 else True if low > 0 or high < 0 else None,
+    _SLT: lambda low, high: True if high < 0 else False if low >= 0 else None,
+    _SLE: lambda low, high: True if high <= 0 else False if low > 0 else None,
+    _SGT: lambda low, high: True if low > 0 else False if high <= 0 else None,
+    _SGE: lambda low, high: True if low >= 0 else False if high < 0 else None,
+}
+
+
+class Place:
+    """A block whose axes are expressions over loops."""
+
+    def __init__(
+        self, block: BlockView, where: Sequence[Linear], extents: Sequence[int], roots: Sequence[Any] | None = None
+    ):
+        self.block = block
+        self.roots = list(block.yielded if roots is None else roots)
+        """Values of the body that are asked for."""
+        self.where = tuple(where)
+        self.extents = tuple(extents)
+        self._linear: dict[Any, Linear | None] = {}
+        self._known: dict[Any, bool | None] = {}
+        self._dims: dict[int, tuple[Linear, ...]] = {}
+        for op in block.body_ops:  # in order, so that long bodies need no deep recursion
+            for value in op.results:
+                self.linear(value)
+                self.known(value)
+
+    def dims(self, operand: OperandView) -> tuple[Linear, ...]:
+        """The index of the element that a mapped operand or output touches."""
+        key = id(operand)
+        if key not in self._dims:
+            self._dims[key] = tuple(read_expression(e, self.where, self.extents) for e in operand.map.results)
+        return self._dims[key]
+
+    def flat(self, operand: OperandView, strides: Sequence[int] | None = None) -> Linear:
+        """Its position in memory; in a contiguous tensor where no strides are given."""
+        return flatten(self.dims(operand), row_major(operand.shape) if strides is None else strides)
+
+    @cached_property
+    def argument_operands(self) -> dict[Any, OperandView]:
+        """Body arguments that are elements of mapped operands, or whole tensors."""
+        return dict(zip(self.block.input_arguments, self.block.inputs, strict=True))
+
+    @cached_property
+    def argument_axes(self) -> dict[Any, int]:
+        return {argument: i for i, argument in enumerate(self.block.index_arguments)}
+
+    def linear(self, value: Any) -> Linear | None:
+        """An index computation of the body as an expression over the loops, where it is one."""
+        if value not in self._linear:
+            found = self._read(value) if str(value.type) in ("index", "i64") else None
+            if found is not None and max(map(abs, found.range(self.extents))) > _NO_WRAP:
+                found = None
+            self._linear[value] = found
+        return self._linear[value]
+
+    def _read(self, value: Any) -> Linear | None:
+        if value in self.argument_axes:
+            return self.where[self.argument_axes[value]]
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return None
+        op = owner.operation
+        if op.name == "arith.constant":
+            attribute = op.attributes["value"]
+            return number(attribute.value) if isinstance(attribute, ir.IntegerAttr) else None
+        if op.name not in ("arith.addi", "arith.subi", "arith.muli", "arith.index_cast", "arith.floordivsi"):
+            return None
+        parts = [self.linear(operand) for operand in op.operands]
+        if any(part is None for part in parts):
+            return None
+        first: Any = parts[0]
+        if op.name == "arith.index_cast":
+            return first
+        second: Any = parts[1]
+        if op.name == "arith.addi":
+            return first + second
+        if op.name == "arith.subi":
+            return first - second
+        if op.name == "arith.muli":
+            if second.is_constant:
+                return first * second.constant
+            return second * first.constant if first.is_constant else None
+        return floor_divide(first, second.constant, self.extents) if second.is_constant and second.constant > 0 else None
+
+    def known(self, value: Any) -> bool | None:
+        """A condition of the body that is the same at every iteration."""
+        if value not in self._known:
+            self._known[value] = self._decide(value)
+        return self._known[value]
+
+    def _decide(self, value: Any) -> bool | None:
+        if isinstance(value.owner, ir.Block):
+            return None
+        op = value.owner.operation
+        if op.name == "arith.cmpi":
+            difference = self.difference(op)
+            if difference is None:
+                return None
+            test = _TRUE_WHEN.get(op.attributes["predicate"].value)
+            return test(*difference.range(self.extents)) if test else None
+        if op.name in ("arith.andi", "arith.ori"):
+            left, right = (self.known(operand) for operand in op.operands)
+            decisive = op.name == "arith.ori"
+            if left is decisive or right is decisive:
+                return decisive
+            return left if left is not None and right is not None else None
+        if op.name == "arith.constant" and str(value.type) == "i1":
+            return bool(op.attributes["value"].value)
+        return None
+
+    def difference(self, comparison: Any) -> Linear | None:
+        """Left minus right of an integer comparison, where both are index expressions."""
+        left, right = (self.linear(operand) for operand in comparison.operands)
+        return None if left is None or right is None else left - right
+
+    def arguments_of(self, op: Any) -> list[Any]:
+        """The operands of a body operation that its result really depends on."""
+        operands = list(op.operands)
+        if op.name == "arith.select":
+            condition = self.known(operands[0])
+            if condition is not None:
+                return [operands[1 if condition else 2]]
+        return operands
+
+    @cached_property
+    def needed(self) -> list[Any]:
+        """Values of the body that the roots are really computed from, each before its uses."""
+        wanted = set(self.roots)
+        found: list[Any] = []
+
+        def is_leaf(value: Any) -> bool:
+            return self.known(value) is not None or self.linear(value) is not None
+
+        for op in reversed(self.block.body_ops):
+            for value in op.results:
+                if value in wanted:
+                    found.append(value)
+                    if not is_leaf(value):
+                        wanted.update(self.arguments_of(op))
+        found += [argument for argument in self.block.body.arguments if argument in wanted]
+        return found[::-1]
+
+    @cached_property
+    def needed_inputs(self) -> list[OperandView]:
+        """Operands that are really read."""
+        return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
+
+    def outside_tests(self, operand: OperandView) -> list[tuple[Linear, int]]:
+        """(index, size) pairs for which 0 ≤ index < size is not sure."""
+        if operand.outside is None or operand.map is None:
+            return []
+        unsure = []
+        for dim, size in zip(self.dims(operand), operand.shape, strict=True):
+            low, high = dim.range(self.extents)
+            if low < 0 or high >= size:
+                unsure.append((dim, size))
+        return unsure
+
+    def always_outside(self, operand: OperandView) -> bool:
+        """Whether every element that is read lies beyond an edge."""
+        for dim, size in self.outside_tests(operand):
+            low, high = dim.range(self.extents)
+            if high < 0 or low >= size:
+                return True
+        return False
+
+    def simple(self) -> bool:
+        """Whether nothing in it divides: what merging loops must keep."""
+        for operand in (*self.needed_inputs, *self.block.outputs):
+            if operand.map is None:
+                continue
+            if self.flat(operand).divisions:
+                return False
+            if operand.outside is not None and any(dim.divisions for dim in self.dims(operand)):
+                return False
+        computed = [self.linear(value) for value in self.needed]
+        return not any(expression.divisions for expression in computed if expression is not None)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Loops, outermost first, and the blocks that run in them."""
+
+    extents: tuple[int, ...]
+    places: tuple[Place, ...]
+
+    def substitute(self, by: Callable[[int], Linear], extents: Sequence[int]) -> Space:
+        moved = tuple(
+            Place(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
+        )
+        return Space(tuple(extents), moved)
+
+    def split(self, axis: int, size: int) -> Space:
+        """One loop as two, the inner of this size, which divides its extent."""
+        extents = (*self.extents[:axis], self.extents[axis] // size, size, *self.extents[axis + 1 :])
+
+        def by(a: int) -> Linear:
+            if a == axis:
+                return axis_index(axis) * size + axis_index(axis + 1)
+            return axis_index(a if a < axis else a + 1)
+
+        return self.substitute(by, extents)
+
+    def merge(self, axis: int) -> Space | None:
+        """This loop and the next as one; None where some access would not be linear in it."""
+        inner = self.extents[axis + 1]
+        extents = (*self.extents[:axis], self.extents[axis] * inner, *self.extents[axis + 2 :])
+        merged = axis_index(axis)
+        outer = floor_divide(merged, inner, extents)
+
+        def by(a: int) -> Linear:
+            if a == axis:
+                return outer
+            if a == axis + 1:
+                return merged - outer * inner
+            return axis_index(a if a < axis else a - 1)
+
+        made = self.substitute(by, extents)
+        return made if all(place.simple() for place in made.places) else None
+
+    def cut(self, axis: int, low: int, high: int) -> Space:
+        """Only the iterations low ≤ i < high of a loop."""
+        extents = (*self.extents[:axis], high - low, *self.extents[axis + 1 :])
+        return self.substitute(lambda a: axis_index(a) + number(low) if a == axis else axis_index(a), extents)
+
+    def order(self, axes: Sequence[int]) -> Space:
+        """The loops in another order; `axes` names each once, outermost first."""
+        position = {axis: i for i, axis in enumerate(axes)}
+        return self.substitute(lambda a: axis_index(position[a]), [self.extents[a] for a in axes])
+
+    def drop_units(self, start: int = 0) -> Space:
+        """Without the loops of one iteration, from `start` on."""
+        kept = [i for i, extent in enumerate(self.extents) if extent != 1 or i < start]
+        position = {axis: i for i, axis in enumerate(kept)}
+        return self.substitute(
+            lambda a: axis_index(position[a]) if a in position else number(0), [self.extents[a] for a in kept]
+        )
+
+    def split_divided(self) -> Space:
+        """With loops split so that index expressions such as `i floordiv 64` become loops of their own."""
+        found: Space = self
+        for _ in range(8):
+            choice = found._divided_axis()
+            if choice is None:
+                break
+            found = found.split(*choice)
+        return found
+
+    def _divided_axis(self) -> tuple[int, int] | None:
+        for place in self.places:
+            expressions = [dim for o in (*place.block.inputs, *place.block.outputs) if o.map for dim in place.dims(o)]
+            expressions += [e for value in place.needed if (e := place.linear(value)) is not None]
+            for expression in expressions:
+                for division in expression.divisions:
+                    axes = list(division.inner.terms.items())
+                    if len(axes) != 1 or division.inner.constant or not isinstance(axes[0][0], int):
+                        continue
+                    axis, coefficient = axes[0]
+                    if coefficient == 1 and self.extents[axis] % division.divisor == 0:
+                        return axis, division.divisor
+        return None
+
+
+def merge_all(space: Space, start: int, stop: int | None = None) -> Space:
+    """Neighbouring loops from `start` on (before `stop`) merged where every access allows it."""
+    axis = (len(space.extents) if stop is None else stop) - 2
+    while axis >= start:
+        space = space.merge(axis) or space
+        axis -= 1
+    return space
