@@ -51,7 +51,7 @@ def lane_mask(lanes: int, active: int) -> Any:
 
 
 def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
-    """Elements of a contiguous buffer at these indices, some of which are vectors; lanes off in the mask read nothing."""
+    """Elements of a contiguous buffer at these indices, some of them vectors; lanes off in the mask read nothing."""
     if not any(is_vector(i) for i in indices):
         return memref.LoadOp(buffer, list(indices)).result
     kind = buffer.type
@@ -79,8 +79,8 @@ def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) ->
 def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None) -> list[Any]:
     """Emit a block's body; arguments may be scalars or vectors of this many lanes. Returns what it yields.
 
-    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar. Lanes that
-    are off in `mask` read no memory.
+    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar. Lanes
+    that are off in `mask` read no memory.
     """
     env = dict(values)
     for op in block.body_ops:

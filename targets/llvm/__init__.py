@@ -25,6 +25,8 @@ TARGET = Target(
     rule_modules=(
         "mirlo.targets.llvm.intrinsics",
         "mirlo.targets.llvm.schedule.contraction",
+        "mirlo.targets.llvm.schedule.elementwise",
+        "mirlo.targets.llvm.schedule.rows",
     ),
     pipeline=_pipeline,
     emit=_emit,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import attribute_constant, index
@@ -26,13 +24,15 @@ _SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
 def steps(first: Any, step: int, lanes: int) -> Any:
     """The index vector first, first + step, ..."""
-    return create("arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes))
+    return create(
+        "arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes)
+    )
 
 
 def _offsets(step: int, lanes: int) -> Any:
     kind = ir.VectorType.get([lanes], ir.IndexType.get())
-    values = np.arange(lanes, dtype=np.int64) * step
-    return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, type=ir.IndexType.get()))
+    values = [ir.IntegerAttr.get(ir.IndexType.get(), lane * step) for lane in range(lanes)]
+    return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
 
 def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
@@ -109,7 +109,8 @@ def _read_steps(point: Point, buffer: Any, first: Any, step: int, mask: Any, fil
 
 def _read_strided(kind: Any, buffer: Any, first: Any, step: int, lanes: int) -> Any:
     """Every `step`-th element from `step` whole vectors; the last one ends at the last element that is asked for."""
-    parts, starts = [], []
+    parts: list[Any] = []
+    starts: list[int] = []
     last = step * (lanes - 1) + 1 - lanes
     for i in range(step):
         start = min(i * lanes, last)

@@ -1,12 +1,11 @@
 """Elementwise blocks: one walk over all elements, in vectors along the output's memory.
 
-Where a condition on an index decides what is read (concatenation, padding), the loops are cut so that it is the same within
-each piece. An operand whose memory runs along another loop is turned in registers, tile by tile.
+Where a condition on an index decides what is read (concatenation, padding), the loops are cut so that it is the same
+within each piece.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +32,9 @@ class ElementwisePlan:
             memory.slot(value)
         for space in self.spaces:
             frame = Frame(memory, None, made=_made(space))
-            Sweep(space, 0, frame, {}, stored, self.group.machine).emit([], parallel=True)
+            # A piece cut so thin that nothing lies next to each other is written one by one.
+            lanes = None if _storable(space, self.group) is None else 1
+            Sweep(space, 0, frame, {}, stored, self.group.machine, lanes).emit([], parallel=True)
 
     def describe(self) -> dict[str, Any]:
         return {"pieces": len(self.spaces)}
@@ -66,11 +67,10 @@ def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
         return refusal
     spaces = []
     for piece in pieces(space.drop_units().split_divided()):
-        ready = merge_all(_ordered(piece, group), 0)
-        refusal = _storable(ready, group)
-        if refusal is not None:
-            return refusal
-        spaces.append(ready)
+        spaces.append(merge_all(_ordered(piece, group), 0))
+    refusals = [_storable(space, group) for space in spaces]
+    if refusals[0] is not None and all(refusals):
+        return refusals[0]
     return ElementwisePlan(group, spaces)
 
 
@@ -97,10 +97,9 @@ def _in_place(space: Space, group: Group) -> Decline | None:
 
 def _ordered(space: Space, group: Group) -> Space:
     """The loops in the order of the output's memory."""
-    place = space.places[-1]
-    written = next((o for p in space.places for o in p.block.outputs if o.value in group.kept), place.block.outputs[0])
-    owner = next(p for p in space.places if written in p.block.outputs)
-    where = owner.flat(written)
+    written = [(p, o) for p in space.places for o in p.block.outputs]
+    place, output = next((item for item in written if item[1].value in group.kept), written[-1])
+    where = place.flat(output)
     return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(where.coefficient(a) or 0)))
 
 
@@ -114,10 +113,6 @@ def _storable(space: Space, group: Group) -> Decline | None:
             if output.value in group.kept and step != 1:
                 return decline("an output is not written along memory", block=place.block.name, step=step)
     return None
-
-
-def elements(space: Space) -> int:
-    return math.prod(space.extents)
 
 
 @schedule("any", target="llvm", priority=50)

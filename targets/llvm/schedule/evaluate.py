@@ -67,25 +67,26 @@ class Frame:
         return self._varying[place]
 
     def _varies(self, place: Place, value: Any, found: set[Any]) -> bool:
-        if self.axis is None or place.known(value) is not None:
+        axis = self.axis
+        if axis is None or place.known(value) is not None:
             return False
         expression = place.linear(value)
         if expression is not None:
-            return expression.coefficient(self.axis) != 0
+            return expression.coefficient(axis) != 0
         operand = place.argument_operands.get(value)
         if operand is not None:
-            return operand.map is not None and self._operand_varies(place, operand)
+            return operand.map is not None and self._operand_varies(place, operand, axis)
         if isinstance(value.owner, ir.Block):
             return True  # what a reduction has accumulated
         return any(v in found for v in place.arguments_of(value.owner.operation))
 
-    def _operand_varies(self, place: Place, operand: OperandView) -> bool:
+    def _operand_varies(self, place: Place, operand: OperandView, axis: int) -> bool:
         if operand.value in self.held:
             return False
         if operand.value in self.made:
             producer, value = self.made[operand.value]
             return value in self.varying(producer)
-        return any(dim.coefficient(self.axis) != 0 for dim in place.dims(operand))
+        return any(dim.coefficient(axis) != 0 for dim in place.dims(operand))
 
 
 class Point:

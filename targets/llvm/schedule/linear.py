@@ -1,6 +1,6 @@
 """Index expressions over loop axes: a constant plus multiples of axes, and floor divisions where nothing else will do.
 
-Affine maps of blocks are read into this form, loops are split, merged and cut by substitution, and what is left says how an
+Affine maps of blocks are read into this form; loops are split, merged and cut by substitution; what is left says how an
 access moves along each loop: by nothing, by one element, by a stride, or in no linear way.
 """
 

@@ -12,16 +12,14 @@ _MOST = 12
 
 
 def pieces(space: Space, start: int = 0) -> list[Space]:
-    """The space cut along the loops from `start` on, so that conditions are decided within each piece where possible."""
+    """The space cut along the loops from `start` on, so that conditions are decided in each piece where possible."""
     found = [space]
     for axis in range(len(space.extents) - 1, start - 1, -1):
         cuts = sorted(_cuts(space, axis))
         if not cuts or len(found) * (len(cuts) + 1) > _MOST:
             continue
         bounds = [0, *cuts, space.extents[axis]]
-        found = [
-            piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found
-        ]
+        found = [piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found]
     return [piece.drop_units(start) for piece in found]
 
 

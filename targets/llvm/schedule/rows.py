@@ -1,7 +1,7 @@
 """Row by row: softmax, normalizations, reductions along memory.
 
-The blocks share their leading axes, the rows. Within a row each block either computes elements or reduces all of them; a
-row's scalars stay in registers, and blocks over the same elements share a walk where none needs the other's total.
+The blocks share their leading axes, the rows. Within a row each block either computes elements or reduces all of them;
+a row's scalars stay in registers, and blocks over the same elements share a walk where none needs the other's total.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.combine import Combiner, combiners
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
-from mirlo.targets.llvm.schedule.linear import axis_index
+from mirlo.targets.llvm.schedule.linear import axis_index, number
 from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
 from mirlo.targets.llvm.schedule.sweep import Sweep, chunks, widest_bytes
 
@@ -60,9 +60,9 @@ class RowsPlan:
                 frame = Frame(memory, None, held=held)
                 for i, place in enumerate(walk.space.places):
                     if i not in walk.reductions:
-                        frame.made.update({
-                            o.value: (place, v) for o, v in zip(place.block.outputs, place.roots, strict=True)
-                        })
+                        frame.made.update(
+                            {o.value: (place, v) for o, v in zip(place.block.outputs, place.roots, strict=True)}
+                        )
                 sweep = Sweep(walk.space, len(self.rows), frame, walk.reductions, stored, self.group.machine)
                 held.update(sweep.emit(indices, parallel=not self.rows))
 
@@ -101,7 +101,7 @@ class RowsPlan:
         return bool(walk.own) and value not in reduced
 
     def _share(self, memory: Memory, stored: set[Any]) -> None:
-        """Let a row's elements live where the result of the row will be, if they are read no later than it is written."""
+        """Let a row's elements live where the row's result will be, if they are read no later than it is written."""
         taken: set[Any] = set()
         for value in stored - self.group.kept:
             for result in self.group.kept - taken:
@@ -213,7 +213,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[int, ...]) -> bool:
 
 
 def _same_element(place: Place, operand: Any, output: Any) -> bool:
-    """Whether an operand is read at the place where the block stands, outputs being written in the order of their axes."""
+    """Whether an operand is read where the block stands, and was written in the order of the axes."""
     dims = [axis_index(i) for i in range(place.block.rank)]
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
@@ -298,10 +298,9 @@ def _merge_rows(plan: RowsPlan) -> RowsPlan:
     rows: Sequence[int] = [plan.rows[i] for i in kept]
     axis = len(rows) - 2
     while axis >= 0:
-        merged = [walk.space.merge(axis) for walk in plan.walks]
-        if all(space is not None for space in merged):
+        merged = [found for walk in plan.walks if (found := walk.space.merge(axis)) is not None]
+        if len(merged) == len(plan.walks):
             for walk, space in zip(plan.walks, merged, strict=True):
-                assert space is not None
                 walk.space = space
             rows = [*rows[:axis], rows[axis] * rows[axis + 1], *rows[axis + 2 :]]
         axis -= 1
@@ -309,8 +308,6 @@ def _merge_rows(plan: RowsPlan) -> RowsPlan:
 
 
 def _without_units(space: Space, position: dict[int, int]) -> Space:
-    from mirlo.targets.llvm.schedule.linear import number
-
     extents = [space.extents[axis] for axis in position]
     return space.substitute(lambda a: axis_index(position[a]) if a in position else number(0), extents)
 

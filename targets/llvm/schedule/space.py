@@ -1,7 +1,7 @@
 """Blocks placed in a space of loops: which element each access touches at which iteration.
 
-A `Space` is a list of loop extents and blocks whose axes are expressed over these loops. Loops are split, merged, cut and
-reordered here, before any code is made; a change is refused where an access would stop being simple.
+A `Space` is a list of loop extents and blocks whose axes are expressed over these loops. Loops are split, merged, cut
+and reordered here, before any code is made; a change is refused where an access would stop being simple.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView
-from mirlo.targets.llvm.schedule.linear import Linear, axis_index, flatten, floor_divide, number, read_expression, row_major
+from mirlo.targets.llvm.schedule.linear import (
+    Linear,
+    axis_index,
+    flatten,
+    floor_divide,
+    number,
+    read_expression,
+    row_major,
+)
 
 _NO_WRAP = 1 << 62
 """Index computations beyond this may wrap, and are not read."""
@@ -104,7 +112,9 @@ class Place:
             if second.is_constant:
                 return first * second.constant
             return second * first.constant if first.is_constant else None
-        return floor_divide(first, second.constant, self.extents) if second.is_constant and second.constant > 0 else None
+        return (
+            floor_divide(first, second.constant, self.extents) if second.is_constant and second.constant > 0 else None
+        )
 
     def known(self, value: Any) -> bool | None:
         """A condition of the body that is the same at every iteration."""
@@ -277,10 +287,10 @@ class Space:
             for expression in expressions:
                 for division in expression.divisions:
                     axes = list(division.inner.terms.items())
-                    if len(axes) != 1 or division.inner.constant or not isinstance(axes[0][0], int):
+                    if len(axes) != 1 or division.inner.constant:
                         continue
                     axis, coefficient = axes[0]
-                    if coefficient == 1 and self.extents[axis] % division.divisor == 0:
+                    if isinstance(axis, int) and coefficient == 1 and self.extents[axis] % division.divisor == 0:
                         return axis, division.divisor
         return None
 

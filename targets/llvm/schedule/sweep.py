@@ -1,4 +1,4 @@
-"""One walk over the elements of some blocks, in vectors: elementwise blocks and reductions over all of the walk's loops.
+"""One walk over the elements of some blocks, in vectors: elementwise blocks, and reductions over all of its loops.
 
 Values that one block makes and a later one reads at the same place stay in registers.
 """
@@ -18,7 +18,15 @@ from mirlo.targets.llvm.schedule.combine import Combiner
 from mirlo.targets.llvm.schedule.evaluate import Frame, Point
 from mirlo.targets.llvm.schedule.space import Place, Space
 
-TRAPPING = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui")
+TRAPPING = (
+    "arith.divsi",
+    "arith.divui",
+    "arith.remsi",
+    "arith.remui",
+    "arith.floordivsi",
+    "arith.ceildivsi",
+    "arith.ceildivui",
+)
 """Operations that stop the program when the divisor is zero, as it may be in a lane that is off."""
 _HEAVY = 12
 """What an intrinsic counts for, in plain operations."""
@@ -26,7 +34,7 @@ _HEAVY = 12
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a loop is cut into vectors: `main` elements in steps of `unroll` vectors, then (start, lanes, active) each."""
+    """How a loop is cut into vectors: `main` elements, `unroll` vectors at a time; then (start, lanes, active) each."""
 
     lanes: int
     unroll: int
@@ -112,6 +120,7 @@ class Sweep:
         reductions: dict[int, list[Combiner]],
         stored: set[Any],
         machine: Machine,
+        lanes: int | None = None,
     ):
         """`reductions`: combiners by position of the block; `stored`: the tensor values that go to memory."""
         self.space = space
@@ -125,7 +134,7 @@ class Sweep:
         frame.axis = self.vector_axis
         places = space.places
         self.masked = machine.masked and not traps(places)
-        lanes = machine.lanes(widest_bytes(places))
+        lanes = machine.lanes(widest_bytes(places)) if lanes is None else lanes
         heavy = work(places)
         unroll = 4 if self.reductions or heavy <= 12 else 2 if heavy <= 40 else 1
         extent = space.extents[-1] if self.vector_axis is not None else 1
@@ -161,7 +170,9 @@ class Sweep:
         """No loops: one scalar of each block."""
         point = Point(self.frame, indices)
         self._run(point)
-        found = {o.value: point.find(v) for p in self._elementwise for o, v in zip(p.block.outputs, p.roots, strict=True)}
+        found = {
+            o.value: point.find(v) for p in self._elementwise for o, v in zip(p.block.outputs, p.roots, strict=True)
+        }
         totals = [[c.finish(point.find(c.contribution)) for c in r.combiners] for r in self.reductions]
         return {**found, **self._reduced(indices, totals)}
 

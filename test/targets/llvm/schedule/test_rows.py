@@ -1,0 +1,174 @@
+"""Row operations computed in vectors agree with scalar loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import Kernel, compare, tensor
+
+from mirlo.dialects.tir.compute import exp, maximum, sqrt
+
+
+def softmax(p, x):
+    *rows, size = x.shape
+    peak = p.reduce("max", rows, (size,), lambda *a: x.at(*a))
+    raised = p.compute(x.shape, lambda *a: exp(x.at(*a) - peak.at(*a[:-1])))
+    total = p.reduce("add", rows, (size,), lambda *a: raised.at(*a))
+    return p.compute(x.shape, lambda *a: raised.at(*a) / total.at(*a[:-1]))
+
+
+def layer_norm(p, x, scale, bias):
+    *rows, size = x.shape
+    total = p.reduce("add", rows, (size,), lambda *a: x.at(*a))
+    mean = p.compute(rows, lambda *a: total.at(*a) / float(size))
+
+    def squared(*a):
+        centered = x.at(*a) - mean.at(*a[:-1])
+        return centered * centered
+
+    squares = p.reduce("add", rows, (size,), squared)
+    deviation = p.compute(rows, lambda *a: 1.0 / sqrt(squares.at(*a) / float(size) + 1e-5))
+    return p.compute(
+        x.shape, lambda *a: (x.at(*a) - mean.at(*a[:-1])) * deviation.at(*a[:-1]) * scale[a[-1]] + bias[a[-1]]
+    )
+
+
+@pytest.mark.parametrize("size", [8, 9, 15, 16, 17, 33, 63, 64, 65, 70, 100, 200])
+def test_softmax_of_every_length(size: int) -> None:
+    compare(softmax, [tensor(3, size)], "rows")
+
+
+def test_softmax_needs_no_memory_of_its_own() -> None:
+    kernel = compare(softmax, [tensor(2, 3, 5, 300)], "rows")
+    assert "alloca" not in kernel.text and "workspace" not in kernel.text
+    assert "rows = array<i64: 30>" in kernel.text and "walks = 3" in kernel.text
+
+
+@pytest.mark.parametrize("shape", [(4, 40), (2, 3, 100), (1, 1, 64), (1, 768)])
+def test_layer_norm(shape: tuple[int, ...]) -> None:
+    compare(layer_norm, [tensor(*shape), tensor(shape[-1]), tensor(shape[-1])], "rows", tolerance=1e-4)
+
+
+def test_one_row_without_leading_axes() -> None:
+    compare(softmax, [tensor(50)], "rows")
+
+
+def test_masked_softmax_with_broadcast_mask() -> None:
+    def build(p, x, mask):
+        y = p.compute(x.shape, lambda b, h, i, j: x[b, h, i, j] * 0.125 + mask[b, 0, 0, j])
+        return softmax(p, y)
+
+    compare(build, [tensor(2, 3, 5, 40), tensor(2, 1, 1, 40)], "rows")
+
+
+def test_producer_inlined_into_both_readers() -> None:
+    def build(p, x, y):
+        peak = p.reduce("max", (6,), (50,), lambda i, j: x[i, j] + y[j])
+        raised = p.compute((6, 50), lambda i, j: exp(x[i, j] + y[j] - peak[i]))
+        total = p.reduce("add", (6,), (50,), lambda i, j: raised[i, j])
+        return p.compute((6, 50), lambda i, j: raised[i, j] / total[i]), total
+
+    compare(build, [tensor(6, 50), tensor(50)], "rows")
+
+
+REDUCTIONS = [
+    ("add", "f32"),
+    ("mul", "f32"),
+    ("max", "f32"),
+    ("min", "f32"),
+    ("add", "i32"),
+    ("max", "i32"),
+    ("min", "u8"),
+    ("max", "i64"),
+    ("max", "u8"),
+    ("or", "bool"),
+    ("and", "bool"),
+    ("add", "f64"),
+    ("max", "f16"),
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), REDUCTIONS)
+def test_reductions(kind: str, dtype: str) -> None:
+    compare(
+        lambda p, x: p.reduce(kind, (5,), (75,), lambda i, j: x[i, j]),
+        [tensor(5, 75, dtype=dtype)],
+        "rows",
+        tolerance=1e-4,
+    )
+
+
+@pytest.mark.parametrize(("kind", "init"), [("add", 3.0), ("max", 2.5), ("mul", 0.5)])
+def test_start_value_counts_once(kind: str, init: float) -> None:
+    compare(
+        lambda p, x: p.reduce(kind, (5,), (70,), lambda i, j: x[i, j] * 0.1 + 0.9, init=init), [tensor(5, 70)], "rows"
+    )
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_nan_is_not_lost(kind: str) -> None:
+    kernel = Kernel(lambda p, x: p.reduce(kind, (8,), (70,), lambda i, j: x[i, j]), [tensor(8, 70)])
+    x = np.random.default_rng(0).standard_normal((8, 70), dtype=np.float32)
+    for row, column in enumerate((0, 15, 16, 63, 64, 69)):
+        x[row, column] = np.nan
+    np.testing.assert_array_equal(kernel(x)[0], x.max(1) if kind == "max" else x.min(1))
+
+
+def test_all_elements() -> None:
+    compare(lambda p, x: p.reduce("add", (), (3, 5, 70), lambda i, j, k: x[i, j, k]), [tensor(3, 5, 70)], "rows")
+
+
+def test_several_reduction_axes() -> None:
+    compare(
+        lambda p, x: p.reduce("add", (3, 4), (7, 7), lambda n, c, h, w: x[n, c, h, w]), [tensor(3, 4, 7, 7)], "rows"
+    )
+    compare(lambda p, x: p.reduce("max", (3,), (4, 9), lambda n, c, w: x[n, c, 2, w]), [tensor(3, 4, 5, 9)], "rows")
+
+
+def test_kept_dims() -> None:
+    def build(p, x):
+        total = p.reduce("add", (4, 3, 1), (40,), lambda i, j, k, r: x[i, j, r])
+        mean = p.compute((4, 3, 1), lambda i, j, k: total[i, j, k] / 40.0)
+        return p.compute((4, 3, 40), lambda i, j, k: x[i, j, k] - mean[i, j, 0]), mean
+
+    compare(build, [tensor(4, 3, 40)], "rows")
+
+
+def test_intermediate_of_another_shape_has_memory() -> None:
+    def build(p, x):
+        y = p.compute((6, 48), lambda i, j: exp(x[i, j]))
+        total = p.reduce("add", (6,), (48,), lambda i, j: y[i, j])
+        return p.compute((6, 24), lambda i, j: maximum(y[i, j * 2], y[i, j * 2 + 1]) / total[i])
+
+    compare(build, [tensor(6, 48)], "rows")
+
+
+def test_dot_product_of_rows() -> None:
+    compare(
+        lambda p, x, y: p.reduce("add", (5, 6), (64,), lambda i, j, k: x[i, k] * y[j, k]),
+        [tensor(5, 64), tensor(6, 64)],
+        "rows",
+        tolerance=1e-4,
+    )
+
+
+@pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
+def test_machines(machine: str) -> None:
+    compare(softmax, [tensor(3, 71)], "rows", machine=machine)
+
+
+def test_integer_division_in_a_reduction() -> None:
+    compare(
+        lambda p, x, y: p.reduce("add", (5,), (75,), lambda i, j: x[i, j] // y[i, j]),
+        [tensor(5, 75, dtype="i32")] * 2,
+        "rows",
+    )
+
+
+def test_declined() -> None:
+    short = Kernel(lambda p, x: p.reduce("add", (40,), (3,), lambda i, j: x[i, j]), [tensor(40, 3)])
+    assert short.declined["rows"] == "rows are too short for vectors (elements=3)"
+    across = Kernel(lambda p, x: p.reduce("add", (40,), (30,), lambda i, j: x[j, i]), [tensor(30, 40)])
+    assert across.declined["rows"].startswith("the reduction does not run along memory")
+    plain = Kernel(lambda p, x: p.compute((4,), lambda i: x[i]), [tensor(4)], options={})
+    assert plain.rule == "elementwise"
