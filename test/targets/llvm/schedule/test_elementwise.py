@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import Kernel, compare, tensor
+from scheduled import Kernel, compare, tensor
 
 from mirlo.dialects.tir.compute import call, constant, exp, maximum, select
 
