@@ -9,6 +9,7 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.copies import PaddedCopy, pack_panel, panel_type
+from mirlo.targets.llvm.schedule.contraction.dot import DotTile
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, Side
 from mirlo.targets.llvm.schedule.contraction.tile import Buffers, Places, Tile, with_panel
@@ -38,7 +39,8 @@ class Kernel:
             [code.flat(value) for value, _ in plan.contraction.writes],
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
-        self.tile = Tile(code, plan, buffers, packed=self.panel is not None)
+        make_tile = DotTile if plan.dot else Tile
+        self.tile = make_tile(code, plan, buffers, packed=self.panel is not None)
         # Panels that are packed share one piece of memory: only the loops below the packing may run at once.
         self._nest(plan.column_loops, Places.start(code, plan), self._panels, parallel=self.panel is None)
 
@@ -98,6 +100,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "tile": [plan.tile_rows, plan.tile_columns],
         "lanes": plan.lanes,
         "depth": prod(axis.extent for axis in plan.reduce),
+        "dot": plan.dot,
         "packed": plan.packed is not None,
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
     }

@@ -16,8 +16,14 @@ from mirlo.targets.llvm.schedule.contraction.tiles import Piece, TileQuestion, c
 
 PACK_FROM_ROWS = 6
 """From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
+DOT_BELOW_ROWS = 16
+"""Up to so many rows, dot products along the sum cost less than transposing the column operand."""
 UNROLL_TAPS = 32
 """Reductions of up to this length are unrolled whole where their loads overlap (windows of depthwise convolutions)."""
+
+
+NO_AXIS = Axis(-2, 1, False)
+"""Stands for the axis of the lanes where the output is a single number."""
 
 
 @dataclass
@@ -59,6 +65,8 @@ class Plan:
     tile_vectors: int
     lanes: int
     unroll: bool
+    dot: bool
+    """Whether the lanes run along the sum, and not along the output."""
     writes: list[Linear]
     reads: list[list[Linear | None]]
     indices: list[list[Linear]]
@@ -66,7 +74,7 @@ class Plan:
 
     @property
     def tile_columns(self) -> int:
-        return self.tile_vectors * self.lanes
+        return self.tile_vectors if self.dot else self.tile_vectors * self.lanes
 
     @property
     def depth(self) -> int:
@@ -116,10 +124,10 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     writes = [next(it) for _ in writes]
     reads = [[None if f is None else next(it) for f in group] for group in reads]
     indices = [[next(it) for _ in group] for group in indices]
-    lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None)
+    lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
     if lane_axis is None:
         return decline("no axis along which the output is contiguous")
-    if any(write.stride(lane_axis) != 1 for write in writes):
+    if spatial and any(write.stride(lane_axis) != 1 for write in writes):
         return decline("the outputs are contiguous along different axes")
     rows, columns = _sides(lhs, rhs, lane_axis, spatial)
     return _finish(contraction, machine, rows, columns, lane_axis, spatial, writes, reads, indices)
@@ -156,10 +164,15 @@ def _finish(
     # Rows that multiply vectors of their own cannot share a packed panel.
     must_pack = columns.form.stride(lane_axis) != 1
     candidates = shared_columns or ([] if must_pack else others)
-    row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
     reuse = prod(axis.extent for axis in shared_columns)
+    along = _contiguous_sum(rows, columns, order) if must_pack and reuse < DOT_BELOW_ROWS else None
+    if along is not None:
+        order = [axis for axis in order if axis is not along] + [along]
+        row_axis, tile_rows, tile_vectors = _dot_tile(shared_columns, lane_axis, machine)
+    else:
+        row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
     width = tile_vectors * lanes
-    pack = _wants_packing(columns, lane_axis, order, reuse, width, machine)
+    pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, machine)
     packed: Linear | None = None
     pack_reduce: list[Axis] = []
     pack_forms: tuple[Linear, Linear] | None = None
@@ -184,7 +197,7 @@ def _finish(
         row_loops=[axis for axis in rest if not columns.form.stride(axis)],
         reduce=reduce, packed=packed, pack_reduce=pack_reduce, pack_forms=pack_forms,
         tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
-        unroll=not question.shared_columns and depth <= UNROLL_TAPS,
+        unroll=along is None and not question.shared_columns and depth <= UNROLL_TAPS, dot=along is not None,
         writes=writes, reads=reads, indices=indices,
     )  # fmt: skip
 
@@ -204,6 +217,19 @@ def _choose_rows(question: TileQuestion, candidates: list[Axis], machine: Machin
             best = (cycles, axis, rows, vectors)
     assert best is not None
     return best[1:]
+
+
+def _contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
+    """The reduction axis along which both operands are contiguous."""
+    return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
+
+
+def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
+    """The axis of the rows, and how many rows and columns of dot products a tile has."""
+    row_axis = max(candidates, key=lambda axis: axis.extent, default=None)
+    rows = min(row_axis.extent, 4) if row_axis is not None else 1
+    fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
+    return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
 
 
 def _wants_packing(

@@ -8,9 +8,11 @@ from itertools import product
 from mirlo.targets.llvm.machine import Machine
 
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
-TILE_OVERHEAD = 16.0
+TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, the pipeline filling up."""
-L2_BYTES_PER_CYCLE = 48.0
+L2_BYTES_PER_CYCLE = 32.0
+LATENCY_SLACK = 1.25
+"""Products in flight beyond those that the latency alone demands: loads come late now and then."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
     bounds = [
         sums / machine.fma_per_cycle,
         (row_loads + column_loads) / machine.loads_per_cycle,
-        float(machine.fma_latency),
+        machine.fma_latency * LATENCY_SLACK,
     ]
     panel_bytes = question.depth * vectors * machine.vector_bytes
     if question.shared_columns and panel_bytes > machine.l1_bytes // 2:
@@ -111,18 +113,18 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
     best: tuple[float, int, int] | None = None
     most_vectors = max(1, -(-question.columns // question.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
-    for vectors, rows in product(counts, range(1, min(question.rows, machine.vector_registers) + 1)):
+    for vectors, rows in product(counts, range(min(question.rows, machine.vector_registers), 0, -1)):
         if register_need(rows, vectors, question) > machine.vector_registers and (rows, vectors) != (1, 1):
             continue
-        if vectors == 16 and rows > 1:
-            continue
+        if question.rows <= 2 and vectors < counts[-1] and register_need(rows, 2 * vectors, question) < 20:
+            continue  # nothing is used twice: long runs through memory are all that counts
         cost = 0.0
         for span in spans(question.columns, vectors * question.lanes):
             count = (span.stop - span.start) // span.size
             held = -(-span.size // question.lanes)
             cost += count * _row_cost(rows, question.rows, held, question, machine)
-        # Among equals the wider tile reads the row operand fewer times.
-        if best is None or cost < best[0] * 0.999:
+        # Among equals the larger tile reads its operands fewer times.
+        if best is None or cost < best[0] * 0.99:
             best = (cost, rows, vectors)
     assert best is not None
     return best[1], best[2], best[0]

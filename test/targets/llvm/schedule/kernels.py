@@ -82,6 +82,6 @@ class Kernel:
             held.append(copy)
         call, outputs = self.bind(*held)
         for output in outputs:
-            output.view(np.uint8).fill(0xA5)
+            output.reshape(-1).view(np.uint8).fill(0xA5)
         call()
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -179,3 +179,28 @@ def test_index_and_gather_in_epilogue() -> None:
     i, j = np.mgrid[:20, :40]
     np.testing.assert_allclose(kernel(a, b, table), a @ b + i * 100 + j + table[(i * j) % 7], rtol=1e-5, atol=1e-3)
     assert kernel.rule == "contraction"
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 100, 70), (3, 9, 33), (5, 5, 16), (1, 1, 100), (7, 1, 40), (15, 37, 5)])
+def test_dot_products(m: int, n: int, k: int, element: str) -> None:
+    """Few rows of two operands that are contiguous along the sum."""
+    kernel = check((m, k), (n, k), transpose_b=True, epilogue="bias relu", element=element)
+    assert "dot = true" in kernel.schedule
+    check((2, m, k), (2, n, k), transpose_b=True, element=element)
+
+
+@pytest.mark.parametrize("machine", ["avx2", "neon"])
+def test_dot_products_on_other_machines(machine: str) -> None:
+    for m, n, k in [(1, 50, 70), (5, 9, 33), (1, 1, 3)]:
+        check((m, k), (n, k), transpose_b=True, epilogue="bias", machine=machine)
+
+
+def test_a_single_number() -> None:
+    def body(p: Any, a: Any, b: Any) -> Any:
+        return p.reduce("add", (), (77,), lambda k: a[k] * b[k])
+
+    a, b = (np.random.default_rng(s).standard_normal(77).astype(np.float32) for s in (1, 2))
+    kernel = Kernel(body, [((77,), "f32"), ((77,), "f32")])
+    np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-5)
+    assert kernel.rule == "contraction"

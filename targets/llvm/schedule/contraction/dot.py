@@ -1,0 +1,102 @@
+"""Tiles of dot products: the lanes run along the sum itself.
+
+For operands that both lie contiguously along the reduction and are used too few times to be worth transposing: a vector
+times a matrix stored by rows of the result, a matrix times a vector, a single dot product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.llvm.schedule.contraction.body import emit_init
+from mirlo.targets.llvm.schedule.contraction.code import Cursor
+from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.tile import Places, Tile
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
+
+
+class DotTile(Tile):
+    """A tile of rows x columns dot products, each summed up in a vector of its own."""
+
+    def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
+        """Nothing is kept: every vector is read once."""
+
+    def emit(self, places: Places, rows: int, cut: list[Piece]) -> None:
+        columns = sum(piece.active for piece in cut)
+        kind = self.plan.contraction.product.accumulate_type
+        sums = [self.code.zero(self.plan.lanes, kind) for _ in range(rows * columns)]
+        sums = self._walk(self.plan.reduce, places.rows, places.columns, sums, columns)
+        held = self.code.scratch(self.plan.tile_rows * self.plan.tile_columns, kind)
+        start = emit_init(self.plan.contraction.block, kind)
+        for i, total in enumerate(sums):
+            self._store_scalar(self._sum_up(total, start), held, i)
+        axis = self.plan.row_axis
+        for r in range(rows):
+            here = places if axis is None else places.advance(axis, r)
+            for piece in cut:
+                position = self.code.index(r * columns + piece.offset)
+                self._finish_vector(here, piece, self.code.load_vector(held, position, piece), {})
+
+    def _walk(self, axes: list[Axis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
+        axis, *inner = axes
+        if inner:
+            return self.code.loop(
+                Span(0, axis.extent, 1),
+                lambda i, *held: self._walk(inner, rows.advance(axis, i), columns.advance(axis, i), list(held), count),
+                sums,
+            )
+        lanes = self.plan.lanes
+        whole = axis.extent // lanes * lanes
+        if whole:
+            piece = Piece(0, lanes, lanes)
+            sums = self.code.loop(
+                Span(0, whole, lanes),
+                lambda i, *held: self._add(rows.advance(axis, i), columns.advance(axis, i), list(held), count, piece),
+                sums,
+            )
+        for piece in pieces(axis.extent - whole, lanes, self.plan.machine.masked):
+            sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
+        return sums
+
+    def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: Piece) -> list[Any]:
+        """Add a vector's worth of products to each sum; a part of a vector is filled up with zeros."""
+        row_stride, lane_axis = self._row_stride(rows), self.plan.lane_axis
+        left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
+        left: dict[int, Any] = {}
+        right: dict[int, Any] = {}
+        following = []
+        for i, total in enumerate(sums):
+            r, c = divmod(i, count)
+            x, y = r * row_stride + c * left_stride, c * right_stride
+            if x not in left:
+                left[x] = self._widen(self._read(self.plan.rows.factor, self.buffers.rows, rows, x, 1, piece), piece)
+            if y not in right:
+                made = self._read(self.plan.columns.factor, self.buffers.columns, columns, y, 1, piece)
+                right[y] = self._widen(made, piece)
+            following.append(self._multiply_add(left[x], right[y], total))
+        return following
+
+    def _widen(self, value: Any, piece: Piece) -> Any:
+        """A vector of as many lanes as the sums have."""
+        lanes = self.plan.lanes
+        if piece.lanes == lanes:
+            return value
+        kind = ir.VectorType.get([lanes], value.type.element_type)
+        zero, one = (ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (0, 1))
+        offsets, strides = ir.ArrayAttr.get([zero]), ir.ArrayAttr.get([one])
+        return create(
+            "vector.insert_strided_slice", kind, value, self.code.zero(lanes, kind.element_type),
+            offsets=offsets, strides=strides,
+        )  # fmt: skip
+
+    def _sum_up(self, total: Any, start: Any) -> Any:
+        kind = total.type.element_type
+        combining = ir.Attribute.parse("#vector.kind<add>")
+        first = create("arith.constant", kind, value=start)
+        flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc>")} if isinstance(kind, ir.FloatType) else {}
+        return create("vector.reduction", kind, total, first, kind=combining, **flags)
+
+    def _store_scalar(self, value: Any, buffer: Any, position: int) -> None:
+        ir.Operation.create("memref.store", operands=[value, buffer, self.code.index(position)])
