@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -44,6 +44,8 @@ class Runner:
     session: Session
     instruments: Sequence[Instrument] = ()
     verify_each: bool = True
+    _managers: dict[tuple[UpstreamPass, str], Any] = field(default_factory=dict, init=False)
+    """Pass managers of MLIR, kept because they prepare themselves (collect patterns, say) in their first run."""
 
     def run(self, steps: Sequence[Step], op: Any) -> None:
         for i, step in enumerate(steps):
@@ -70,7 +72,7 @@ class Runner:
         for instrument in self.instruments:
             instrument.before_pass(step, op)
         try:
-            step.run(op, self.session)
+            self._execute(step, op)
         except Exception as error:
             raise self._failed(_explain(step, error), step, op) from error
         for instrument in self.instruments:
@@ -83,6 +85,15 @@ class Runner:
                 raise self._failed(failure, step, op) from error
         for instrument in self.instruments:
             instrument.after_pass(step, op)
+
+    def _execute(self, step: Leaf, op: Any) -> None:
+        if isinstance(step, Pass):
+            step.run(op, self.session)
+            return
+        key = step, op.operation.name
+        if key not in self._managers:
+            self._managers[key] = step.manager(op.operation)
+        self._managers[key].run(op.operation)
 
     def _failed(self, failure: PassFailed, step: Leaf, op: Any) -> PassFailed:
         for instrument in self.instruments:
@@ -104,5 +115,8 @@ def _explain(step: Leaf, error: Exception) -> PassFailed:
     if isinstance(error, ir.MLIRError):
         diagnostics = error.error_diagnostics
         return PassFailed(step.name, "see its errors" if diagnostics else "it gave no reason", None, diagnostics)
+    if type(error).__module__.split(".")[0] == "mirlo":
+        # Mirlo's own exceptions hold a sentence for the user.
+        return PassFailed(step.name, str(error))
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return PassFailed(step.name, reason, internal=True)

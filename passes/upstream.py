@@ -28,11 +28,14 @@ class UpstreamPass:
     """The only kind of operation it runs on; None when it takes any."""
 
     def run(self, op: Any, session: Session) -> None:
-        operation = op.operation
+        self.manager(op.operation).run(op.operation)
+
+    def manager(self, operation: Any) -> Any:
+        """A pass manager of MLIR for operations of this kind and context, with this pass alone."""
         manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
         # The runner verifies after each pass, whoever wrote it.
         manager.enable_verifier(False)
-        manager.run(operation)
+        return manager
 
     def __str__(self) -> str:
         return f"{self.name}{{{self.options}}}" if self.options else self.name

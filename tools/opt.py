@@ -217,7 +217,7 @@ class OptRun:
                 self._write_text()
 
     def _write_text(self) -> None:
-        printing = {
+        printing: dict[str, Any] = {
             "enable_debug_info": self.arguments.print_debuginfo,
             "print_generic_op_form": self.arguments.print_op_generic,
             "use_local_scope": self.arguments.print_local_scope,
