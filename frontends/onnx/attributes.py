@@ -18,6 +18,9 @@ _KINDS = {
 }  # fmt: skip
 _MISSING: Any = object()
 
+Name = str
+"""`str` under a name that the methods of `Attributes` do not hide."""
+
 
 class Attributes:
     """The attributes of one node."""
@@ -36,41 +39,41 @@ class Attributes:
     def names(self) -> list[Any]:
         return list(self._by_name)
 
-    def int(self, name: str, default: Any = _MISSING) -> Any:
+    def int(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 2, default)
 
-    def bool(self, name: str, default: Any = _MISSING) -> Any:
+    def bool(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 2, default)
         if value not in (0, 1):
             raise NodeError(f"attribute '{name}' must be 0 or 1, got {value}")
         return bool(value)
 
-    def float(self, name: str, default: Any = _MISSING) -> Any:
+    def float(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 1, default)
 
-    def str(self, name: str, default: Any = _MISSING) -> Any:
+    def str(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 3, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
-    def ints(self, name: str, default: Any = _MISSING) -> Any:
+    def ints(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 7, default)
         return value if value is default else list(value)
 
-    def floats(self, name: str, default: Any = _MISSING) -> Any:
+    def floats(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 6, default)
         return value if value is default else list(value)
 
-    def strs(self, name: str, default: Any = _MISSING) -> Any:
+    def strs(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 8, default)
         return value if value is default else [item.decode("utf-8", "replace") for item in value]
 
-    def tensor(self, name: str, default: Any = _MISSING) -> Any:
+    def tensor(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 4, default)
 
-    def graph(self, name: str, default: Any = _MISSING) -> Any:
+    def graph(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 5, default)
 
-    def choice(self, name: str, default: Any, choices: tuple[Any, ...]) -> Any:
+    def choice(self, name: Name, default: Any, choices: tuple[Any, ...]) -> Any:
         """A string that must be one of these."""
         value = self.str(name, default)
         if value not in choices:

@@ -14,7 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.constants import INLINE_ELEMENTS, dense
-from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
 from mirlo.frontends.onnx.model import LoadedModel
@@ -115,7 +115,7 @@ class Body:
                 values = self._convert(step, inputs, scope)
         except Skipped:
             pass
-        except (NodeError, OpError) as error:
+        except (OnnxImportError, OpError) as error:
             self.problems.append(self._problem(step, inputs, error))
         self._steps.pop()
         for name, value in zip(names, values, strict=False):

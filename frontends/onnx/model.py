@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.text import require_text
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 
@@ -74,7 +75,7 @@ def load(model: Source) -> LoadedModel:
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if not len(buffer):
         raise OnnxImportError(f"{what}: the file is empty" if path else f"{what}: no bytes")
@@ -98,6 +99,7 @@ def _graph_name(proto: Any) -> str:
 
 
 def _require_graph(proto: Any, what: str) -> None:
+    require_text(proto, what)
     if not proto.HasField("graph"):
         raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
     if not proto.opset_import:

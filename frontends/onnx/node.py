@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
@@ -146,7 +146,8 @@ class Node:
     def constant(self, array: Any, like: TensorType | DType | None = None) -> Any:
         """The SSA value of a small constant, of the element type of `like`."""
         if like is not None:
-            array = np.asarray(array).astype(dtype(getattr(like, "dtype", like)).to_numpy())
+            element = like.dtype if isinstance(like, TensorType) else like
+            array = np.asarray(array).astype(element.to_numpy())
         return self.builder.ssa(constant("", np.asarray(array)))
 
     def tensor_attribute(self, name: str) -> np.ndarray:

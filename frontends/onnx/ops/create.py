@@ -20,6 +20,7 @@ def constant_node(node: Node) -> Any:
     if len(given) != 1:
         raise NodeError(f"exactly one attribute must give the value, got {', '.join(given) or 'none'}")
     name = node.outputs[0]
+    array: np.ndarray
     match given[0]:
         case "value":
             tensor = node.attr.tensor("value")
@@ -27,16 +28,16 @@ def constant_node(node: Node) -> Any:
             made.tensor = tensor
             return made
         case "value_float":
-            array = np.float32(node.attr.float("value_float"))
+            array = np.array(node.attr.float("value_float"), np.float32)
         case "value_int":
-            array = np.int64(node.attr.int("value_int"))
+            array = np.array(node.attr.int("value_int"), np.int64)
         case "value_floats":
             array = np.array(node.attr.floats("value_floats"), np.float32)
         case "value_ints":
             array = np.array(node.attr.ints("value_ints"), np.int64)
         case other:
             raise NodeError(f"attribute '{other}' is not supported: only dense tensors of numbers are")
-    return constant(name, np.asarray(array))
+    return constant(name, array)
 
 
 @converter("ConstantOfShape")

@@ -127,9 +127,11 @@ def slice_(node: Node) -> np.ndarray:
     starts, ends, axes, steps = slice_arguments(node)
     index = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if not isinstance(start, int) or not isinstance(end, int):
+            raise Undecided
         # With a step backwards, an end before the first element stands for "all of it"; Python needs None for that.
-        stop = None if step < 0 and int(end) < -data.shape[axis] else int(end)
-        index[axis] = slice(int(start), stop, step)
+        stop = None if step < 0 and end < -data.shape[axis] else end
+        index[axis] = slice(start, stop, step)
     return data[tuple(index)]
 
 

@@ -105,9 +105,9 @@ def expand(node: Node) -> Any:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     x, wanted = node.type(0), list(node.dims(1))
     rank = max(x.rank, len(wanted))
-    wanted = [1] * (rank - len(wanted)) + wanted
-    own = [1] * (rank - x.rank) + list(x.shape)
-    shape = [old if new == 1 else new for old, new in zip(own, wanted, strict=True)]
+    padded = [*[1] * (rank - len(wanted)), *wanted]
+    own = [*[1] * (rank - x.rank), *x.shape]
+    shape = [old if new == 1 else new for old, new in zip(own, padded, strict=True)]
     return node.emit("expand", node[0], shape=tuple(shape))
 
 
@@ -158,7 +158,7 @@ def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
     return sizes
 
 
-def slice_arguments(node: Node) -> tuple[list[Dim], list[Dim], list[int], list[int]]:
+def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int], list[int]]:
     """Starts, ends, axes and steps: attributes before opset 10, inputs since."""
     if node.opset < 10:
         starts, ends = node.attr.ints("starts"), node.attr.ints("ends")

@@ -1,0 +1,238 @@
+"""Every kind of bad model gives one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import BOOL, F32, I64, make_model, node
+
+from mirlo.frontends.onnx import OnnxImportError, import_model
+
+X = {"x": (F32, [2, 3])}
+
+
+def message(context: Any, model: Any, **options: Any) -> str:
+    with pytest.raises(OnnxImportError) as caught:
+        import_model(model, context=context, **options)
+    return str(caught.value)
+
+
+def relu_bytes() -> bytes:
+    return make_model([node("Relu", "x", "y")], X, ["y"]).SerializeToString()
+
+
+def test_no_such_file(context: Any, tmp_path: Path) -> None:
+    assert message(context, tmp_path / "net.onnx") == (
+        f"the model is expected in '{tmp_path / 'net.onnx'}', which does not exist"
+    )
+    assert "is not a file" in message(context, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"", "the file is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: run 'git lfs pull'"),
+        (b"PK\x03\x04rest", "a zip archive, perhaps a PyTorch checkpoint"),
+        (b"<!DOCTYPE html>", "a web page: the download went wrong"),
+        (b"hello, this is not a model", "not an ONNX model"),
+        (b"\x08\x0a", "it has no graph"),
+        (bytes(1000), "not an ONNX model"),
+    ],
+)
+def test_not_a_model(context: Any, tmp_path: Path, data: bytes, part: str) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(data)
+    text = message(context, path)
+    assert part in text and str(path) in text
+
+
+def test_not_even_bytes(context: Any) -> None:
+    assert message(context, 3) == "a model is a path, bytes or an onnx.ModelProto, got int"
+
+
+def test_truncated(context: Any, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    weights = {"w": np.ones((64, 64), np.float32)}
+    onnx.save(make_model([node("MatMul", "x w", "y")], {"x": (F32, [2, 64])}, ["y"], weights), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    text = message(context, path)
+    assert "truncated or damaged" in text and "download or export it again" in text
+
+
+def test_operator_sets(context: Any) -> None:
+    old = make_model([node("Relu", "x", "y")], X, ["y"], opset=6)
+    assert "uses operator set 6; supported are 7 to 28: convert it with onnx.version_converter" in message(context, old)
+    old.opset_import[0].version = 99
+    assert "uses operator set 99" in message(context, old)
+    del old.opset_import[:]
+    assert "imports no operator set" in message(context, old)
+
+
+def test_all_unsupported_operators_in_one_error(context: Any) -> None:
+    nodes = [
+        helper.make_node("Softmx", ["x"], ["a"], name="first"),
+        helper.make_node("Softmx", ["a"], ["b"], name="second"),
+        helper.make_node("Bar", ["b"], ["c"], domain="com.example"),
+        node("Upsample", "c s", "d"),
+        node("Relu", "d", "y"),
+    ]
+    model = make_model(nodes, X, ["y"], {"s": np.ones(2, np.float32)})
+    model.opset_import.append(helper.make_opsetid("com.example", 3))
+    assert message(context, model).splitlines() == [
+        "model 'small': 4 nodes of 3 operators cannot be imported:",
+        "  Softmx (domain ai.onnx, opset 18): 'first', 'second'",
+        "    supported, and of a similar name: Softmax, LogSoftmax",
+        "  Upsample (domain ai.onnx, opset 18): 'Upsample_3'",
+        "    not supported in this version of the operator set, but from opset 1 and 9",
+        "  Bar (domain com.example, opset 3): 'Bar_2'",
+        "    no operator of this domain is supported; domains that are: ai.onnx",
+        "Rewrite these nodes with supported operators, or give each operator a function body in the model.",
+    ]
+
+
+def test_unsupported_operators_in_branches_and_functions(context: Any) -> None:
+    branch = helper.make_graph([node("Foo", "x", "t")], "b", [], [helper.make_tensor_value_info("t", F32, None)])
+    body = helper.make_function("my", "F", ["a"], ["c"], [node("Quux", "a", "c")], [helper.make_opsetid("", 18)])
+    nodes = [
+        node("If", "c", "h", then_branch=branch, else_branch=branch),
+        helper.make_node("F", ["h"], ["y"], domain="my", name="call"),
+    ]
+    text = message(context, make_model(nodes, {**X, "c": (BOOL, [])}, ["y"], functions=[body]))
+    assert "'If_0/Foo_0'" in text and "'call/Quux_0'" in text
+
+
+def test_every_bad_node_is_told(context: Any) -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "i"], ["a"], name="sum"),
+        helper.make_node("MatMul", ["x", "x"], ["b"], name="product"),
+        helper.make_node("Relu", ["a"], ["skipped"], name="depends on sum"),
+        helper.make_node("Concat", ["b", "skipped", "x"], ["y"], axis=0),
+    ]
+    text = message(context, make_model(nodes, {**X, "i": (I64, [2, 3])}, ["y"]))
+    assert text.splitlines() == [
+        "2 nodes cannot be imported:",
+        "  model 'small': node 'sum' (Add): inputs 'A' and 'B' must have one element type, got f32[2, 3] and i64[2, 3] "
+        "[inputs: 'x' f32[2, 3], 'i' i64[2, 3]]",
+        "  model 'small': node 'product' (MatMul): the contracted dims of f32[2, 3] and f32[2, 3] must agree, got 3 and 2 "
+        "[inputs: 'x' f32[2, 3], 'x' f32[2, 3]]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "part"),
+    [
+        (node("Relu", "x", "y", alpha=1.0), "Relu has no attribute 'alpha': there are: none"),
+        (node("Softmax", "x", "y", axes=1), "Softmax has no attribute 'axes': did you mean 'axis'?"),
+        (node("Softmax", "x", "y", axis=1.5), "attribute 'axis' must be an integer, got a number"),
+        (node("Softmax", "x", "y", axis=7), "axis 7 is outside a tensor of rank 2"),
+        (node("Concat", "x x", "y"), "Concat needs the attribute 'axis'"),
+        (node("Add", "x", "y"), "Add needs at least 2 inputs, got 1"),
+        (node("Add", "x x x", "y"), "Add takes at most 2 inputs, got 3"),
+        (node("Add", "_ x", "y"), "input 'A' is missing"),
+        (node("Relu", "x", "y z"), "Relu has at most 1 output, got 2"),
+        (node("Not", "x", "y"), "input 'X' is f32[2, 3]; Not takes here: bool"),
+        (node("Reshape", "x s", "y"), "input 'shape' ('s') decides the shape of the result, so it must be a constant"),
+        (node("Cast", "x", "y", to=8), "attribute 'to' has the element type STRING, which is not supported"),
+        (node("Transpose", "x", "y", perm=[0, 0]), "axes must name each of the 2 axes"),
+        (
+            node("Gelu", "x", "y", approximate="fast"),
+            "attribute 'approximate' must be one of 'none', 'tanh', got 'fast'",
+        ),
+        (node("Dropout", "x _ t", "y"), "must be a constant, but is computed at run time"),
+    ],
+)
+def test_bad_nodes(context: Any, made: Any, part: str) -> None:
+    model = make_model([made], {**X, "s": (I64, [2]), "t": (BOOL, [])}, ["y"], opset=20)
+    text = message(context, model)
+    assert f"node '{made.op_type}_0' ({made.op_type}): " in text and part in text
+
+
+def test_unknown_names(context: Any) -> None:
+    model = make_model([node("Relu", "input", "y")], {"inputs": (F32, [2])}, ["y"])
+    assert "node 'Relu_0' (Relu) reads 'input', which nothing defines: did you mean 'inputs'?" in message(
+        context, model
+    )
+    model = make_model([node("Relu", "x", "out")], X, ["ouut"])
+    assert "output 'ouut' is made by no node: did you mean 'out'?" in message(context, model)
+
+
+def test_cycle(context: Any) -> None:
+    nodes = [node("Add", "x c", "a"), node("Relu", "a", "b"), node("Tanh", "b", "c")]
+    text = message(context, make_model(nodes, X, ["c"]))
+    assert "the graph has a cycle: 'Add_0', 'Relu_1', 'Tanh_2' depend on one another" in text
+
+
+def test_duplicate_names(context: Any) -> None:
+    twice = make_model([node("Relu", "x", "y"), node("Tanh", "x", "y")], X, ["y"])
+    text = message(context, twice)
+    assert (
+        "the name 'y' is defined twice: by node 'Tanh_1' (Tanh) and by node 'Relu_0'; names of values must be unique"
+        in text
+    )
+    shadow = make_model([node("Relu", "x", "x")], X, ["x"])
+    assert "by node 'Relu_0' (Relu) and by an input or initializer" in message(context, shadow)
+    again = make_model([node("Relu", "x", "y")], X, ["y"])
+    again.graph.input.append(again.graph.input[0])
+    assert "the graph has two inputs of this name" in message(context, again)
+
+
+def test_input_types(context: Any) -> None:
+    model = make_model([node("Identity", "x", "y")], {"x": (onnx.TensorProto.STRING, [2])}, ["y"])
+    assert "input 'x' has the element type STRING, which is not supported; supported: FLOAT, " in message(
+        context, model
+    )
+    model.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(F32, [1])))
+    assert "input 'x' is not a tensor but sequence; only tensors are supported" in message(context, model)
+    model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(F32, None))
+    assert "input 'x' has no shape, not even a rank" in message(context, model)
+
+
+def test_declared_output_disagrees(context: Any) -> None:
+    model = make_model([node("Relu", "x", "y")], X, ["y"], output_types={"y": (F32, [2, 4])})
+    assert "output 'y' is declared f32[2, 4], but the nodes that compute it make it f32[2, 3]" in message(
+        context, model
+    )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "part"),
+    [
+        ({"z": [1]}, "a shape is given for 'z', which is no input: there are: 'a', 'b'"),
+        ({"a": [1, 2]}, "the shape given for input 'a' is [1, 2], but the input is f32[n, 4, n]: expected 3 dims"),
+        ({"a": [1, 5, 1]}, "the shape given for input 'a': dim 1 is 5, but the model fixes it to 4"),
+        ({"a": [1, 4, 2]}, "dim 2 is 2, but the symbol 'n' is given as 1 already"),
+        ({"a": [1, 4, -1]}, "has the dim -1; expected a number or a name"),
+    ],
+)
+def test_bad_shapes(context: Any, shapes: Any, part: str) -> None:
+    inputs = {"a": (F32, ["n", 4, "n"]), "b": (F32, ["n"])}
+    assert part in message(context, make_model([node("Relu", "a", "y")], inputs, ["y"]), shapes=shapes)
+
+
+def test_function_that_calls_itself(context: Any) -> None:
+    call = helper.make_node("F", ["a"], ["c"], domain="my")
+    body = helper.make_function(
+        "my", "F", ["a"], ["c"], [call], [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+    )
+    outer = helper.make_node("F", ["x"], ["y"], domain="my")
+    assert "'F' calls itself?" in message(context, make_model([outer], X, ["y"], functions=[body]))
+
+
+def test_branches_of_different_types(context: Any) -> None:
+    then = helper.make_graph([node("Relu", "x", "t")], "t", [], [helper.make_tensor_value_info("t", F32, None)])
+    other = helper.make_graph([node("ReduceSum", "x", "e")], "e", [], [helper.make_tensor_value_info("e", F32, None)])
+    model = make_model([node("If", "c", "y", then_branch=then, else_branch=other)], {**X, "c": (BOOL, [])}, ["y"])
+    assert "the branches give different types: (f32[2, 3]) and (f32[1, 1])" in message(context, model)
+
+
+def test_many_problems_are_counted(context: Any) -> None:
+    nodes = [node("MatMul", "x x", f"y{i}") for i in range(30)]
+    text = message(context, make_model(nodes, X, [f"y{i}" for i in range(30)]))
+    assert text.startswith("30 nodes cannot be imported:") and text.endswith("and 10 more")
