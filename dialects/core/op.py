@@ -240,6 +240,8 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
 
 def _verify_counts(cls: type[DialectOp], op: Any) -> None:
     """The bindings run this verifier before IRDL's, so that values cannot be read before they are known to be there."""
+    if len(op.regions) != cls.REGIONS:
+        raise OpError(f"needs {cls.REGIONS} regions, got {len(op.regions)}")
     for layout, values in ((cls._operand_layout, op.operands), (cls._result_layout, op.results)):
         complaint = layout.complaint(op, values)
         if complaint:

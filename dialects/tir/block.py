@@ -28,6 +28,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Dims, Raw, Str, Strs
 from mirlo.dialects.core.op import OpError, operands, results
 from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.ranges import affine_range
 
 SPATIAL = "spatial"
 REDUCE = "reduce"
@@ -50,55 +51,107 @@ class Block(TirOp, name="block"):
 
     def check(self) -> None:
         axes, domain = self.axes, self.domain
-        bad = [axis for axis in axes if axis not in (SPATIAL, REDUCE)]
-        if bad:
-            raise OpError(f"axes are '{SPATIAL}' or '{REDUCE}', got '{bad[0]}'")
+        for axis in axes:
+            if axis not in (SPATIAL, REDUCE):
+                raise OpError(f"axes are '{SPATIAL}' or '{REDUCE}', got '{axis}'")
         if len(domain) != len(axes):
             raise OpError(f"domain has {len(domain)} dims, but there are {len(axes)} axes")
-        ins, outs = split_operands(self)
-        if len(self.maps) != len(ins) + len(outs):
-            raise OpError(f"needs a map for each of {len(ins)} operands and {len(outs)} outputs, got {len(self.maps)}")
-        for i, (attribute, value) in enumerate(zip(self.maps, [*ins, *outs], strict=True)):
-            self._check_map(i, attribute, value, is_output=i >= len(ins))
-        if self.outside is not None and len(self.outside) != len(ins):
-            raise OpError(f"'outside' needs an entry for each of {len(ins)} operands, got {len(self.outside)}")
-        if (REDUCE in axes) != any(not isinstance(entry, ir.UnitAttr) for entry in self.init):
+        ins, outs = self._split()
+        maps = list(self.maps)
+        if len(maps) != len(ins) + len(outs):
+            raise OpError(f"needs a map for each of {len(ins)} operands and {len(outs)} outputs, got {len(maps)}")
+        outside = list(self.outside) if self.outside is not None else [ir.UnitAttr.get()] * len(ins)
+        if len(outside) != len(ins):
+            raise OpError(f"'outside' needs an entry for each of {len(ins)} operands, got {len(outside)}")
+        for i, (attribute, value) in enumerate(zip(maps, [*ins, *outs], strict=True)):
+            is_output = i >= len(ins)
+            if not isinstance(attribute, ir.UnitAttr):
+                padded = not is_output and not isinstance(outside[i], ir.UnitAttr)
+                _check_map(f"map #{i}", attribute, value.type, domain, padded)
+            elif is_output:
+                raise OpError(f"map #{i} is an output's and must be an affine map")
+        self._check_numbers(maps, outside, ins, outs)
+        self._check_body(maps, ins, outs)
+
+    def _check_numbers(self, maps: list[Any], outside: list[Any], ins: list[Any], outs: list[Any]) -> None:
+        for i, (number, value) in enumerate(zip(outside, ins, strict=True)):
+            _check_number(f"entry #{i} of 'outside'", number, value)
+            if not isinstance(number, ir.UnitAttr) and isinstance(maps[i], ir.UnitAttr):
+                raise OpError(f"entry #{i} of 'outside' is for a tensor that the body reads itself and must be unit")
+        for i, (number, value) in enumerate(zip(self.init, outs, strict=True)):
+            _check_number(f"entry #{i} of 'init'", number, value)
+        if (REDUCE in self.axes) != any(not isinstance(entry, ir.UnitAttr) for entry in self.init):
             raise OpError("an output has an initial value exactly when the block has a reduction axis")
-        self._check_body(ins, outs)
 
-    def _check_map(self, i: int, attribute: Any, value: Any, is_output: bool) -> None:
-        what = f"map #{i}"
-        if isinstance(attribute, ir.UnitAttr):
-            if is_output:
-                raise OpError(f"{what} is an output's and must be an affine map")
-            return
-        if not isinstance(attribute, ir.AffineMapAttr):
-            raise OpError(f"{what} must be an affine map or unit, got {attribute}")
-        found = attribute.value if hasattr(attribute, "value") else ir.AffineMap.get_identity(0)
-        rank = len(value.type.shape)
-        if found.n_dims != len(self.axes) or len(found.results) != rank:
-            raise OpError(f"{what} must map {len(self.axes)} axes to the {rank} dims of {value.type}, got {attribute}")
+    def _split(self) -> tuple[list[Any], list[Any]]:
+        """Inputs and outputs, after a look at their types and numbers."""
+        results, count = list(self.operation.results), len(self.init)
+        kind, words = (ir.RankedTensorType, "ranked tensors") if results else (ir.MemRefType, "buffers (memref)")
+        for value in (*self.operation.operands, *results):
+            if not isinstance(value.type, kind):
+                form = "with" if results else "without"
+                raise OpError(f"a block {form} results is over {words}, got {value.type}")
+        if results and len(results) != count:
+            raise OpError(f"'init' needs an entry for each of {len(results)} outputs, got {count}")
+        if not 1 <= count <= len(self.operation.operands) + len(results):
+            raise OpError(f"'init' has an entry for each output, {count}, but there are fewer outputs or none")
+        return split_operands(self)
 
-    def _check_body(self, ins: list[Any], outs: list[Any]) -> None:
+    def _check_body(self, maps: list[Any], ins: list[Any], outs: list[Any]) -> None:
         blocks = self.operation.regions[0].blocks
         if len(blocks) != 1:
-            raise OpError("needs a body of one block")
+            raise OpError(f"needs a body of one block, got {len(blocks)}")
         expected = [ir.IndexType.get()] * len(self.axes)
-        for attribute, value in zip(self.maps, ins, strict=False):
+        for attribute, value in zip(maps, ins, strict=False):
             expected.append(value.type if isinstance(attribute, ir.UnitAttr) else value.type.element_type)
-        accumulated = [
-            v.type.element_type for v, e in zip(outs, self.init, strict=True) if not isinstance(e, ir.UnitAttr)
-        ]
+        for number, value in zip(self.init, outs, strict=True):
+            if not isinstance(number, ir.UnitAttr):
+                expected.append(value.type.element_type)
         found = [argument.type for argument in blocks[0].arguments]
-        if found != expected + accumulated:
-            listed = ", ".join(str(t) for t in expected + accumulated)
-            raise OpError(f"the body must take ({listed}), got ({', '.join(map(str, found))})")
-        last = list(blocks[0].operations)[-1].operation if len(list(blocks[0].operations)) else None
+        if found != expected:
+            raise OpError(f"the body must take ({_listed(expected)}), got ({_listed(found)})")
+        last = terminator(blocks[0])
         if last is None or last.name != "tir.yield":
             raise OpError("the body must end with tir.yield")
+        elements = [value.type.element_type for value in outs]
         yielded = [value.type for value in last.operands]
-        if yielded != [value.type.element_type for value in outs]:
-            raise OpError(f"the body must yield one element of each output, got ({', '.join(map(str, yielded))})")
+        if yielded != elements:
+            what = f"an element of each output, ({_listed(elements)})"
+            raise OpError(f"the body must yield {what}, got ({_listed(yielded)})")
+
+
+def _check_map(what: str, attribute: Any, value_type: Any, domain: tuple[Any, ...], padded: bool) -> None:
+    shape = value_type.shape
+    if not isinstance(attribute, ir.AffineMapAttr):
+        raise OpError(f"{what} must be an affine map or unit, got {attribute}")
+    map_ = attribute.value
+    if map_.n_dims != len(domain) or map_.n_symbols or len(map_.results) != len(shape):
+        raise OpError(f"{what} must map {len(domain)} axes to the {len(shape)} dims of {value_type}, got {map_}")
+    if padded:
+        return
+    for i, (expr, size) in enumerate(zip(map_.results, shape, strict=True)):
+        taken = affine_range(expr, domain)
+        if taken and not value_type.is_dynamic_dim(i) and not 0 <= taken.low <= taken.high < size:
+            raise OpError(f"{what} reaches from {taken.low} to {taken.high} in dim {i} of {value_type}: {expr}")
+
+
+def _check_number(what: str, number: Any, value: Any) -> None:
+    element = value.type.element_type
+    if isinstance(number, ir.UnitAttr):
+        return
+    if not isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) or number.type != element:
+        raise OpError(f"{what} must be unit or a number of type {element}, got {number}")
+
+
+def _listed(types: list[Any]) -> str:
+    return ", ".join(map(str, types))
+
+
+def terminator(block: Any) -> Any:
+    """The last operation of a block, or None where the block is empty."""
+    operations = block.operations
+    count = len(operations)
+    return operations[count - 1].operation if count else None
 
 
 def split_operands(block: Any) -> tuple[list[Any], list[Any]]:
@@ -116,3 +169,9 @@ class Yield(TirOp, name="yield"):
 
     TERMINATOR = True
     values = operands(runs=4)
+
+    def check(self) -> None:
+        parent = self.operation.parent
+        name = parent.name if parent is not None else None
+        if name not in ("tir.block", "tir.for"):
+            raise OpError(f"ends the body of 'tir.block' or 'tir.for', but is in {name!r}")

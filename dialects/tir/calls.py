@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Bool, Str
-from mirlo.dialects.core.op import operands, results
+from mirlo.dialects.core.op import OpError, operands, results
 from mirlo.dialects.tir.base import TirOp
+
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class CallExtern(TirOp, name="call_extern"):
@@ -15,3 +21,18 @@ class CallExtern(TirOp, name="call_extern"):
     outputs = results()
     function = Str()
     pure = Bool(False)
+
+    def check(self) -> None:
+        if not _C_NAME.fullmatch(self.function):
+            raise OpError(f"attribute 'function' must be the name of a C function, got '{self.function}'")
+        for i, value in enumerate(self.operation.operands):
+            if not _is_scalar(value.type) and not isinstance(value.type, ir.MemRefType):
+                raise OpError(f"operand #{i} must be a scalar or a buffer (memref), got {value.type}")
+        returned = [value.type for value in self.operation.results]
+        if len(returned) > 1 or not all(map(_is_scalar, returned)):
+            listed = ", ".join(map(str, returned))
+            raise OpError(f"a C function returns one scalar or nothing, got ({listed})")
+
+
+def _is_scalar(mlir_type: Any) -> bool:
+    return isinstance(mlir_type, (ir.FloatType, ir.IntegerType, ir.IndexType))

@@ -19,19 +19,24 @@ class Intrinsic:
     name: str
     arity: int
     operands: str
-    """'float' or 'int': what the operands are."""
+    """What the operands are: 'float', 'int', or 'float_int', a float and an integer."""
     result: str
     """'same' as the first operand, or 'bool'."""
 
+    @property
+    def operand_kinds(self) -> tuple[str, ...]:
+        return ("float", "int") if self.operands == "float_int" else (self.operands,) * self.arity
 
-_FLOAT_1 = """
-exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-erf erfc floor ceil trunc round roundeven abs sigmoid
-""".split()
-_FLOAT_2 = "pow atan2 fmod remainder hypot copysign nextafter".split()
-_TESTS = "isnan isinf isfinite".split()
-_INT_1 = "popcount clz ctz".split()
-_INT_2 = "sat_adds sat_addu sat_subs sat_subu shl shrs shru".split()
+
+_FLOAT_1 = [
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc",
+    "round", "roundeven", "abs", "sigmoid",
+]  # fmt: skip
+_FLOAT_2 = ["pow", "atan2", "fmod", "remainder", "hypot", "copysign", "nextafter"]
+_TESTS = ["isnan", "isinf", "isfinite"]
+_INT_1 = ["popcount", "clz", "ctz"]
+_INT_2 = ["sat_adds", "sat_addu", "sat_subs", "sat_subu", "shl", "shrs", "shru"]
 
 INTRINSICS: dict[str, Intrinsic] = {
     row.name: row
@@ -52,6 +57,10 @@ def _element(mlir_type: Any) -> Any:
     return mlir_type.element_type if isinstance(mlir_type, ir.VectorType) else mlir_type
 
 
+def _shape(mlir_type: Any) -> tuple[int, ...] | None:
+    return tuple(mlir_type.shape) if isinstance(mlir_type, ir.VectorType) else None
+
+
 def _is_float(mlir_type: Any) -> bool:
     return isinstance(mlir_type, ir.FloatType)
 
@@ -67,23 +76,19 @@ class IntrinsicOp(TirOp):
 
     def check(self) -> None:
         types = [value.type for value in self.operation.operands]
-        kinds = {"float": "f" * len(types), "int": "i" * len(types), "float_int": "fi"}[self.ROW.operands]
-        for i, (kind, found) in enumerate(zip(kinds, types, strict=True)):
-            wanted = _is_float if kind == "f" else _is_int
+        for i, (kind, found) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
+            wanted = _is_float if kind == "float" else _is_int
             if not wanted(_element(found)):
-                words = "floating point" if kind == "f" else "integer"
+                words = "floating point" if kind == "float" else "integer"
                 raise OpError(f"operand #{i} must be {words}, a scalar or a vector, got {found}")
-        self._check_result(types)
-
-    def _check_result(self, types: list[Any]) -> None:
-        result_type = self.operation.results[0].type
-        same = [t for t in types if self.ROW.operands != "float_int"]
-        if any(t != types[0] for t in same):
+        if self.ROW.operands == "float_int":
+            if _shape(types[0]) != _shape(types[1]):
+                raise OpError(f"operands must have one shape, got {types[0]} and {types[1]}")
+        elif any(t != types[0] for t in types):
             raise OpError(f"operands must have one type, got {', '.join(map(str, types))}")
-        if self.ROW.result == "same" and result_type != types[0]:
-            raise OpError(f"result must have the type of the operand, {types[0]}, got {result_type}")
-        if self.ROW.result == "bool" and str(_element(result_type)) != "i1":
-            raise OpError(f"result must be i1, or a vector of it, got {result_type}")
+        found, expected = self.operation.results[0].type, result_type(self.ROW, types[0])
+        if found != expected:
+            raise OpError(f"result must be {expected}, got {found}")
 
 
 def _define(row: Intrinsic) -> type:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.attributes import Str
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.block import terminator
 
 KINDS = ("serial", "parallel", "vectorized", "unrolled", "bound")
 
@@ -28,3 +29,6 @@ class For(TirOp, name="for"):
         blocks = self.operation.regions[0].blocks
         if len(blocks) != 1 or [str(a.type) for a in blocks[0].arguments] != ["index"]:
             raise OpError("needs a body of one block that takes one index")
+        last = terminator(blocks[0])
+        if last is None or last.name != "tir.yield" or len(last.operands):
+            raise OpError("the body must end with a tir.yield of nothing")

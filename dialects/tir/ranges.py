@@ -1,0 +1,83 @@
+"""What values an affine expression takes over a box of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+
+@dataclass(frozen=True)
+class Range:
+    """Least and greatest value, both taken; `dense` when all values between are taken too."""
+
+    low: int
+    high: int
+    dense: bool = True
+
+
+def affine_range(expr: Any, extents: Sequence[Any]) -> Range | None:
+    """The exact range of an expression for indices from 0 to these extents, or None where it is not known exactly.
+
+    It is not known where an extent is symbolic or 0, and where an index occurs twice: `d0 - d0 mod 4`.
+    """
+    seen: set[int] = set()
+
+    def visit(e: Any) -> Range | None:
+        if isinstance(e, ir.AffineConstantExpr):
+            return Range(e.value, e.value)
+        if isinstance(e, ir.AffineDimExpr):
+            extent = extents[e.position]
+            if e.position in seen or not isinstance(extent, int) or extent < 1:
+                return None
+            seen.add(e.position)
+            return Range(0, extent - 1)
+        combine = _COMBINE.get(type(e))
+        left, right = (visit(e.lhs), visit(e.rhs)) if combine else (None, None)
+        return combine(left, right) if combine and left and right else None
+
+    return visit(expr)
+
+
+def _add(left: Range, right: Range) -> Range:
+    return Range(left.low + right.low, left.high + right.high, left.dense and right.dense)
+
+
+def _multiply(left: Range, right: Range) -> Range | None:
+    if right.low != right.high:
+        return None
+    low, high = sorted((left.low * right.low, left.high * right.low))
+    return Range(low, high, low == high or (left.dense and abs(right.low) == 1))
+
+
+def _floor_divide(left: Range, right: Range) -> Range | None:
+    if right.low != right.high or right.low < 1:
+        return None
+    return Range(left.low // right.low, left.high // right.low, left.dense)
+
+
+def _ceil_divide(left: Range, right: Range) -> Range | None:
+    if right.low != right.high or right.low < 1:
+        return None
+    return Range(-(-left.low // right.low), -(-left.high // right.low), left.dense)
+
+
+def _modulo(left: Range, right: Range) -> Range | None:
+    if right.low != right.high or right.low < 1:
+        return None
+    modulus = right.low
+    if left.low // modulus == left.high // modulus:
+        return Range(left.low % modulus, left.high % modulus, left.dense)
+    # A dense range over a multiple of the modulus takes 0 there and the greatest remainder just before it.
+    return Range(0, modulus - 1, left.high - left.low + 1 >= modulus) if left.dense else None
+
+
+_COMBINE = {
+    ir.AffineAddExpr: _add,
+    ir.AffineMulExpr: _multiply,
+    ir.AffineFloorDivExpr: _floor_divide,
+    ir.AffineCeilDivExpr: _ceil_divide,
+    ir.AffineModExpr: _modulo,
+}
