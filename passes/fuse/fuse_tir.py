@@ -29,21 +29,23 @@ class FuseTir(Pass):
     def run(self, op: Any, session: Any) -> None:
         body = op.regions[0].blocks[0]
         functions = {_name(f): f for f in body.operations if f.operation.name == "func.func"}
-        fused: dict[str, Any] = {}
-        known: dict[str, str] = {}
-        for name, function in functions.items():
-            if PRIMITIVE in function.operation.attributes:
-                made = _fuse(function, functions)
-                if self.inline:
-                    inline_blocks(made)
-                made.operation.attributes[KIND] = ir.StringAttr.get(analyze(made).label)
-                _share(name, made, known, fused)
-        _redirect(body, fused, known)
-        for name, function in functions.items():
-            if PRIMITIVE in function.operation.attributes:
-                function.operation.erase()
-                if known.get(name) == name:
-                    fused[name].operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
+        first: dict[str, str] = {}
+        shared: dict[str, str] = {}
+        made: dict[str, Any] = {}
+        for name, group in groups.items():
+            shared[name] = first.setdefault(_shape_of_group(group), name)
+            if shared[name] != name:
+                continue
+            made[name] = _fuse(group, functions)
+            if self.inline:
+                inline_blocks(made[name])
+            made[name].operation.attributes[KIND] = ir.StringAttr.get(analyze(made[name]).label)
+        _redirect(body, shared)
+        for name, group in groups.items():
+            group.operation.erase()
+            if name in made:
+                made[name].operation.attributes["sym_name"] = ir.StringAttr.get(name)
         _remove_unused(op)
 
 
@@ -51,20 +53,10 @@ def _name(function: Any) -> str:
     return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
-def _share(name: str, made: Any, known: dict[str, str], fused: dict[str, Any]) -> None:
-    """Groups with equal prim functions share the first one's."""
-    made.operation.attributes["sym_name"] = ir.StringAttr.get("fused")
-    text = made.operation.get_asm()
-    key = f"text:{text}"
-    first = known.get(key)
-    if first is not None:
-        made.operation.erase()
-        known[name] = first
-        return
-    known[key] = name
-    known[name] = name
-    fused[name] = made
-    made.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}_tir")
+def _shape_of_group(group: Any) -> str:
+    """Text that is equal for groups that compute the same: everything but the name."""
+    text: str = group.operation.get_asm(assume_verified=True)
+    return text.replace(f"@{_name(group)}(", "@(", 1)
 
 
 def _storage(tensor_type: Any) -> Any:
@@ -106,7 +98,7 @@ def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
     return [env[v] for v in operations[-1].operands]
 
 
-def _redirect(body: Any, fused: dict[str, Any], known: dict[str, str]) -> None:
+def _redirect(body: Any, shared: dict[str, str]) -> None:
     """`func.call @primitive` becomes `relax.call_tir` of the prim function."""
     for function in body.operations:
         if function.operation.name != "func.func" or is_prim_func(function) or not function.operation.regions[0].blocks:
@@ -115,7 +107,7 @@ def _redirect(body: Any, fused: dict[str, Any], known: dict[str, str]) -> None:
             op = wrapped.operation
             if op.name != "func.call":
                 continue
-            symbol = known.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+            symbol = shared.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             if symbol is None:
                 continue
             with ir.InsertionPoint(op), op.location:
