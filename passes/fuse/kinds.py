@@ -119,7 +119,10 @@ def is_multiply_add(block: BlockView) -> bool:
     if last is None or last.name not in ("arith.addf", "arith.addi"):
         return False
     product = next((ops.get(v) for v in last.operands if v != block.accumulators[0]), None)
-    return product is not None and product.name in ("arith.mulf", "arith.muli")
+    if product is None or product.name not in ("arith.mulf", "arith.muli"):
+        return False
+    # A sum of squares multiplies a value by itself: no contraction.
+    return product.operands[0] != product.operands[1]
 
 
 @register_pass

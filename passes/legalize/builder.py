@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder, TensorExpr
+from mirlo.dialects.tir.compute import Expr, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 
 Body = Callable[..., Any]
@@ -26,6 +26,41 @@ class PrimFunctions:
         """Append the function to the module under a free name."""
         self.module.regions[0].blocks[0].append(function.operation)
         return ir.StringAttr(self.symbols.insert(function.operation)).value
+
+
+class NeedsMemory(Exception):
+    """A body uses a constant in a way that only a tensor in memory allows."""
+
+
+class SplatTensor(TensorExpr):
+    """A constant whose elements are one number: reading it is that number, no memory is touched."""
+
+    def __init__(self, kind: TensorType, number: float | int | bool):
+        super().__init__(None, kind)
+        self.number = number
+
+    @property
+    def key(self) -> tuple[TensorType, str]:
+        return self.type, repr(self.number)
+
+    def at(self, *indices: Any, outside: float | int | None = None) -> Expr:
+        if outside is not None and outside != self.number:
+            raise NeedsMemory
+        return constant(self.number, self.dtype)
+
+
+def splat_of(value: Any) -> SplatTensor | None:
+    """The tensor that a small constant of one number stands for."""
+    if not isinstance(value, ir.OpResult) or value.owner.name != "relax.constant":
+        return None
+    attribute = value.owner.opview.value
+    kind = tensor_type(value)
+    if attribute is None or not attribute.is_splat or kind.dtype.bits < 8 and not kind.dtype.is_bool:
+        return None
+    if kind.dtype.is_float and kind.dtype.bits < 16:
+        return None
+    number = attribute.get_splat_value().value
+    return SplatTensor(kind, bool(number) if kind.dtype.is_bool else number)
 
 
 class LegalizeBuilder:
@@ -53,16 +88,32 @@ class LegalizeBuilder:
         the types of the values: for equal ones it is run once, and the function shared.
         """
         current = [None if v is None else self.value(v) for v in values]
-        types = [tensor_type(v) for v in current if v is not None]
+        splats = [None if v is None else splat_of(v) for v in current]
+        try:
+            return self._call_prim(body, current, splats, name)
+        except NeedsMemory:
+            return self._call_prim(body, current, [None] * len(current), name)
+
+    def _call_prim(self, body: Body, current: list[Any], splats: list[SplatTensor | None], name: str | None) -> Any:
+        """A call in which constants that are one number everywhere become numbers of the body."""
+        given = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
+        types = [tensor_type(v) for v in given]
 
         def build() -> tuple[Any, list[TensorType]]:
             prim = PrimBuilder(self._name(name), types, self.loc)
             tensors = iter(prim.inputs)
-            made = body(prim, *(None if v is None else next(tensors) for v in current))
+            members = [
+                splat if splat is not None else None if v is None else next(tensors)
+                for v, splat in zip(current, splats, strict=True)
+            ]
+            made = body(prim, *members)
             outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
+            if any(isinstance(output, SplatTensor) for output in outputs):
+                raise NeedsMemory
             return prim.finish(*outputs), [output.type for output in outputs]
 
-        return self._call(current, types, build)
+        shape_of_call = tuple((v is None, splat.key if splat is not None else None) for v, splat in zip(current, splats, strict=True))
+        return self._call(given, types, build, shape_of_call)
 
     def call_loops(
         self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
@@ -83,7 +134,8 @@ class LegalizeBuilder:
             given = [None if v is None else next(buffers) for v in current]
             return function.build(lambda loops, *_: body(loops, *given, *buffers)), outputs
 
-        return self._call(current, types, build)
+        given = [v for v in current if v is not None]
+        return self._call(given, types, build, tuple(v is None for v in current))
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make another relax operator; it is legalized in turn."""
@@ -98,15 +150,16 @@ class LegalizeBuilder:
     def _name(self, name: str | None) -> str:
         return name or short_name(self.op)
 
-    def _call(self, values: Sequence[Any], types: Sequence[TensorType], build: Callable[[], Any]) -> Any:
+    def _call(
+        self, given: Sequence[Any], types: Sequence[TensorType], build: Callable[[], Any], presence: tuple[Any, ...]
+    ) -> Any:
         """A call of the function that `build` makes, or that it made for an equal operator before."""
-        key = (self._key, self._calls, tuple(types), tuple(v is None for v in values))
+        key = (self._key, self._calls, tuple(types), presence)
         self._calls += 1
         if key not in self._prims.known:
             function, outputs = build()
             self._prims.known[key] = (self._prims.insert(function), outputs)
         symbol, outputs = self._prims.known[key]
-        given = [v for v in values if v is not None]
         with self.ip, self.loc:
             made = CallTir.build(given, result_types=outputs, callee=symbol).operation.results
         return made[0] if len(made) == 1 else tuple(made)
