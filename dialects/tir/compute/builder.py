@@ -6,8 +6,8 @@
     e = p.compute((128, 64), lambda i, j: exp(x[i, j] - peak[i]))
     p.finish(e)
 
-Each `compute` or `reduce` becomes one `tir.block`. An access whose indices are affine in the axes becomes a mapped operand of
-the block; any other (a gather) hands the tensor to the body.
+Each `compute` or `reduce` becomes one `tir.block`. An access whose indices are affine in the axes becomes a mapped
+operand of the block; any other (a gather) hands the tensor to the body.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class TensorExpr:
         if len(indices) != self.rank:
             raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
         lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)
-        element = self.dtype if self.dtype.bits > 4 or not self.dtype.is_float else self.dtype
-        return Expr("load", lifted, element, (self, outside))
+        return Expr("load", lifted, self.dtype, (self, outside))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,10 @@ def emit_constant(value: Any, mlir_type: Any) -> Any:
 
 
 class BodyEmitter:
-    """Emits expressions at the insertion point, each distinct one once. `leaf` gives values for axes, loads, accumulators."""
+    """Emits expressions at the insertion point, each distinct one once.
+
+    `leaf` gives the values of axes, loads and accumulators.
+    """
 
     def __init__(self, leaf: Callable[[Expr, BodyEmitter], Any]):
         self.leaf = leaf

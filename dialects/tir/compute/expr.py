@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
+from mirlo.dialects.tir.compute.simplify import simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 
 INDEX = DTYPES["index"]
 BOOL = DTYPES["bool"]
-Number = Union[int, float, bool]
+Number = int | float | bool
 ExprLike = Union["Expr", Number]
 
 
@@ -38,7 +39,9 @@ class Expr:
             left = left.cast(INDEX)
         if left.dtype is not right.dtype:
             raise TypeError(f"'{op}' of {left.dtype} and {right.dtype}: cast one of them")
-        return Expr(op, (right, left) if swap else (left, right), left.dtype)
+        first, second = (right, left) if swap else (left, right)
+        simpler = simplified(op, first, second)
+        return Expr(op, (first, second), left.dtype) if simpler is None else simpler
 
     def __add__(self, other: ExprLike) -> Expr:
         return self._binary("add", other)
@@ -102,6 +105,10 @@ class Expr:
         made = self._binary("cmp", other)
         return Expr("cmp", made.args, BOOL, predicate)
 
+    def with_number(self, value: int) -> Expr:
+        """A number of this type."""
+        return constant(value, self.dtype)
+
     def __lt__(self, other: ExprLike) -> Expr:
         return self.compare("lt", other)
 
@@ -156,6 +163,10 @@ def lift(value: ExprLike, element: DType) -> Expr:
 
 def select(condition: Expr, yes: ExprLike, no: ExprLike) -> Expr:
     """`yes` where the condition holds, else `no`; both are computed."""
+    if condition.op == "const":
+        chosen = yes if condition.data else no
+        if isinstance(chosen, Expr):
+            return chosen
     if not isinstance(yes, Expr) and not isinstance(no, Expr):
         raise TypeError("select needs an expression for one of its values")
     element = yes.dtype if isinstance(yes, Expr) else no.dtype  # type: ignore[union-attr]

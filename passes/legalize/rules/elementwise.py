@@ -49,9 +49,10 @@ def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
 
 
 _INTRINSICS = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc floor ceil trunc isnan isinf isfinite"
-).split()
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc", "isnan", "isinf",
+    "isfinite",
+)  # fmt: skip
 
 UNARY: dict[str, Callable[[Expr], Expr]] = {
     **{name: (lambda x, name=name: call(name, x)) for name in _INTRINSICS},
