@@ -1,4 +1,4 @@
-"""Simplification of expressions while they are built: a rule is written for the general case and used in special ones."""
+"""Simplification of expressions as they are built: a rule is written for the general case and used in special ones."""
 
 from __future__ import annotations
 
