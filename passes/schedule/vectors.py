@@ -94,9 +94,15 @@ def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None
     return [env[v] for v in block.yielded]
 
 
+EXTREMES = ("arith.maximumf", "arith.minimumf")
+"""Which of two zeros of unlike sign these give is left open: telling them apart costs two more operations."""
+
+
 def vector_op(op: Any, operands: list[Any], lanes: int) -> list[Any]:
     """An operation of a body on these operands: over vectors where one of them is a vector."""
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    if op.name in EXTREMES:
+        attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<nsz>")
     types = [r.type for r in op.results]
     if any(is_vector(v) for v in operands):
         operands = [splat(v, lanes) for v in operands]

@@ -27,6 +27,8 @@ TARGET = Target(
         "mirlo.targets.llvm.schedule.contraction",
         "mirlo.targets.llvm.schedule.elementwise",
         "mirlo.targets.llvm.schedule.rows",
+        "mirlo.targets.llvm.schedule.window",
+        "mirlo.targets.llvm.schedule.stages",
     ),
     pipeline=_pipeline,
     emit=_emit,

@@ -67,7 +67,7 @@ def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
         return refusal
     spaces = []
     for piece in pieces(space.drop_units().split_divided()):
-        spaces.append(merge_all(_ordered(piece, group), 0))
+        spaces.append(merge_all(_ordered(piece.drop_units(), group), 0))
     refusals = [_storable(space, group) for space in spaces]
     if refusals[0] is not None and all(refusals):
         return refusals[0]

@@ -55,6 +55,8 @@ class Frame:
     """Tensor values that are computed at the same point: the block, and the body's value."""
     held: dict[Any, Any] = field(default_factory=dict)
     """Tensor values of which the one element that is read is in a register."""
+    reduced: set[Any] = field(default_factory=set)
+    """Tensor values of which each lane has its own element in a register; the point is given them."""
     _varying: dict[Place, set[Any]] = field(default_factory=dict)
 
     def varying(self, place: Place) -> set[Any]:
@@ -83,6 +85,8 @@ class Frame:
     def _operand_varies(self, place: Place, operand: OperandView, axis: int) -> bool:
         if operand.value in self.held:
             return False
+        if operand.value in self.reduced:
+            return True
         if operand.value in self.made:
             producer, value = self.made[operand.value]
             return value in self.varying(producer)
@@ -92,7 +96,8 @@ class Frame:
 class Point:
     """One iteration: values of all blocks, each emitted once. Without lanes everything is scalar.
 
-    `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes body arguments.
+    `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes arguments of bodies, and
+    elements of the tensor values in `frame.reduced`.
     """
 
     def __init__(
@@ -190,6 +195,8 @@ class Point:
             return self.frame.held[operand.value]
         if operand.value in self.frame.made:
             return self.find(self.frame.made[operand.value][1])
+        if operand.value in self.frame.reduced:
+            return self.find(operand.value)
         if place.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
         slot = self.frame.memory.slot(operand.value)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.targets.llvm.schedule.linear import Linear
+from mirlo.targets.llvm.schedule.linear import Linear, axis_index
 from mirlo.targets.llvm.schedule.space import Place, Space
 
 _MOST = 12
 """More pieces than this are more code than they save."""
 
 
-def pieces(space: Space, start: int = 0) -> list[Space]:
-    """The space cut along the loops from `start` on, so that conditions are decided in each piece where possible."""
+def pieces(space: Space, stop: int | None = None) -> list[Space]:
+    """The space cut along the loops before `stop`, so that conditions are decided in each piece where possible.
+
+    A condition that also depends on the loops from `stop` on counts as decided where it is the same for all of them.
+    """
     found = [space]
-    for axis in range(len(space.extents) - 1, start - 1, -1):
-        cuts = sorted(_cuts(space, axis))
+    stop = len(space.extents) if stop is None else stop
+    for axis in range(stop - 1, -1, -1):
+        cuts = sorted(_cuts(space, axis, stop))
         if not cuts or len(found) * (len(cuts) + 1) > _MOST:
             continue
         bounds = [0, *cuts, space.extents[axis]]
         found = [piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found]
-    return [piece.drop_units(start) for piece in found]
+    return found
 
 
-def _cuts(space: Space, axis: int) -> set[int]:
-    """Where along a loop a condition that depends on this loop alone changes."""
+def _cuts(space: Space, axis: int, stop: int) -> set[int]:
+    """Where along a loop a condition changes that depends on no other loop before `stop`."""
     found: set[int] = set()
     for place in space.places:
         for expression, thresholds in _conditions(place):
-            if expression.axes() != {axis} or expression.divisions:
+            if {a for a in expression.axes() if a < stop} != {axis} or expression.divisions:
                 continue
             step = expression.terms[axis]
-            for threshold in thresholds:
-                found.add(_crossing(expression.constant, step, threshold))
+            for bound in (expression - axis_index(axis) * step).range(space.extents):
+                found.update(_crossing(bound, step, threshold) for threshold in thresholds)
     return {cut for cut in found if 0 < cut < space.extents[axis]}
 
 

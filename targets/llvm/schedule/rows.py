@@ -238,7 +238,7 @@ def _place(walk: Walk, rows: tuple[int, ...], group: Group) -> Decline | None:
     walk.space = space
     if len(space.extents) == start:
         return None
-    return _worth(walk, space, group) if walk.reductions else _storable(space)
+    return _worth(walk, space, start, group) if walk.reductions else _storable(space)
 
 
 def _ordered(space: Space, start: int) -> Space:
@@ -257,7 +257,7 @@ def _ordered(space: Space, start: int) -> Space:
     return space.order([*range(start), *(start + i for i in order)])
 
 
-def _worth(walk: Walk, space: Space, group: Group) -> Decline | None:
+def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
     """A reduction in vectors must run along memory, and be long enough."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
     total = math.prod(walk.own)
@@ -270,9 +270,16 @@ def _worth(walk: Walk, space: Space, group: Group) -> Decline | None:
         if step not in (0, 1):
             return decline("the reduction does not run along memory", block=place.block.name, step=step)
     lanes = group.machine.lanes(widest_bytes(space.places))
+    if extent < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
+        return decline("windows are too narrow for vectors", elements=extent)
     if chunks(extent, lanes, 1, True).lanes < min(lanes, 4):
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
     return _storable(space)
+
+
+def _is_window(place: Place, operand: Any, start: int) -> bool:
+    """Whether rows and their elements meet in one dim of an operand."""
+    return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
 
 
 def _storable(space: Space) -> Decline | None:

@@ -1,0 +1,90 @@
+"""Functions that no single loop nest computes: their blocks in stages, each by the plan that fits, through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.nest import emit_block
+from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
+from mirlo.targets.llvm.schedule.evaluate import Memory
+from mirlo.targets.llvm.schedule.group import Group, whole_function
+from mirlo.targets.llvm.schedule.rows import RowsPlan, plan_rows
+from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
+
+PLANNERS = (plan_elementwise, plan_rows, plan_window)
+_LONGEST = 16
+"""Most blocks that are tried as one stage."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A block that no plan takes."""
+
+    block: BlockView
+    name = "scalar"
+
+
+Stage = ElementwisePlan | RowsPlan | WindowPlan | Scalar
+_NAMES = {ElementwisePlan: "elementwise", RowsPlan: "rows", WindowPlan: "window", Scalar: "scalar"}
+
+
+def plan_stages(view: PrimView, group: Group) -> list[Stage]:
+    """The blocks from the first on, as many at a time as one plan takes."""
+    stages: list[Stage] = []
+    at = 0
+    while at < len(group.blocks):
+        for end in range(min(len(group.blocks), at + _LONGEST), at, -1):
+            plan = _plan(_part(view, group, at, end))
+            if plan is not None:
+                stages.append(plan)
+                at = end
+                break
+        else:
+            stages.append(Scalar(group.blocks[at]))
+            at += 1
+    return stages
+
+
+def _plan(part: Group) -> Stage | None:
+    for planner in PLANNERS:
+        plan = planner(part)
+        if not isinstance(plan, Decline):
+            return plan
+    return None
+
+
+def _part(view: PrimView, group: Group, start: int, end: int) -> Group:
+    inside = group.blocks[start:end]
+    read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
+    made = {output.value for block in inside for output in block.outputs}
+    return Group(inside, frozenset(made & (read_elsewhere | set(view.returned))), group.machine)
+
+
+def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
+    memory = Memory(buffers)
+    for stage in stages:
+        if isinstance(stage, Scalar):
+            emit_block(stage.block, buffers)
+        else:
+            stage.emit(memory)
+
+
+@schedule("any", target="llvm", priority=20)
+def stages(kernel: Any, context: Any) -> Any:
+    """Blocks that need different loops: one after the other."""
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    if len(group.blocks) == 1:
+        return decline("there is one block only, and no plan takes it")
+    found = plan_stages(kernel.view, group)
+    if all(isinstance(stage, Scalar) for stage in found):
+        return decline("no plan takes any of the blocks", blocks=len(found))
+    buffers = BufferFunction(kernel.view)
+    names = ", ".join(_NAMES[type(stage)] for stage in found)
+    return buffers.build(lambda: emit_stages(found, buffers), {"rule": "stages", "stages": names})

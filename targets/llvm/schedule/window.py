@@ -1,0 +1,235 @@
+"""Reductions whose lanes lie along an output loop: pooling windows, sums over leading or middle dims.
+
+Each lane reduces on its own, so any combination is fine. Elementwise blocks that follow are computed on the totals while
+they are in registers. The loops are cut at the edges of padding; inside no element is tested.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
+from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.pieces import pieces
+from mirlo.targets.llvm.schedule.space import Space, merge_all
+from mirlo.targets.llvm.schedule.sweep import chunks, traps, widest_bytes, work
+
+_UNROLLED = 9
+"""Windows of up to this many elements are written out instead of looped over."""
+_FARTHEST = 4
+"""Operands that step further than this from lane to lane are gathered; then vectors do not pay."""
+_NARROWEST = 4
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Output loops, the last one in vectors, then reduction loops."""
+
+    space: Space
+    outputs: int
+    """How many of the loops are output loops."""
+    is_scalar: bool = False
+    """Whether it is cut so thin that its elements are computed one by one."""
+
+
+@dataclass
+class WindowPlan:
+    group: Group
+    pieces: list[Piece]
+
+    def emit(self, memory: Memory) -> None:
+        """Emit all pieces at the insertion point."""
+        for block in self.group.blocks:
+            for operand in (*block.inputs, *block.outputs):
+                if operand.value in self.group.kept or operand.value not in self.group.made:
+                    memory.slot(operand.value)
+        for piece in self.pieces:
+            _PieceEmitter(self.group, piece, memory).emit()
+
+    def describe(self) -> dict[str, Any]:
+        return {"pieces": len(self.pieces)}
+
+
+class _PieceEmitter:
+    def __init__(self, group: Group, piece: Piece, memory: Memory):
+        self.group = group
+        self.space = piece.space
+        self.vector_axis = piece.outputs - 1
+        self.reduction, *self.epilogue = piece.space.places
+        self.frame = Frame(memory, self.vector_axis)
+        self.frame.reduced = {o.value for o in self.reduction.block.outputs}
+        for place in self.epilogue:
+            self.frame.made.update({o.value: (place, v) for o, v in zip(place.block.outputs, place.roots, strict=True)})
+        places = piece.space.places
+        extents = piece.space.extents
+        self.reduce_extents = extents[piece.outputs :]
+        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(places))
+        masked = group.machine.masked and not traps(places)
+        unroll = 4 if work([self.reduction]) <= 12 else 2
+        self.chunks = chunks(extents[self.vector_axis], lanes, unroll, masked)
+        tested = any(place.outside_tests(o) for place in places for o in place.needed_inputs)
+        self.written_out = math.prod(self.reduce_extents) <= _UNROLLED and not tested
+
+    def emit(self) -> None:
+        self._level([])
+
+    def _level(self, indices: list[Any]) -> None:
+        if len(indices) < self.vector_axis:
+            extent = self.space.extents[len(indices)]
+            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+            return
+        lanes, unroll, main = self.chunks.lanes, self.chunks.unroll, self.chunks.main
+        before = Point(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
+        for place in self.epilogue:
+            before.run(place, skip=self.frame.varying(place))
+
+        def whole(first: Any) -> None:
+            starts = [
+                first if u == 0 else create("arith.addi", first.type, first, index(u * lanes)) for u in range(unroll)
+            ]
+            self._vectors(indices, starts, lanes, lanes, before)
+
+        if main == lanes * unroll:
+            whole(index(0))
+        elif main:
+            for_loop(0, main, lanes * unroll, whole, parallel=not indices)
+        for at, width, active in self.chunks.rest:
+            self._vectors(indices, [index(at)], width, active, before)
+
+    def _vectors(self, indices: list[Any], starts: list[Any], lanes: int, active: int, before: Point) -> None:
+        """Reduce and finish some vectors side by side."""
+        block = self.reduction.block
+        begin = [splat(attribute_constant(a), lanes) if lanes > 1 else attribute_constant(a) for a in block.init]
+
+        def step(at: list[Any], totals: list[Any]) -> list[Any]:
+            shared = Point(self.frame, [*indices, None, *at])
+            shared.run(self.reduction, skip=self.frame.varying(self.reduction))
+            following: list[Any] = []
+            for u, start in enumerate(starts):
+                held = totals[u * len(begin) : (u + 1) * len(begin)]
+                given = dict(zip(block.accumulators, held, strict=True))
+                point = Point(self.frame, [*indices, start, *at], lanes, active, shared, given)
+                point.run(self.reduction)
+                made = [point.find(value) for value in self.reduction.roots]
+                following += [splat(value, lanes) if lanes > 1 else value for value in made]
+            return following
+
+        totals = self._reduce(step, [], begin * len(starts))
+        for u, start in enumerate(starts):
+            mine = totals[u * len(begin) : (u + 1) * len(begin)]
+            self._finish([*indices, start], mine, lanes, active, before)
+
+    def _reduce(self, step: Any, done: list[Any], totals: list[Any]) -> list[Any]:
+        if len(done) == len(self.reduce_extents):
+            return step(done, totals)
+        extent = self.reduce_extents[len(done)]
+        if self.written_out:
+            for i in range(extent):
+                totals = self._reduce(step, [*done, index(i)], totals)
+            return totals
+        return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
+
+    def _finish(self, indices: list[Any], totals: list[Any], lanes: int, active: int, before: Point) -> None:
+        outputs = self.reduction.block.outputs
+        given = {output.value: total for output, total in zip(outputs, totals, strict=True)}
+        point = Point(self.frame, [*indices, *(None for _ in self.reduce_extents)], lanes, active, before, given)
+        for output, total in zip(outputs, totals, strict=True):
+            if output.value in self.group.kept:
+                point.store(self.reduction, output, total)
+        for place in self.epilogue:
+            point.run(place)
+            for output, value in zip(place.block.outputs, place.roots, strict=True):
+                if output.value in self.group.kept:
+                    point.store(place, output, point.find(value))
+
+
+def plan_window(group: Group) -> WindowPlan | Decline:
+    """How to reduce with one output element per lane."""
+    refusal = _fits(group) or opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    first = group.blocks[0]
+    outputs = len(first.spatial)
+    if not outputs:
+        return decline("there is one output element only")
+    extents = tuple(first.domain[i] for i in (*first.spatial, *first.reduce))
+    position = {axis: i for i, axis in enumerate((*first.spatial, *first.reduce))}
+    places = [placed(first, [position[i] for i in range(first.rank)], extents)]
+    places += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
+    space = Space(extents, tuple(places))
+    made: dict[Any, Any] = {}
+    for place in places:
+        for operand in place.block.inputs:
+            if operand.value in made and place.dims(operand) != made[operand.value]:
+                return decline("a value computed here is read at another place", block=place.block.name)
+        made.update({o.value: place.dims(o) for o in place.block.outputs})
+    found = [_arranged(part, outputs) for part in pieces(space, outputs)]
+    largest = max(found, key=lambda piece: math.prod(piece.space.extents))
+    refusal = _worth(largest, group)
+    if refusal is not None:
+        return refusal
+    return WindowPlan(group, [replace(piece, is_scalar=_worth(piece, group) is not None) for piece in found])
+
+
+def _fits(group: Group) -> Decline | None:
+    first: BlockView = group.blocks[0]
+    if not first.is_reduction:
+        return decline("the first block does not reduce", block=first.name)
+    domain = tuple(first.domain[i] for i in first.spatial)
+    for block in group.blocks[1:]:
+        if block.is_reduction:
+            return decline("a second block reduces", block=block.name)
+        if block.domain != domain:
+            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
+    return None
+
+
+def _arranged(space: Space, outputs: int) -> Piece:
+    """Output loops in the order of the output's memory, without loops of one element, merged where possible."""
+    place = space.places[-1]
+    where = place.flat(place.block.outputs[0])
+    order = sorted(range(outputs), key=lambda a: -abs(where.coefficient(a) or 0))
+    space = space.order([*order, *range(outputs, len(space.extents))])
+    # One output loop stays in any case: the one that vectors lie along.
+    kept = max(sum(extent != 1 for extent in space.extents[:outputs]), 1)
+    space = merge_all(space.drop_units(start=int(all(e == 1 for e in space.extents[:outputs]))), kept)
+    inner = len(space.extents) - kept
+    space = merge_all(space, 0, kept)
+    return Piece(space, len(space.extents) - inner)
+
+
+def _worth(piece: Piece, group: Group) -> Decline | None:
+    space, axis = piece.space, piece.outputs - 1
+    if space.extents[axis] < _NARROWEST:
+        return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
+    for place in space.places:
+        for output in place.block.outputs:
+            step = place.flat(output).coefficient(axis)
+            if output.value in group.kept and step != 1:
+                return decline("an output is not written along memory", block=place.block.name, step=step)
+    reduction = space.places[0]
+    steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
+    if steps and not any(step is not None and 0 < abs(step) <= _FARTHEST for step in steps):
+        return decline("no operand runs along the output's memory", block=reduction.block.name)
+    return None
+
+
+@schedule("any", target="llvm", priority=30)
+def window(kernel: Any, context: Any) -> Any:
+    """Pooling and reductions over dims that are not innermost: one output element per lane."""
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_window(group)
+    if isinstance(plan, Decline):
+        return plan
+    buffers = BufferFunction(kernel.view)
+    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "window", **plan.describe()})

@@ -1,0 +1,185 @@
+"""Pooling and reductions over outer dims computed in vectors agree with scalar loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scheduled import Kernel, compare, tensor
+
+from mirlo.dialects.tir.compute import constant, exp, maximum, minimum, select
+
+
+def pool(kind, shape, kernel, stride, pad, channels_last=False, finish=None):
+    """Input type and body of a pooling."""
+    n, c, h, w = shape
+    out_h, out_w = ((size + 2 * pad - kernel) // stride + 1 for size in (h, w))
+    outside = (float("-inf") if kind == "max" else 0.0) if pad else None
+
+    def source(x, b, ch, i, j, k, m):
+        y, z = i * stride + k - pad, j * stride + m - pad
+        return x.at(b, y, z, ch, outside=outside) if channels_last else x.at(b, ch, y, z, outside=outside)
+
+    def build(p, x):
+        if channels_last:
+            out = (n, out_h, out_w, c)
+            made = p.reduce(kind, out, (kernel, kernel), lambda b, i, j, ch, k, m: source(x, b, ch, i, j, k, m))
+        else:
+            out = (n, c, out_h, out_w)
+            made = p.reduce(kind, out, (kernel, kernel), lambda b, ch, i, j, k, m: source(x, b, ch, i, j, k, m))
+        return p.compute(out, lambda *axes: finish(made.at(*axes))) if finish else made
+
+    return build, [tensor(n, h, w, c) if channels_last else tensor(*shape)]
+
+
+POOLS = [(2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 2, 0), (5, 3, 2), (1, 2, 0)]
+
+
+@pytest.mark.parametrize(("kernel", "stride", "pad"), POOLS)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_max_pool(kernel: int, stride: int, pad: int, channels_last: bool) -> None:
+    shape = (1, 20, 13, 14) if channels_last else (2, 3, 21, 40)
+    compare(*pool("max", shape, kernel, stride, pad, channels_last), rule=None if kernel == 1 else "window")
+
+
+def test_inside_of_padding_nothing_is_tested() -> None:
+    kernel = compare(*pool("max", (1, 4, 40, 40), 3, 1, 1), rule="window")
+    assert "pieces = 9" in kernel.text
+
+
+def test_average_is_finished_in_registers() -> None:
+    build, inputs = pool("add", (1, 33, 12, 12), 3, 1, 1, True, lambda total: maximum(total / 9.0, 0.0))
+    kernel = compare(build, inputs, "window")
+    assert "alloca" not in kernel.text
+
+
+def test_average_divides_by_what_is_inside() -> None:
+    def build(p, x):
+        total = p.reduce("add", (2, 20, 20), (3, 3), lambda c, i, j, k, m: x.at(c, i + k - 1, j + m - 1, outside=0.0))
+
+        def mean(c, i, j):
+            rows = minimum(i + 2, 20) - maximum(i - 1, 0)
+            columns = minimum(j + 2, 20) - maximum(j - 1, 0)
+            return total[c, i, j] / (rows * columns).cast("f32")
+
+        return p.compute((2, 20, 20), mean)
+
+    compare(build, [tensor(2, 20, 20)], "window")
+
+
+@pytest.mark.parametrize("size", [4, 7, 16, 17, 33, 64, 70, 150])
+def test_over_the_first_dim(size: int) -> None:
+    compare(
+        lambda p, x: p.reduce("add", (size,), (30,), lambda i, r: x[r, i]), [tensor(30, size)], "window", tolerance=1e-4
+    )
+
+
+def test_over_middle_dims() -> None:
+    compare(
+        lambda p, x: p.reduce("add", (2, 40), (7, 7), lambda n, c, h, w: x[n, h, w, c]), [tensor(2, 7, 7, 40)], "window",
+        tolerance=1e-4,
+    )  # fmt: skip
+    compare(lambda p, x: p.reduce("max", (3, 40), (9,), lambda n, c, r: x[n, r, c]), [tensor(3, 9, 40)], "window")
+
+
+def arg_max(p, x, shape, extent, read):
+    return p.reduce_many(
+        shape,
+        (extent,),
+        lambda *axes: [read(*axes), axes[-1].cast("i64")],
+        [float("-inf"), 0],
+        lambda held, new: [maximum(held[0], new[0]), select(new[0] > held[0], new[1], held[1])],
+    )[1]
+
+
+def test_several_values_reduced_together() -> None:
+    compare(lambda p, x: arg_max(p, x, (45,), 9, lambda i, r: x[r, i]), [tensor(9, 45)], "window")
+
+
+def test_weighted_windows() -> None:
+    def build(p, x, w, b):
+        total = p.reduce(
+            "add",
+            (12, 12, 24),
+            (3, 3),
+            lambda i, j, c, k, m: x.at(i + k - 1, j + m - 1, c, outside=0.0) * w[k, m, c] - 1.0,
+        )
+        return p.compute((12, 12, 24), lambda i, j, c: total[i, j, c] + b[c])
+
+    compare(build, [tensor(12, 12, 24), tensor(3, 3, 24), tensor(24)], "window", tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "i8", "u8", "i32", "i64", "f64", "bool"])
+def test_dtypes(dtype: str) -> None:
+    kind = "or" if dtype == "bool" else "max"
+    compare(lambda p, x: p.reduce(kind, (50,), (6,), lambda i, r: x[r, i]), [tensor(6, 50, dtype=dtype)], "window")
+
+
+@pytest.mark.parametrize("machine", ["avx2", "sse"])
+def test_machines(machine: str) -> None:
+    compare(*pool("max", (1, 2, 11, 19), 3, 2, 1), rule="window", machine=machine)
+
+
+def softmax_over(axis):
+    def build(p, x):
+        rows = x.shape[:axis] + x.shape[axis + 1 :]
+
+        def full(axes):
+            return (*axes[:axis], axes[-1], *axes[axis:-1])
+
+        def row(axes):
+            return (*axes[:axis], *axes[axis + 1 :])
+
+        peak = p.reduce("max", rows, (x.shape[axis],), lambda *a: x.at(*full(a)))
+        raised = p.compute(x.shape, lambda *a: exp(x.at(*a) - peak.at(*row(a))))
+        total = p.reduce("add", rows, (x.shape[axis],), lambda *a: raised.at(*full(a)))
+        return p.compute(x.shape, lambda *a: raised.at(*a) / total.at(*row(a)))
+
+    return build
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax_over_outer_dims_runs_in_stages(axis: int) -> None:
+    kernel = compare(softmax_over(axis), [tensor(2, 9, 5, 33)], "stages")
+    assert "scalar" not in kernel.text
+
+
+def test_group_norm_runs_in_stages() -> None:
+    def build(p, x):
+        total = p.reduce("add", (2, 4), (3, 5, 7), lambda n, g, c, h, w: x[n, g * 3 + c, h, w])
+        return p.compute((2, 12, 5, 7), lambda n, c, h, w: x[n, c, h, w] - total[n, c // 3] / 105.0)
+
+    kernel = compare(build, [tensor(2, 12, 5, 7)], None, tolerance=1e-4)
+    assert kernel.rule == "stages" and 'stages = "rows, elementwise"' in kernel.text
+
+
+def test_picking_from_a_value_of_the_function_runs_in_stages() -> None:
+    def build(p, x, ids):
+        doubled = p.compute((40,), lambda i: x[i] * 2.0)
+        return p.compute((30,), lambda i: doubled[ids[i].cast("index")])
+
+    kernel = Kernel(build, [tensor(40), tensor(30, dtype="i64")])
+    x = np.random.default_rng(0).standard_normal(40, dtype=np.float32)
+    ids = np.arange(30)[::-1].copy()
+    np.testing.assert_array_equal(kernel(x, ids)[0], (x * 2)[ids])
+    assert kernel.rule == "stages"
+
+
+def test_scalar_stage_between_vector_stages() -> None:
+    def build(p, x):
+        doubled = p.compute((5, 40), lambda i, j: x[i, j] * 2.0)
+        where = arg_max(p, doubled, (5,), 40, lambda i, r: doubled[i, r])
+        return p.compute(
+            (5, 40), lambda i, j: select(where[i].cast("index").equals(j), doubled[i, j], constant(0.0, "f32"))
+        )
+
+    kernel = compare(build, [tensor(5, 40)], "stages")
+    assert 'stages = "elementwise, scalar, elementwise"' in kernel.text
+
+
+def test_declined() -> None:
+    kernel = Kernel(lambda p, x: p.compute((4,), lambda i: x[i]), [tensor(4)])
+    assert kernel.rule == "elementwise"
+    kernel = Kernel(lambda p, x: arg_max(p, x, (5,), 40, lambda i, r: x[i, r]), [tensor(5, 40)])
+    assert kernel.rule == "scalar_nest"
+    assert kernel.declined["window"].startswith("no operand runs along the output's memory")
+    assert kernel.declined["stages"] == "there is one block only, and no plan takes it"
