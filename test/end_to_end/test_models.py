@@ -1,0 +1,104 @@
+"""The five models: compiled by the command, loaded and run in a second process, compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from mirlo.tools import opt
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "models"
+TOLERANCE = 1e-3
+"""Largest error, relative to the largest value of the output."""
+
+VOCABULARY = 30000
+
+
+def _run(*command: object) -> str:
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _inputs(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    arrays = {}
+    for spec in session.get_inputs():
+        if spec.type == "tensor(float)":
+            arrays[spec.name] = generator.standard_normal(spec.shape, dtype=np.float32)
+        elif spec.name == "attention_mask":
+            # The last tokens are padding.
+            arrays[spec.name] = (np.arange(spec.shape[1]) < spec.shape[1] * 3 // 4).astype(np.int64)[None]
+        else:
+            high = 2 if spec.name == "token_type_ids" else VOCABULARY
+            arrays[spec.name] = generator.integers(0, high, spec.shape)
+    return arrays
+
+
+def _reference(model: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    inputs = _inputs(session)
+    names = [output.name for output in session.get_outputs()]
+    return inputs, dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def _run_compiled(model: Path, inputs: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarray]:
+    """Outputs of a model, compiled or not, by `mirlo run` in a process of its own."""
+    arguments: list[object] = []
+    for name, array in inputs.items():
+        np.save(folder / f"{name}.npy", array)
+        arguments += ["--input", f"{name}={folder / name}.npy"]
+    _run("-m", "mirlo.tools.cli", "run", model, *arguments, "--output-dir", folder / "outputs", "--repeat", 1)
+    return {path.stem: np.load(path) for path in (folder / "outputs").glob("*.npy")}
+
+
+def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert results.keys() == expected.keys()
+    for name, array in expected.items():
+        assert np.abs(array).max() > 0
+        error = np.abs(results[name] - array).max() / np.abs(array).max()
+        assert error <= TOLERANCE, f"output '{name}': relative error {error:.2e}"
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2"])
+def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
+    model = Path(_run("-m", "benchmarks.models", name, "--cache", CACHE).strip())
+    compiled = tmp_path / f"{name}.mirlo"
+    try:
+        _run("-m", "mirlo.tools.cli", "compile", model, "-o", compiled)
+        inputs, expected = _reference(model)
+        _agree(_run_compiled(compiled, inputs, tmp_path), expected)
+    finally:
+        # Up to half a gigabyte, which pytest would keep.
+        compiled.unlink(missing_ok=True)
+
+
+def test_every_stage_can_be_saved_parsed_and_continued(tmp_path: Path) -> None:
+    """Of a real model: `mirlo-opt` takes each stage to the same end, and that compiles to the same results."""
+    model = Path(_run("-m", "benchmarks.models", "mobilenetv2", "--cache", CACHE).strip())
+    stages = tmp_path / "stages"
+    _run("-m", "mirlo.tools.cli", "compile", model, "-o", tmp_path / "model.mirlo", "--save-ir", stages)
+    files = sorted(stages.glob("*.mlir"))
+    assert files[0].stem == "00-import" and len(files) > 10
+    ends = []
+    for stage in files:
+        ends.append(stages / f"{stage.stem}.end.mlir")
+        assert opt.main(["--run-reproducer", str(stage), "-o", str(ends[-1])]) == 0
+        assert _functions(ends[-1]) == _functions(ends[0]), stage.name
+    inputs, _ = _reference(model)
+    expected = _run_compiled(tmp_path / "model.mirlo", inputs, tmp_path)
+    for end in (ends[0], ends[-1]):
+        _run("-m", "mirlo.tools.cli", "compile", end, "--pipeline", "", "-o", tmp_path / "continued.mirlo")
+        results = _run_compiled(tmp_path / "continued.mirlo", inputs, tmp_path)
+        np.testing.assert_array_equal(results["out"], expected["out"])
+
+
+def _functions(path: Path) -> list[str]:
+    """The IR without the line that names the files of the weights."""
+    return [line for line in path.read_text().splitlines() if "relax.params" not in line]
