@@ -10,10 +10,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.files import BYTECODE_MAGIC, FileError, open_params
+from mirlo.passes.files import BYTECODE_MAGIC, FileError
 from mirlo.passes.reproducer import arguments_of
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
+from mirlo.tools.modules import read_module
 
 IR_SUFFIXES = (".mlir", ".mlirbc")
 
@@ -63,11 +64,9 @@ def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
     session = Session(params or ParameterStore())
     with make_context():
         try:
-            # By its name, so that locations name the file.
-            module = ir.Module.parseFile(str(path))
+            module = read_module(path, session)
         except ir.MLIRError as error:
             raise FileError(_syntax_errors(path, content, error)) from None
-        open_params(module, path.parent, session)
     return OpenedModel(module, session, _remaining(content))
 
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
+from commands import benchmark_model, mirlo, output_of
 
 from mirlo.tools import opt
 
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache" / "models"
 TOLERANCE = 1e-3
 """Largest error, relative to the largest value of the output."""
 
 VOCABULARY = 30000
-
-
-def _run(*command: object) -> str:
-    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def _inputs(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
@@ -54,7 +45,7 @@ def _run_compiled(model: Path, inputs: dict[str, np.ndarray], folder: Path) -> d
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
         arguments += ["--input", f"{name}={folder / name}.npy"]
-    _run("-m", "mirlo.tools.cli", "run", model, *arguments, "--output-dir", folder / "outputs", "--repeat", 1)
+    output_of(mirlo("run", model, *arguments, "--output-dir", folder / "outputs", "--repeat", 1))
     return {path.stem: np.load(path) for path in (folder / "outputs").glob("*.npy")}
 
 
@@ -68,10 +59,10 @@ def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> N
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2"])
 def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
-    model = Path(_run("-m", "benchmarks.models", name, "--cache", CACHE).strip())
+    model = benchmark_model(name)
     compiled = tmp_path / f"{name}.mirlo"
     try:
-        _run("-m", "mirlo.tools.cli", "compile", model, "-o", compiled)
+        output_of(mirlo("compile", model, "-o", compiled))
         inputs, expected = _reference(model)
         _agree(_run_compiled(compiled, inputs, tmp_path), expected)
     finally:
@@ -81,9 +72,9 @@ def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
 
 def test_every_stage_can_be_saved_parsed_and_continued(tmp_path: Path) -> None:
     """Of a real model: `mirlo-opt` takes each stage to the same end, and that compiles to the same results."""
-    model = Path(_run("-m", "benchmarks.models", "mobilenetv2", "--cache", CACHE).strip())
+    model = benchmark_model("mobilenetv2")
     stages = tmp_path / "stages"
-    _run("-m", "mirlo.tools.cli", "compile", model, "-o", tmp_path / "model.mirlo", "--save-ir", stages)
+    output_of(mirlo("compile", model, "-o", tmp_path / "model.mirlo", "--save-ir", stages))
     files = sorted(stages.glob("*.mlir"))
     assert files[0].stem == "00-import" and len(files) > 10
     ends = []
@@ -94,7 +85,7 @@ def test_every_stage_can_be_saved_parsed_and_continued(tmp_path: Path) -> None:
     inputs, _ = _reference(model)
     expected = _run_compiled(tmp_path / "model.mirlo", inputs, tmp_path)
     for end in (ends[0], ends[-1]):
-        _run("-m", "mirlo.tools.cli", "compile", end, "--pipeline", "", "-o", tmp_path / "continued.mirlo")
+        output_of(mirlo("compile", end, "--pipeline", "", "-o", tmp_path / "continued.mirlo"))
         results = _run_compiled(tmp_path / "continued.mirlo", inputs, tmp_path)
         np.testing.assert_array_equal(results["out"], expected["out"])
 

@@ -1,0 +1,37 @@
+"""Running Mirlo's commands in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / ".cache" / "models"
+"""Where tests keep the filled models of `benchmarks/models`."""
+
+# A child imports the same package as this process, whatever is installed.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def python(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run Python."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT)
+
+
+def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run the command `mirlo`."""
+    return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
+
+
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Standard output of a command that must have succeeded."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def benchmark_model(name: str) -> Path:
+    """A model of `benchmarks/models` with its weights."""
+    return Path(output_of(python("-m", "benchmarks.models", name, "--cache", MODELS)).strip())
