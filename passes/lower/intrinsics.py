@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.passes.locations import describe
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Rule, RuleError, try_rules
@@ -46,6 +45,10 @@ class IntrinsicCall:
     def dtype(self) -> str:
         """The element type of the first operand: 'f32', 'i8', ..."""
         return self.nums[0].kind
+
+    @property
+    def is_vector(self) -> bool:
+        return isinstance(self.type, ir.VectorType)
 
     @property
     def location(self) -> Any:
@@ -154,7 +157,7 @@ class Lowering:
         else:
             where = " or ".join(f"'{target}'" for target in self.targets)
             message += f": none is registered for {where}; add one with @intrinsic(\"{call.name}\", target=...)"
-        return PassError(f"{describe(call.location)}: {message}", call.location)
+        return PassError(message, call.location)
 
 
 def _intrinsics_in(root: Any) -> list[Any]:

@@ -11,59 +11,17 @@ loop over it vectorizes as well.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
+from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 Number = Union["Num", float, int]
 
-
-@dataclass(frozen=True)
-class FloatFormat:
-    """An IEEE interchange format."""
-
-    bits: int
-    fraction: int
-    """Stored bits of the significand."""
-    bias: int
-
-    @property
-    def int_kind(self) -> str:
-        return f"i{self.bits}"
-
-    @property
-    def infinity_bits(self) -> int:
-        return ((1 << (self.bits - 1 - self.fraction)) - 1) << self.fraction
-
-    @property
-    def sign_bit(self) -> int:
-        return 1 << (self.bits - 1)
-
-    @property
-    def magic(self) -> float:
-        """1.5 × 2^fraction: adding it rounds to an integer, whose bits are then the low ones of the sum."""
-        return 1.5 * 2.0**self.fraction
-
-    @property
-    def largest(self) -> float:
-        """The largest finite number."""
-        return (2.0 - 2.0**-self.fraction) * 2.0**self.bias
-
-    @property
-    def smallest_normal(self) -> float:
-        return 2.0 ** (1 - self.bias)
-
-
-FORMATS = {
-    "f16": FloatFormat(16, 10, 15),
-    "bf16": FloatFormat(16, 7, 127),
-    "f32": FloatFormat(32, 23, 127),
-    "f64": FloatFormat(64, 52, 1023),
-}
 
 # Predicates of arith.cmpf and arith.cmpi as their enumeration values. `ne` is true for NaN, as in Python.
 _FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "unordered": 14}
@@ -308,18 +266,39 @@ class ValueBuilder:
     def shift_right_signed(self, x: Num, count: Number) -> Num:
         return self.emit("arith.shrsi", x.kind, x, self.like(x, count))
 
-    # Loops
+    # Control flow
+
+    def if_any(self, condition: Num, body: Callable[[], Sequence[Num]], *otherwise: Num) -> list[Num]:
+        """What `body` computes (for all lanes) where the condition holds in any lane, `otherwise` where in none."""
+        flag = condition.value
+        if self.shape is not None:
+            flat = ir.VectorType.get([math.prod(self.shape)], ir.Type.parse("i1"))
+            if len(self.shape) != 1:
+                flag = _create("vector.shape_cast", flat, flag)
+            flag = _create("vector.reduction", flat.element_type, flag, kind=ir.Attribute.parse("#vector.kind<or>"))
+        types = [x.value.type for x in otherwise]
+        made = ir.Operation.create("scf.if", results=types, operands=[flag], regions=2)
+        self._yield_in(made.regions[0], [], lambda _: body())
+        self._yield_in(made.regions[1], [], lambda _: otherwise)
+        return [Num(self, value, x.kind) for value, x in zip(made.results, otherwise, strict=True)]
+
+    def _yield_in(self, region: Any, arguments: list[Any], body: Callable[[Any], Sequence[Num]]) -> None:
+        block = ir.Block.create_at_start(region, arguments)
+        # Constants from before are visible in the block, those made in it are not after it.
+        outside, self._constants = self._constants, dict(self._constants)
+        try:
+            with ir.InsertionPoint(block):
+                results = body(block.arguments)
+                ir.Operation.create("scf.yield", operands=[x.value for x in results])
+        finally:
+            self._constants = outside
 
     def largest_lane(self, n: Num) -> Index:
         """The largest of the lanes of a signed integer."""
         value = n.value
         if self.shape is not None:
-            value = ir.Operation.create(
-                "vector.reduction",
-                results=[ir.Type.parse(n.kind)],
-                operands=[value],
-                attributes={"kind": ir.Attribute.parse("#vector.kind<maxsi>")},
-            ).results[0]
+            kind = ir.Attribute.parse("#vector.kind<maxsi>")
+            value = _create("vector.reduction", ir.Type.parse(n.kind), value, kind=kind)
         return Index(_create("arith.index_cast", ir.IndexType.get(), value))
 
     def repeat(self, count: Index, body: Callable[..., Sequence[Num]], *initial: Num) -> list[Num]:
@@ -331,16 +310,11 @@ class ValueBuilder:
         loop = ir.Operation.create(
             "scf.for", results=types, operands=[zero, limit, one, *(x.value for x in initial)], regions=1
         )
-        block = ir.Block.create_at_start(loop.regions[0], [index, *types])
-        arguments = [Num(self, block.arguments[i + 1], x.kind) for i, x in enumerate(initial)]
-        # Constants made in the body are not visible after it.
-        outer_constants, self._constants = self._constants, {}
-        try:
-            with ir.InsertionPoint(block):
-                results = body(*arguments)
-                ir.Operation.create("scf.yield", operands=[x.value for x in results])
-        finally:
-            self._constants = outer_constants
+
+        def step(arguments: Any) -> Sequence[Num]:
+            return body(*(Num(self, arguments[i + 1], x.kind) for i, x in enumerate(initial)))
+
+        self._yield_in(loop.regions[0], [index, *types], step)
         return [Num(self, value, x.kind) for value, x in zip(loop.results, initial, strict=True)]
 
     # Representations

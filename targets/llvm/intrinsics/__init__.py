@@ -3,6 +3,7 @@
 from mirlo.targets.llvm.intrinsics import (  # noqa: F401  (importing registers the rules)
     errorfunction,
     exponential,
+    flatten,
     hyperbolic,
     integer,
     inverse,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.intrinsics.elementary import doubled, elementary
-from mirlo.targets.llvm.intrinsics.exponential import exp_reduced, reduce_exp, scale
+from mirlo.targets.llvm.intrinsics.exponential import expm1_reduced, reduce_exp, scale
 
 # P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93, from where on it is 1
 _ERF_LIMIT = 3.93
@@ -106,7 +106,7 @@ def _erfc_of_positive(b: ValueBuilder, x: Num) -> Num:
     lost = b.fma(x, x, -square)
     r, n = reduce_exp(b, -square)
     factor = b.polynomial(t, constants.polynomial) / b.fma(x, 2.0, 1.0)
-    return scale(b, exp_reduced(b, r - lost) * factor, n)
+    return scale(b, b.fma(factor, expm1_reduced(b, r - lost), factor), n)
 
 
 def _erf_below_one(b: ValueBuilder, x: Num) -> Num:

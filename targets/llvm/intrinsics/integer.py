@@ -65,11 +65,12 @@ def fixed_mul(op: Any, b: ValueBuilder) -> Any:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y, shift = op.nums
-    if _bits(x) > 32:
-        return decline("needs a product of twice the width, which is at most 64 bits", dtype=op.dtype)
-    wide = f"i{2 * _bits(x)}"
+    bits = _bits(x)
+    wide = f"i{2 * bits}"
     product = b.extend(x, wide) * b.extend(y, wide)
-    count = b.extend(shift, wide, signed=False)
+    # No sum overflows: the product is at most 2^(2 · bits - 2) in size.
+    most = 2 * bits - 2
+    count = b.extend(b.select(b.compare("ult", shift, most), shift, most), wide, signed=False)
     # Half a unit of the result, none where nothing is shifted out.
     half = (b.constant(wide, 1) << count) >> 1
     return b.truncate(b.shift_right_signed(product + half, count), x.kind)

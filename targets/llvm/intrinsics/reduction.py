@@ -1,4 +1,9 @@
-"""Arguments of trigonometric functions, reduced by a multiple of π/2 without loss."""
+"""Arguments of trigonometric functions, reduced by a multiple of π/2 without loss, whatever their size.
+
+Small ones by subtraction: three parts of π/2 times the multiple, each product fused. Large ones as Payne and Hanek do:
+with x = M · 2^k, the bits of 2^k / 2π before the point are whole turns and do not matter, so that M times those after
+it gives the fraction of a turn.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +18,38 @@ HALF_PI_PARTS = {
 }
 """π/2 as a sum of numbers of the format. A fused n · part - x is exact for the first, so three are enough."""
 
-LARGE_F32 = 2.0**17
-"""From here on f32 arguments are reduced by integer arithmetic."""
+LARGE_EXPONENT = {"f32": 17, "f64": 45}
+"""From two to this on, arguments are large."""
 
-# The first bits of 1/(2π) after the point, 32 in each word, after six zero bits: bit k of the text weighs 2^(6 - k).
-_WORDS_BEFORE = 6
-_INVERSE_TWO_PI = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF158
+_TWO_PI, _TWO_PI_LOW = 6.283185307179586, 2.4492935982947064e-16
+
+# The bits of 1/2π after the point.
+_INVERSE_TWO_PI = (
+    "28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef158"
+    "6dc91b8e909374b801924bba827464873f877ac72c4a69cfba208d7d4baed121"
+    "3a671c09ad17df904e64758e60d4ce7d272117e2ef7e4a0ec7fe25fff7816603"
+    "fbcbc462d6829b47db4d9fb3c9f2c26dd3d18fd9a797fa8b5d49eeb1faf97c5e"
+    "cf41ce7de294a4ba9afed7ec47e357421580cc11bf1edaeafc33ef0826bd0d87"
+)
 
 
 def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     """r and q with x = r + q · π/2 and |r| ≤ π/4; of the integer q only the lowest two bits are right.
 
-    NaN for infinite x. In f64 the error of r grows with |x| from 2^48 on.
+    r is NaN for infinite x.
     """
     r, quadrant = _by_parts(b, x)
-    if x.kind == "f64":
-        return b.select(b.abs(x) < INFINITY, r, NAN), quadrant
-    large_r, large_quadrant = _by_bits(b, x)
-    large = b.abs(x) >= LARGE_F32
-    r = b.select(large, large_r, r)
-    return b.select(b.abs(x) < INFINITY, r, NAN), b.select(large, large_quadrant, quadrant)
+    large = b.abs(x) >= 2.0 ** LARGE_EXPONENT[x.kind]
+
+    def exact() -> list[Num]:
+        large_r, large_quadrant = _by_bits(b, x)
+        return [b.select(large, large_r, r), b.select(large, large_quadrant, quadrant)]
+
+    # The exact way is long and seldom needed: not taken where no lane needs it. A scalar f32 stays without a branch, so
+    # that a loop over it vectorizes.
+    without_branch = b.shape is None and x.kind == "f32"
+    r, quadrant = exact() if without_branch else b.if_any(large, exact, r, quadrant)
+    return b.select(b.abs(x) < INFINITY, r, NAN), quadrant
 
 
 def _by_parts(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
@@ -45,30 +62,71 @@ def _by_parts(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 
 def _by_bits(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """For |x| ≥ 2^17 in f32: the significand times those bits of 1/(2π) that weigh less than a turn, 64 of them."""
+    form, first = x.format, LARGE_EXPONENT[x.kind]
     bits = b.bits(x)
-    significand = b.extend((bits & 0x7FFFFF) | 0x800000, "i64", signed=False)
-    exponent = (bits >> 23) & 0xFF
-    # |x| = significand · 2^(exponent - 150), and 2^17 has the exponent 144.
-    position = exponent - 144
-    word = position >> 5
-    shift = b.extend(position & 31, "i64", signed=False)
-    windows = [_window(b, word, shift, i) for i in range(3)]
-    turns = (significand * windows[0] << 32) + significand * windows[1] + (significand * windows[2] >> 32)
-    quadrant = (turns + (1 << 61)) >> 62
-    rest = turns - (quadrant << 62)
-    r = b.convert(b.to_float(rest, "f64") * 3.4061215800865545e-19, "f32")  # 2π / 2^64
+    significand = (bits & ((1 << form.fraction) - 1)) | (1 << form.fraction)
+    position = ((bits & (form.sign_bit - 1)) >> form.fraction) - (form.bias + first)
+    if x.kind == "f32":
+        significand, position = (b.extend(n, "i64", signed=False) for n in (significand, position))
+    # |x| = significand · 2^(position + first - fraction)
+    before = form.fraction - first
+    r, quadrant = (_turn_f32 if x.kind == "f32" else _turn_f64)(b, significand, position, before)
     sign = sign_bit(b, x)
-    r = b.from_bits(b.bits(r) ^ sign, "f32")
-    quadrant = b.truncate(quadrant, "i32")
-    return r, b.select(sign.differs(0), -quadrant, quadrant)
+    return b.from_bits(b.bits(r) ^ sign, x.kind), b.select(sign.differs(0), -quadrant, quadrant)
 
 
-def _window(b: ValueBuilder, word: Num, shift: Num, index: int) -> Num:
-    """32 bits of 1/(2π) from bit 32 · (word + index) + shift on, for words 0 to 3."""
-    text = _INVERSE_TWO_PI << 64 >> _WORDS_BEFORE  # 320 bits
-    pairs = [(text >> (320 - 64 - 32 * (k + index))) & ((1 << 64) - 1) for k in range(4)]
-    chosen = b.constant("i64", pairs[0])
-    for k in range(1, 4):
-        chosen = b.select(word.equals(k), pairs[k], chosen)
-    return (chosen << shift) >> 32
+def _turn_f32(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
+    words = _words(b, position, before, index_bits=2, count=3)
+    turns = (significand * words[0] << 32) + significand * words[1] + (significand * words[2] >> 32)
+    quadrant, rest = _nearest_quarter(turns)
+    r = b.convert(b.to_float(rest, "f64") * (_TWO_PI * 2.0**-64), "f32")
+    return r, b.truncate(quadrant, "i32")
+
+
+def _turn_f64(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
+    words = _words(b, position, before, index_bits=5, count=6)
+    mask = (1 << 32) - 1
+    upper, lower = significand >> 32, significand & mask
+    by_lower = [lower * word for word in words]
+    by_upper = [upper * word for word in words]
+    # Column k weighs 2^(-32 k); the fifth is only for its carry.
+    carry = b.constant("i64", 0)
+    columns = []
+    for k in (5, 4, 3, 2, 1):
+        column = carry + (by_lower[k - 1] & mask) + (by_lower[k] >> 32) + (by_upper[k] & mask)
+        if k < 5:
+            column = column + (by_upper[k + 1] >> 32)
+        columns.append(column & mask)
+        carry = column >> 32
+    _, fourth, third, second, first = columns
+    quadrant, rest = _nearest_quarter((first << 32) | second)
+    low = (third << 32) | fourth
+    # rest · 2^64 + low in two floats, times 2π.
+    top = b.to_float(rest, "f64")
+    left = b.to_float(rest - b.to_int(top, "i64"), "f64")
+    tail = left * 2.0**-64 + b.to_float(low >> 1, "f64") * 2.0**-127
+    top = top * 2.0**-64
+    r = top * _TWO_PI
+    lost = b.fma(top, _TWO_PI, -r)
+    return r + b.fma(tail, _TWO_PI, b.fma(top, _TWO_PI_LOW, lost)), quadrant
+
+
+def _nearest_quarter(turns: Num) -> tuple[Num, Num]:
+    """The nearest quarter of a turn and the signed rest, of a fraction of a turn in units of 2^-64."""
+    quadrant = (turns + (1 << 61)) >> 62
+    return quadrant, turns - (quadrant << 62)
+
+
+def _words(b: ValueBuilder, position: Num, before: int, index_bits: int, count: int) -> list[Num]:
+    """`count` times 32 bits from bit `position` on, of 1/2π after `before` zero bits; as i64."""
+    text = f"{int(_INVERSE_TWO_PI, 16):0{4 * len(_INVERSE_TWO_PI)}b}"
+    text = "0" * before + text
+    last = (1 << index_bits) + count
+    words = [b.constant("i64", int(text[32 * k : 32 * k + 32], 2)) for k in range(last)]
+    index = position >> 5
+    for bit in reversed(range(index_bits)):
+        step = 1 << bit
+        taken = (index & step).differs(0)
+        words = [b.select(taken, words[k + step], words[k]) for k in range(step + count)]
+    shift = position & 31
+    return [((high << 32 | low) << shift) >> 32 for high, low in zip(words, words[1:], strict=False)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.passes.lower.values import FORMATS, Num, ValueBuilder
+from mirlo.passes.lower.formats import FORMATS
+from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 from mirlo.targets.llvm.intrinsics.elementary import INFINITY, elementary
 from mirlo.targets.llvm.intrinsics.exponential import scale

@@ -1,0 +1,31 @@
+"""Vectors of several dimensions, for the operations that LLVM has on one dimension only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.intrinsics import emit
+from mirlo.passes.lower.values import ValueBuilder
+from mirlo.passes.rules import decline, intrinsic
+
+ONE_DIMENSION_ONLY = ("sat_adds", "sat_addu", "sat_subs", "sat_subu", "fmod", "remainder")
+
+
+def is_flat(op: Any) -> bool:
+    """Whether the operands are scalars or vectors of one dimension."""
+    return not isinstance(op.type, ir.VectorType) or op.type.rank == 1
+
+
+@intrinsic(*ONE_DIMENSION_ONLY, target="llvm", priority=1)
+def as_one_dimension(op: Any, b: ValueBuilder) -> Any:
+    if is_flat(op):
+        return decline("the operands are not vectors of several dimensions")
+    flat = [_shape_cast(value, [math.prod(value.type.shape)]) for value in op.args]
+    return _shape_cast(emit(op.name, *flat), op.type.shape)
+
+
+def _shape_cast(value: Any, shape: list[int]) -> Any:
+    result = ir.VectorType.get(shape, value.type.element_type)
+    return ir.Operation.create("vector.shape_cast", results=[result], operands=[value]).results[0]

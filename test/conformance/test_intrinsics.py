@@ -1,0 +1,160 @@
+"""Every intrinsic on every element type of the llvm target, against its meaning."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.lower.formats import FORMATS
+from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
+from mirlo.test.conformance.intrinsics import FLOAT, INTEGER, WIDE, wrapped
+from mirlo.test.conformance.measure import operands, sample, ulp_errors
+
+COUNT = 1 << 16
+NARROW_ULP = 0.51
+FLOAT_CASES = [(name, kind) for name in FLOAT for kind in FORMATS]
+INT_KINDS = ("i8", "i16", "i32", "i64", "index")
+OWN_TESTS = {"fma", "nextafter", "ldexp"}
+
+
+@pytest.fixture(autouse=True)
+def _silent_numpy() -> Iterator[None]:
+    """References overflow and meet NaN by intention."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def test_every_intrinsic_has_a_meaning() -> None:
+    assert set(FLOAT) | set(INTEGER) | OWN_TESTS == set(INTRINSICS)
+
+
+@pytest.mark.parametrize(("name", "kind"), FLOAT_CASES)
+def test_float(name: str, kind: str) -> None:
+    meaning, row = FLOAT[name], INTRINSICS[name]
+    arguments = operands(kind, row.arity, COUNT, meaning)
+    got = Compiled(name, [kind] * row.arity, COUNT)(*arguments)
+    reference = meaning.function(*(a.astype(WIDE) for a in arguments))
+    if row.result == "bool":
+        np.testing.assert_array_equal(got, reference)
+        return
+    errors = ulp_errors(got, reference, kind)
+    if kind in meaning.within:
+        errors = np.where(np.abs(arguments[0]) <= meaning.within[kind], errors, 0)
+    worst = int(np.argmax(errors))
+    bound = meaning.ulp.get(kind, NARROW_ULP)
+    place = ", ".join(f"{float(a[worst])!r}" for a in arguments)
+    found, wanted = float(got[worst]), float(reference[worst])
+    assert errors[worst] <= bound, f"{name}({place}) = {found!r}, should be {wanted!r}: {errors[worst]} ulp"
+
+
+@pytest.mark.parametrize("kind", INT_KINDS)
+@pytest.mark.parametrize("name", INTEGER)
+def test_integer(name: str, kind: str) -> None:
+    count, arity = 1 << 12, INTRINSICS[name].arity
+    element = dtype(kind).to_numpy()
+    bits = 8 * element.itemsize
+    rng = np.random.default_rng(3)
+    info = np.iinfo(element)
+    columns = [rng.integers(info.min, info.max, count, dtype=element, endpoint=True) for _ in range(arity)]
+    for i, column in enumerate(columns):
+        column[:6] = np.roll([0, -1, 1, info.min, info.max, bits], i)
+        column[6 : count // 2] >>= rng.integers(0, bits, count // 2 - 6).astype(element)
+    if name in ("shl", "shru", "shrs", "fixed_mul"):
+        columns[-1][count // 4 :] = rng.integers(0, min(2 * bits, info.max), count - count // 4)
+    got = Compiled(name, [kind] * arity, count)(*columns)
+    expected = [wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*columns, strict=True)]
+    np.testing.assert_array_equal(got, np.array(expected, element))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_nextafter(kind: str) -> None:
+    x, y = operands(kind, 2, COUNT, FLOAT["atan"])
+    got = Compiled("nextafter", [kind] * 2, COUNT)(x, y)
+    expected = np.nextafter(x, y)
+    both_nan = np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))
+    integer = np.dtype(f"u{FORMATS[kind].bits // 8}")
+    same = got.view(integer) == expected.view(integer)
+    assert (same | both_nan).all()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("count_kind", ["i8", "i32", "i64", "index"])
+def test_ldexp(kind: str, count_kind: str) -> None:
+    x = sample(kind, COUNT, FLOAT["atan"])
+    integer = dtype(count_kind).to_numpy()
+    rng = np.random.default_rng(4)
+    reach = min(np.iinfo(integer).max, 2500)
+    n = rng.integers(-reach, reach, COUNT).astype(integer)
+    n[::2] = rng.integers(-20, 20, COUNT // 2)
+    n[:4] = [np.iinfo(integer).min, np.iinfo(integer).max, 0, 1]
+    got = Compiled("ldexp", [kind, count_kind], COUNT)(x, n)
+    reference = np.ldexp(x.astype(WIDE), np.clip(n, -9000, 9000).astype(np.int32))
+    assert ulp_errors(got, reference, kind).max() <= 0.5
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_fma(kind: str) -> None:
+    meaning = FLOAT["atan"]
+    x, y = operands(kind, 2, COUNT, meaning)
+    z = sample(kind, COUNT, meaning, seed=5)
+    # Near cancellation, the product must not have been rounded.
+    z[COUNT // 2 :] = -(x[COUNT // 2 :] * y[COUNT // 2 :])
+    got = Compiled("fma", [kind] * 3, COUNT)(x, y, z)
+    if kind == "f64":
+        expected = [_exact_fma(*map(float, row)) for row in zip(x, y, z, strict=True)]
+        np.testing.assert_array_equal(got, np.array(expected))
+        return
+    reference = x.astype(WIDE) * y.astype(WIDE) + z.astype(WIDE)
+    bound = 0.5 if kind == "f32" else NARROW_ULP
+    errors = ulp_errors(got, reference, kind)
+    assert errors[got != 0].max() <= bound
+    assert (np.abs(reference[got == 0]) <= FORMATS[kind].smallest_normal).all()
+
+
+def _exact_fma(x: float, y: float, z: float) -> float:
+    if np.isinf(z) and np.isfinite([x, y]).all():
+        return z
+    rounded = x * y + z
+    if not np.isfinite([x, y, z]).all() or x == 0 or y == 0:
+        return rounded
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    try:
+        return float(exact) if exact else rounded
+    except OverflowError:
+        return np.inf if exact > 0 else -np.inf
+
+
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_shapes_agree(name: str) -> None:
+    count = 1 << 9
+    for kinds in _kinds_of(name, ("bf16", "f32"), ("i16", "index")):
+        patterns = np.random.default_rng(6).integers(0, 256, (len(kinds), 8 * count), dtype=np.uint8)
+        arguments = [row.view(dtype(kind).to_numpy())[:count] for row, kind in zip(patterns, kinds, strict=True)]
+        expected = Compiled(name, kinds, count)(*arguments)
+        for shape in (SCALARS, TILES):
+            got = Compiled(name, kinds, count, shape)(*arguments)
+            np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8))
+
+
+def _kinds_of(name: str, floats: Iterable[str] = FORMATS, ints: Iterable[str] = INT_KINDS) -> list[list[str]]:
+    """Element types of the operands, for a test over all intrinsics."""
+    row = INTRINSICS[name]
+    if row.operands == "float_int":
+        return [[kind, "i32"] for kind in floats]
+    return [[kind] * row.arity for kind in (ints if row.operands == "int" else floats)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads ELF")
+@pytest.mark.parametrize("shape", [SCALARS, VECTORS], ids=["scalars", "vectors"])
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_code_calls_nothing(name: str, shape: Shape, tmp_path: Path) -> None:
+    for kinds in _kinds_of(name):
+        compiled = Compiled(name, kinds, 1 << 6, shape, keep_object=True)
+        assert undefined_symbols(compiled.object_file(tmp_path / "code.o")) == []
