@@ -40,6 +40,8 @@ class Body:
         self.store = store
         self.problems: list[str] = []
         self._named_tensors = named_tensors
+        self._names: dict[Any, str] = {}
+        """Names in the store by where the elements are in memory: a tensor that is met again is not stored again."""
         self._steps: list[tuple[Step, Scope]] = []
         """The nodes that are being imported, each inside the one before."""
         self._regions: list[Any] = []
@@ -56,9 +58,11 @@ class Body:
     def array(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.array(tensor_proto)
 
-    def branch(self, graph: Any) -> list[Value]:
+    def branch(self, graph: Any, given: Sequence[Value] = (), label: str = "") -> list[Value]:
         step, outer = self._steps[-1]
-        return self.graph(graph, outer.within(f"{step.name}/"))
+        scope = outer.within(f"{step.name}/{label}")
+        scope.values.update(zip((value.name for value in graph.input), given, strict=False))
+        return self.graph(graph, scope)
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         if condition.type.elements != 1:
@@ -90,7 +94,7 @@ class Body:
         """Import the nodes of a graph; the values of its outputs."""
         for proto in graph.initializer:
             found = constant(proto.name, self.model.weights.array(proto))
-            found.tensor, found.region = proto, len(self._regions)
+            found.tensor, found.region = proto, 0
             scope.define(found)
         return self.nodes(graph.node, [value.name for value in graph.output], scope)
 
@@ -120,7 +124,7 @@ class Body:
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
-                value.region = len(self._regions)
+                value.region = 0 if value.is_constant else len(self._regions)
             if name:
                 scope.values[name] = value
 
@@ -183,11 +187,16 @@ class Body:
     def _parameter(self, value: Value) -> str:
         """Put the elements of a value into the store; its name there is the model's, where that is free."""
         assert value.known is not None
-        is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor
-        if is_named and value.name not in self.store:
-            self.store.add(value.name, value.known, source=self.model.path)
-            return value.name
-        return self.store.add_unique(value.name or "constant", value.known)
+        array = value.known
+        place = (array.__array_interface__["data"][0], array.shape, array.dtype)
+        if place not in self._names:
+            is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor
+            if is_named and value.name not in self.store:
+                self.store.add(value.name, array, source=self.model.path)
+                self._names[place] = value.name
+            else:
+                self._names[place] = self.store.add_unique(value.name or "constant", array)
+        return self._names[place]
 
     @contextmanager
     def _region_of(self, value: Value) -> Iterator[None]:

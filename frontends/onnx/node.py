@@ -26,8 +26,8 @@ class Builder(Protocol):
     def array(self, tensor: Any) -> np.ndarray:
         """The elements of a TensorProto."""
 
-    def branch(self, graph: Any) -> list[Value]:
-        """Import a graph that an attribute holds, here; the values of its outputs."""
+    def branch(self, graph: Any, given: Sequence[Value] = (), label: str = "") -> list[Value]:
+        """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""

@@ -1,11 +1,19 @@
-"""Control flow."""
+"""Control flow. Loops whose number of rounds import time knows are unrolled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from mirlo.frontends.onnx.node import Node
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Value, constant
+
+MOST_ROUNDS = 1024
+"""More would make functions that take too long to compile."""
 
 
 @converter("If")
@@ -15,3 +23,102 @@ def if_(node: Node) -> Any:
     if node.value(0).is_constant:
         return node.builder.branch(then_branch if node.scalar(0) else else_branch)
     return node.builder.choose(node.value(0), then_branch, else_branch)
+
+
+@converter("Loop")
+def loop(node: Node) -> Any:
+    body = node.attr.graph("body")
+    limit = node.scalar(0) if node.has(0) else None
+    going = bool(node.scalar(1, True))
+    carried = [node.value(i) for i in range(2, len(node.inputs))]
+    if len(body.input) != 2 + len(carried) or len(body.output) < 1 + len(carried):
+        raise NodeError(
+            f"the body must have {2 + len(carried)} inputs and at least {1 + len(carried)} outputs, "
+            f"got {len(body.input)} and {len(body.output)}"
+        )
+    collected: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
+    done = 0
+    while going and (limit is None or done < limit):
+        _require_few(done)
+        given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
+        condition, *results = node.builder.branch(body, given, f"{done}/")
+        if not condition.is_constant:
+            raise NodeError(
+                "whether the loop goes on depends on data; only loops whose rounds can be counted are supported"
+            )
+        going = bool(condition.known)
+        carried = results[: len(carried)]
+        for sequence, value in zip(collected, results[len(carried) :], strict=True):
+            sequence.append(value)
+        done += 1
+    return [*carried, *(_stacked(node, sequence, 0) for sequence in collected)]
+
+
+@converter("Scan", since=9)
+def scan(node: Node) -> Any:
+    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
+    states = len(node.inputs) - count
+    if count < 1 or states < 0 or len(body.input) != len(node.inputs) or len(body.output) < states:
+        raise NodeError(
+            f"attribute 'num_scan_inputs' is {count}, which does not fit {len(node.inputs)} inputs and the body"
+        )
+    results = len(body.output) - states
+    sequences = [
+        _elements(node, states + i, axis, backwards)
+        for i, (axis, backwards) in enumerate(
+            zip(
+                _per_value(node, "scan_input_axes", count),
+                _per_value(node, "scan_input_directions", count),
+                strict=True,
+            )
+        )
+    ]
+    if len({len(sequence) for sequence in sequences}) != 1:
+        raise NodeError(f"the scanned inputs must have one length, got {', '.join(str(len(s)) for s in sequences)}")
+    output_axes = _per_value(node, "scan_output_axes", results)
+    output_directions = _per_value(node, "scan_output_directions", results)
+    carried = [node.value(i) for i in range(states)]
+    collected: list[list[Value]] = [[] for _ in range(results)]
+    for done, elements in enumerate(zip(*sequences, strict=True)):
+        made = node.builder.branch(body, [*carried, *elements], f"{done}/")
+        carried = made[:states]
+        for sequence, value in zip(collected, made[states:], strict=True):
+            sequence.append(value)
+    stacked = [
+        _stacked(node, sequence[::-1] if backwards else sequence, axis)
+        for sequence, axis, backwards in zip(collected, output_axes, output_directions, strict=True)
+    ]
+    return [*carried, *stacked]
+
+
+def _per_value(node: Node, attribute: str, count: int) -> list[int]:
+    values = node.attr.ints(attribute, None) or [0] * count
+    if len(values) != count:
+        raise NodeError(f"attribute '{attribute}' must have {count} numbers, got {len(values)}")
+    return values
+
+
+def _elements(node: Node, index: int, axis: int, backwards: int) -> list[Value]:
+    """The slices of an input along an axis, in the order in which they are scanned."""
+    found = node.type(index)
+    if not -found.rank <= axis < found.rank:
+        raise NodeError(f"attribute 'scan_input_axes' names axis {axis} of {found}")
+    length = found.shape[axis]
+    if not isinstance(length, int):
+        raise NodeError(f"the number of rounds must be known, but it is {length}; fix the shapes of the model's inputs")
+    _require_few(length - 1)
+    pieces = node.emit("split", node[index], axis=axis, sizes=(1,) * length) if length > 1 else node[index]
+    values = [node.emit("squeeze", x, axes=[axis]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
+    made = [Value("", type_of(value), ir=value) for value in values]
+    return made[::-1] if backwards else made
+
+
+def _stacked(node: Node, sequence: Sequence[Value], axis: int) -> Any:
+    if not sequence:
+        raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
+    return node.emit("stack", [node.builder.ssa(value) for value in sequence], axis=axis)
+
+
+def _require_few(done: int) -> None:
+    if done >= MOST_ROUNDS:
+        raise NodeError(f"loops of more than {MOST_ROUNDS} rounds are not supported")

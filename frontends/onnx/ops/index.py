@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -74,3 +76,71 @@ def _top_k(node: Node, count: Any) -> Any:
         largest=node.attr.bool("largest", 1),
         sorted=node.attr.bool("sorted", 1),
     )
+
+
+@converter("Compress")
+def compress(node: Node) -> Any:
+    """Where the condition holds: the result's shape depends on it, so it must be a constant."""
+    chosen = np.flatnonzero(node.array(1).reshape(-1))
+    indices = node.constant(chosen.astype(np.int64))
+    if "axis" in node.attr:
+        return node.emit("gather", node[0], indices, axis=node.attr.int("axis"))
+    flat = node.emit("reshape", node[0], shape=(node.type(0).elements,))
+    return node.emit("gather", flat, indices, axis=0)
+
+
+@converter("NonZero")
+def non_zero(node: Node) -> Any:
+    """Constants are folded; of other tensors, nobody knows how many elements are not zero."""
+    found = node.array(0)
+    return node.constant(np.array(np.nonzero(found), np.int64))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(node: Node) -> Any:
+    """The first `sequence_lens[b]` elements of sequence b come in reverse order, the others stay."""
+    x = node.type(0)
+    time, batch = node.attr.int("time_axis", 0), node.attr.int("batch_axis", 1)
+    if x.rank < 2 or sorted((time, batch)) != [0, 1]:
+        raise NodeError(
+            f"attributes 'time_axis' and 'batch_axis' must be 0 and 1 in some order, got {time} and {batch}"
+        )
+    length = x.shape[time]
+    if not isinstance(length, int):
+        raise NodeError(f"the length of the sequences must be known, got {x}")
+    along = [1] * x.rank
+    steps = node.emit(
+        "reshape",
+        node.emit("arange", start=0.0, stop=float(length), step=1.0, dtype="i64"),
+        shape=(*along[:time], length, *along[time + 1 :]),
+    )
+    lengths = node.emit("reshape", node[1], shape=(*along[:batch], x.shape[batch], *along[batch + 1 :]))
+    if node.type(1).dtype.name != "i64":
+        lengths = node.emit("cast", lengths, dtype="i64")
+    last = node.emit("subtract", lengths, node.constant(np.int64(1)))
+    mirrored = node.emit("subtract", last, steps)
+    indices = node.emit("where", node.emit("less", steps, lengths), mirrored, steps)
+    return node.emit("gather_elements", node[0], node.emit("expand", indices, shape=x.shape), axis=time)
+
+
+@converter("TensorScatter", since=24)
+def tensor_scatter(node: Node) -> Any:
+    """An update of a cache: written at each sequence's own position along the axis."""
+    cache, update = node.type(0), node.type(1)
+    axis = node.attr.int("axis", -2)
+    mode = node.attr.choice("mode", "linear", ("linear", "circular"))
+    if cache.rank != update.rank or not -cache.rank <= axis < cache.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, and cache and update are {cache} and {update}")
+    axis %= cache.rank
+    length, room = update.shape[axis], cache.shape[axis]
+    if not isinstance(length, int) or not isinstance(room, int):
+        raise NodeError(f"the lengths of cache and update must be known, got {cache} and {update}")
+    positions = node.emit("arange", start=0.0, stop=float(length), step=1.0, dtype="i64")
+    positions = node.emit("reshape", positions, shape=tuple(length if i == axis else 1 for i in range(cache.rank)))
+    if node.has(2):
+        starts = node.emit("reshape", node[2], shape=(cache.shape[0], *[1] * (cache.rank - 1)))
+        positions = node.emit("add", starts, positions)
+    if mode == "circular":
+        positions = node.emit("mod", positions, node.constant(np.int64(room)))
+    indices = node.emit("expand", positions, shape=update.shape)
+    return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)

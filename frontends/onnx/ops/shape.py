@@ -152,10 +152,10 @@ def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
     if not isinstance(size, int) or not may_differ:
         raise NodeError(f"a dim of {size} cannot be split into {count} equal parts")
     chunk = -(-size // count)
-    sizes: list[Dim] = [chunk] * (count - 1) + [size - chunk * (count - 1)]
-    if size - chunk * (count - 1) < 0:
+    rest = size - chunk * (count - 1)
+    if rest < 0:
         raise NodeError(f"a dim of {size} cannot be split into {count} parts of {chunk}")
-    return sizes
+    return [*[chunk] * (count - 1), rest]
 
 
 def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int], list[int]]:

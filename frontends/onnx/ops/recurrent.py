@@ -1,0 +1,260 @@
+"""Recurrent layers, unrolled: the number of steps is known, and each step is a few operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+MOST_STEPS = 1024
+"""Longer sequences would make functions that take too long to compile."""
+
+# activation, in lower case: relax operator, then default alpha and beta where it has them
+_ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
+    "relu": ("relu", None, None),
+    "tanh": ("tanh", None, None),
+    "sigmoid": ("sigmoid", None, None),
+    "softsign": ("softsign", None, None),
+    "softplus": ("softplus", None, None),
+    "elu": ("elu", 1.0, None),
+    "leakyrelu": ("leaky_relu", 0.01, None),
+    "thresholdedrelu": ("thresholded_relu", 1.0, None),
+    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
+}
+Function = Callable[[Any], Any]
+States = tuple[Any, ...]
+
+
+@dataclass
+class _Direction:
+    """What one direction of a layer computes with."""
+
+    node: Node
+    functions: list[Function]
+    clip: float | None
+    hidden: Dim
+    recurrent: Any
+    """[gates * hidden, hidden]"""
+    recurrent_bias: Any
+    """[gates * hidden], where it is not part of what comes from the input already; None elsewhere."""
+    peepholes: list[Any] = field(default_factory=list)
+
+    def gate(self, index: int, value: Any) -> Any:
+        """Clip, then apply the activation of this index."""
+        if self.clip:
+            value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
+        return self.functions[index](value)
+
+    def add(self, *values: Any) -> Any:
+        total = values[0]
+        for value in values[1:]:
+            total = self.node.emit("add", total, value)
+        return total
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        return self.node.emit("multiply", left, right)
+
+    def product(self, state: Any, weights: Any) -> Any:
+        return self.node.emit("matmul", state, weights, transpose_rhs=True)
+
+    def parts(self, value: Any, count: int, axis: int = -1) -> tuple[Any, ...]:
+        """Equal parts along an axis, each of the hidden size."""
+        if count == 1:
+            return (value,)
+        return self.node.emit("split", value, axis=axis, sizes=(self.hidden,) * count)
+
+
+Step = Callable[[_Direction, Any, States], States]
+"""The states after a step, from what comes from the input and the states before; the first state is the output."""
+
+
+@converter("RNN")
+def rnn(node: Node) -> Any:
+    return _layer(node, 1, 1, ("Tanh",), _rnn_step)
+
+
+@converter("GRU")
+def gru(node: Node) -> Any:
+    linear_before_reset = node.attr.bool("linear_before_reset", 0)
+    step = _gru_linear_step if linear_before_reset else _gru_step
+    return _layer(node, 3, 1, ("Sigmoid", "Tanh"), step, keep_recurrent_bias=linear_before_reset)
+
+
+@converter("LSTM")
+def lstm(node: Node) -> Any:
+    step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
+    return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step)
+
+
+def _rnn_step(d: _Direction, x: Any, states: States) -> States:
+    return (d.gate(0, d.add(x, d.product(states[0], d.recurrent))),)
+
+
+def _gru_step(d: _Direction, x: Any, states: States) -> States:
+    (h,) = states
+    recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
+    xz, xr, xh = d.parts(x, 3)
+    z = d.gate(0, d.add(xz, d.product(h, recurrent_z)))
+    r = d.gate(0, d.add(xr, d.product(h, recurrent_r)))
+    return (_blend(d, z, h, d.gate(1, d.add(xh, d.product(d.multiply(r, h), recurrent_h)))),)
+
+
+def _gru_linear_step(d: _Direction, x: Any, states: States) -> States:
+    (h,) = states
+    product = d.product(h, d.recurrent)
+    if d.recurrent_bias is not None:
+        product = d.add(product, d.recurrent_bias)
+    (xz, xr, xh), (hz, hr, hh) = d.parts(x, 3), d.parts(product, 3)
+    z, r = d.gate(0, d.add(xz, hz)), d.gate(0, d.add(xr, hr))
+    return (_blend(d, z, h, d.gate(1, d.add(xh, d.multiply(r, hh)))),)
+
+
+def _blend(d: _Direction, z: Any, h: Any, new: Any) -> Any:
+    """(1 - z) * new + z * h."""
+    return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
+
+
+def _lstm_step(d: _Direction, x: Any, states: States, coupled: bool = False) -> States:
+    h, c = states
+    i, o, f, g = d.parts(d.add(x, d.product(h, d.recurrent)), 4)
+    if d.peepholes:
+        i, f = d.add(i, d.multiply(d.peepholes[0], c)), d.add(f, d.multiply(d.peepholes[2], c))
+    i, g = d.gate(0, i), d.gate(1, g)
+    f = d.node.emit("subtract", d.node.constant(1, type_of(i)), i) if coupled else d.gate(0, f)
+    c = d.add(d.multiply(f, c), d.multiply(i, g))
+    if d.peepholes:
+        o = d.add(o, d.multiply(d.peepholes[1], c))
+    return d.multiply(d.gate(0, o), d.functions[2](c)), c
+
+
+def _lstm_coupled_step(d: _Direction, x: Any, states: States) -> States:
+    return _lstm_step(d, x, states, coupled=True)
+
+
+def _layer(
+    node: Node, gates: int, states: int, defaults: Sequence[str], step: Step, keep_recurrent_bias: bool = False
+) -> Any:
+    """All directions of a layer: Y, Y_h and for an LSTM Y_c."""
+    batch_first = bool(node.attr.int("layout", 0))
+    x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
+    length, batch, _ = type_of(x).shape
+    if not isinstance(length, int) or not 0 < length <= MOST_STEPS:
+        raise NodeError(f"the number of steps must be known and from 1 to {MOST_STEPS}, got {length}")
+    direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
+    count = 2 if direction == "bidirectional" else 1
+    hidden = node.type(2).shape[-1]
+    if "hidden_size" in node.attr and node.attr.int("hidden_size") != hidden:
+        raise NodeError(f"attribute 'hidden_size' is {node.attr.int('hidden_size')}, but the weights are for {hidden}")
+    if node.type(1).shape[0] != count:
+        raise NodeError(
+            f"attribute 'direction' is '{direction}', but input 'W' is {node.type(1)}: expected {count} first"
+        )
+    functions = _functions(node, defaults, count)
+    initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
+    valid = _valid_steps(node, length)
+    outputs: list[Any] = []
+    finals: list[list[Any]] = [[] for _ in range(states)]
+    for at in range(count):
+        chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
+        made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias)
+        backwards = direction == "reverse" or at == 1
+        sequence, last = _unroll(made, projected, tuple(_pick(node, s, at) for s in initial), step, backwards, valid)
+        outputs.append(sequence)
+        for final, state in zip(finals, last, strict=True):
+            final.append(state)
+    y = node.emit("stack", outputs, axis=1)
+    last_states = [node.emit("stack", final, axis=0) for final in finals]
+    if batch_first:
+        y = node.emit("permute", y, axes=(2, 0, 1, 3))
+        last_states = [node.emit("permute", state, axes=(1, 0, 2)) for state in last_states]
+    return (y, *last_states)
+
+
+def _direction(
+    node: Node, at: int, x: Any, gates: int, functions: list[Function], hidden: Dim, keep_recurrent_bias: bool
+) -> tuple[_Direction, Any]:
+    """One direction, and what all of its steps get from the input: [length, batch, gates * hidden]."""
+    made = _Direction(
+        node, functions, node.attr.float("clip", None), hidden, recurrent=_pick(node, node[2], at), recurrent_bias=None
+    )
+    projected = made.product(x, _pick(node, node[1], at))
+    if node.has(3):
+        size = gates * hidden
+        from_input, recurrent = node.emit("split", _pick(node, node[3], at), axis=0, sizes=(size, size))
+        projected = made.add(projected, from_input)
+        if keep_recurrent_bias:
+            made.recurrent_bias = recurrent
+        else:
+            projected = made.add(projected, recurrent)
+    if node.has(7):
+        made.peepholes = list(made.parts(_pick(node, node[7], at), 3, axis=0))
+    return made, projected
+
+
+def _pick(node: Node, value: Any, at: int) -> Any:
+    """The part of one direction: value[at]."""
+    part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
+    return node.emit("squeeze", part, axes=[0])
+
+
+def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> Any:
+    if not node.has(index):
+        return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
+    return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
+
+
+def _valid_steps(node: Node, length: int) -> list[Any] | None:
+    """For each step, which sequences of the batch are long enough to have it: [batch, 1]."""
+    if not node.has(4):
+        return None
+    lengths = node.emit("expand_dims", node[4], axes=[1])
+    return [node.emit("less", node.constant(t, node.type(4)), lengths) for t in range(length)]
+
+
+def _unroll(
+    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, valid: list[Any] | None
+) -> tuple[Any, States]:
+    """The outputs of all steps, [length, batch, hidden], and the last states."""
+    node = d.node
+    length = type_of(projected).shape[0]
+    assert isinstance(length, int)
+    pieces = node.emit("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
+    inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
+    outputs: list[Any] = [None] * length
+    for t in range(length)[:: -1 if backwards else 1]:
+        made = step(d, inputs[t], states)
+        outputs[t] = made[0]
+        if valid is not None:  # a sequence that is over keeps its state and has zeros for output
+            made = tuple(node.emit("where", valid[t], new, old) for new, old in zip(made, states, strict=True))
+            outputs[t] = node.emit("where", valid[t], outputs[t], node.constant(0, type_of(outputs[t])))
+        states = made
+    return node.emit("stack", outputs, axis=0), states
+
+
+def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:
+    """The activations of all directions; numbers are taken from the lists by those that need one."""
+    names = node.attr.strs("activations", None) or list(defaults) * count
+    if len(names) != len(defaults) * count:
+        raise NodeError(f"attribute 'activations' must have {len(defaults) * count} names, got {len(names)}")
+    alphas = iter(node.attr.floats("activation_alpha", []))
+    betas = iter(node.attr.floats("activation_beta", []))
+    return [_function(node, name, alphas, betas) for name in names]
+
+
+def _function(node: Node, name: str, alphas: Any, betas: Any) -> Function:
+    found = _ACTIVATIONS.get(name.lower())
+    if found is None:
+        known = ", ".join(_ACTIVATIONS)
+        raise NodeError(f"attribute 'activations' names '{name}', which is not supported; supported: {known}")
+    operator, alpha, beta = found
+    numbers = {}
+    if alpha is not None:
+        numbers["alpha"] = next(alphas, alpha)
+    if beta is not None:
+        numbers["beta"] = next(betas, beta)
+    return lambda x: node.emit(operator, x, **numbers)
