@@ -112,12 +112,14 @@ class LegalizeBuilder:
                 raise NeedsMemory
             return prim.finish(*outputs), [output.type for output in outputs]
 
-        shape_of_call = tuple((v is None, splat.key if splat is not None else None) for v, splat in zip(current, splats, strict=True))
+        shape_of_call = tuple(
+            (v is None, splat.key if splat is not None else None) for v, splat in zip(current, splats, strict=True)
+        )
         return self._call(given, types, build, shape_of_call)
 
     def call_loops(
         self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
-    ):
+    ) -> Any:
         """Call a prim function that `body` writes as loops over buffers, where no block says what is computed.
 
         `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None),

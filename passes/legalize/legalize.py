@@ -13,6 +13,7 @@ from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
+from mirlo.passes.locations import describe
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Rule, RuleError, decline
 from mirlo.passes.targets import chain
@@ -163,7 +164,7 @@ class _Conversion:
             return
         lines = [f"{len(left)} operator(s) cannot be legalized for target '{self.targets[0]}':"]
         for op in left:
-            lines.append(f"  {op.name} at {op.location}")
+            lines.append(f"  {op.name}, {describe(op.location)}")
             tried = self.attempts.get(_place(op), [])
             lines += [f"    {attempt}" for attempt in tried]
             if not tried:

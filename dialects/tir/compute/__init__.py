@@ -6,6 +6,7 @@ from mirlo.dialects.tir.compute.expr import (
     INDEX,
     Axis,
     Expr,
+    ExprLike,
     abs_,
     all_of,
     call,
@@ -30,7 +31,7 @@ from mirlo.dialects.tir.compute.expr import (
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder, LoopFunction, Variable
 
 __all__ = [
-    "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "LoopBuilder", "LoopFunction", "PrimBuilder", "TensorExpr",
-    "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor", "lift", "log", "maximum",
-    "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt", "storage_type", "tanh", "trunc",
+    "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "ExprLike", "LoopBuilder", "LoopFunction", "PrimBuilder",
+    "TensorExpr", "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor", "lift",
+    "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt", "storage_type", "tanh", "trunc",
 ]  # fmt: skip

@@ -76,7 +76,7 @@ def rotary_embedding(op: Any, b: Any) -> Any:
 def _angle(table: TensorExpr, leading: list[Expr], at: Any, outside: bool) -> Expr:
     """The angle's cosine or sine, for a table that broadcasts to [B, 1, S, R/2]."""
     batch, _, position = leading
-    wanted = [batch, 0, position][4 - table.rank :]
+    wanted: list[Any] = [batch, 0, position][4 - table.rank :]
     dims = table.shape[:-1]
-    indices = [0 if dim == 1 else i for dim, i in zip(dims, wanted, strict=True)]
+    indices: list[Any] = [0 if dim == 1 else i for dim, i in zip(dims, wanted, strict=True)]
     return table.at(*indices, at, outside=0.0 if outside else None)

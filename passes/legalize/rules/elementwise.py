@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.tir.compute import Expr, abs_, call, constant, maximum, minimum, select
@@ -49,13 +50,13 @@ def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
 
 
 _INTRINSICS = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc", "isnan", "isinf",
-    "isfinite",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc",
+    "isnan", "isinf", "isfinite",
 )  # fmt: skip
 
 UNARY: dict[str, Callable[[Expr], Expr]] = {
-    **{name: (lambda x, name=name: call(name, x)) for name in _INTRINSICS},
+    **{name: partial(call, name) for name in _INTRINSICS},
     "round": lambda x: call("roundeven", x),
     "abs": abs_,
     "negative": lambda x: -x,

@@ -78,12 +78,12 @@ class Reader:
         self.axis = axis
         self.table = table
         self.affine = table.affine
-        self.indices: TensorExpr | None = None if self.affine else next(given)
-        self.weights: TensorExpr | None = next(given) if table.taps > 1 else None
-        self.outside: TensorExpr | None = next(given) if table.outside.any() else None
+        self.indices: Any = None if self.affine else next(given)
+        self.weights: Any = next(given) if table.taps > 1 else None
+        self.outside = next(given) if table.outside.any() else None
 
     def index(self, i: Expr, tap: int) -> Expr:
-        if self.indices is not None:
+        if self.affine is None:
             # The table is ours: its indices are inside.
             return self.indices.at(i, tap).cast(INDEX)
         factor, offset, divisor = self.affine

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.dialects.tir.compute import Expr, LoopBuilder, minimum, select
+from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, minimum, select
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
 
@@ -30,11 +30,11 @@ class Keyed:
         self.keys = loops.scratch((size,), element)
         self.places = loops.scratch((size,), "i64")
 
-    def put(self, at: Expr, key: Expr, place: Expr) -> None:
+    def put(self, at: ExprLike, key: Expr, place: Expr) -> None:
         self.keys[at] = key
         self.places[at] = place
 
-    def move(self, at: Expr, source: Keyed, index: Expr) -> None:
+    def move(self, at: ExprLike, source: Keyed, index: Expr) -> None:
         self.put(at, source.keys[index], source.places[index])
 
 

@@ -1,0 +1,35 @@
+// RUN: not mirlo-opt %s --split-input-file --legalize 2>&1 | FileCheck %s
+// RUN: mirlo-opt %s --split-input-file --legalize='partial=true' | FileCheck %s --check-prefix=PARTIAL
+
+// What no rule takes is an error that names the operator, its place in the model, and the reason of each rule.
+
+// CHECK:      1 operator(s) cannot be legalized for target 'llvm':
+// CHECK-NEXT:   relax.resize, {{.*}}:8
+// CHECK-NEXT:     resize [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
+// PARTIAL: relax.resize
+func.func @nothing_to_interpolate(%x: tensor<0x2xf32>) -> tensor<2x2xf32> {
+  %0 = "relax.resize"(%x) {shape = [2, 2]} : (tensor<0x2xf32>) -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
+
+// -----
+
+// CHECK:      1 operator(s) cannot be legalized for target 'llvm':
+// CHECK-NEXT:   relax.gather, {{.*}}:8
+// CHECK-NEXT:     gather [default]: an empty tensor has nothing to gather (shape=(0, 2))
+// PARTIAL: relax.gather
+func.func @nothing_to_gather(%x: tensor<0x2xf32>, %i: tensor<3xi64>) -> tensor<3x2xf32> {
+  %0 = "relax.gather"(%x, %i) : (tensor<0x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+
+// -----
+
+// CHECK:      1 operator(s) cannot be legalized for target 'llvm':
+// CHECK-NEXT:   relax.relu, {{.*}}:8
+// CHECK-NEXT:     relu [default]: needs dims that are numbers: fix the symbolic ones when compiling (type=f32[batch])
+// PARTIAL: relax.relu
+func.func @dims_that_are_not_numbers(%x: tensor<?xf32, #relax.dims<["batch"]>>) -> tensor<?xf32, #relax.dims<["batch"]>> {
+  %0 = "relax.relu"(%x) : (tensor<?xf32, #relax.dims<["batch"]>>) -> tensor<?xf32, #relax.dims<["batch"]>>
+  return %0 : tensor<?xf32, #relax.dims<["batch"]>>
+}
