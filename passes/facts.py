@@ -1,0 +1,75 @@
+"""What modules, functions, their arguments and results may say about themselves in `relax.*` attributes.
+
+Operations defined in Python cannot add structure to `func.func`, so these facts are discardable attributes that MLIR
+accepts unseen; `verify-calls` checks them against this table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+PREFIX = "relax."
+STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"
+COUNT = "a number that is not negative"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One attribute: its name, what may have it, what its value is."""
+
+    name: str
+    owners: tuple[str, ...]
+    kind: str
+    doc: str
+
+
+FACTS = {
+    fact.name: fact
+    for fact in (
+        Fact("relax.name", ("argument", "result"), STRING, "what the user calls this input or output"),
+        Fact("relax.type", ("argument",), TYPE, "the tensor type that the buffer of this argument holds"),
+        Fact("relax.param", ("argument",), STRING, "the parameter of the store that this buffer is"),
+        Fact("relax.arena", ("argument",), UNIT, "this buffer is where intermediate tensors live"),
+        Fact("relax.inputs", ("function",), COUNT, "how many of the first arguments are the user's inputs"),
+        Fact("relax.outputs", ("function",), COUNT, "how many arguments after the inputs are the user's outputs"),
+        Fact("relax.primitive", ("function",), UNIT, "the body is one group of calls, to become one prim function"),
+        Fact("relax.params", ("module",), STRINGS, "the files with the parameters"),
+        Fact("relax.external", ("module",), STRING, "the code generator that this module is for"),
+    )
+}
+
+
+def wrong_facts(attributes: Any, owner: str, what: str) -> Iterator[str]:
+    """What is wrong with the `relax.*` attributes of this owner: 'module', 'function', 'argument' or 'result'."""
+    for name, attribute in items(attributes):
+        if not name.startswith(PREFIX):
+            continue
+        fact = FACTS.get(name)
+        if fact is None or owner not in fact.owners:
+            known = [fact.name.removeprefix(PREFIX) for fact in FACTS.values() if owner in fact.owners]
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1)
+            others = ", ".join(f"'{PREFIX}{other}'" for other in known)
+            hint = f"did you mean '{PREFIX}{near[0]}'?" if near else f"it may have {others}"
+            yield f"{what} cannot have the attribute '{name}'; {hint}"
+        elif not _is(fact.kind, attribute):
+            yield f"attribute '{name}' of {what} must be {fact.kind}, got {attribute}"
+
+
+def items(attributes: Any) -> Iterator[tuple[str, Any]]:
+    """Names and attributes of an operation's attributes or of a dictionary attribute."""
+    for named in attributes:
+        name = named if isinstance(named, str) else named.name
+        yield name, attributes[name]
+
+
+def _is(kind: str, attribute: Any) -> bool:
+    if kind == COUNT:
+        return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
+    if kind == STRINGS:
+        return isinstance(attribute, ir.ArrayAttr) and all(isinstance(entry, ir.StringAttr) for entry in attribute)
+    return isinstance(attribute, {STRING: ir.StringAttr, TYPE: ir.TypeAttr, UNIT: ir.UnitAttr}[kind])

@@ -1,0 +1,219 @@
+"""The pass `verify-calls`: what no operation can check by itself, because it is about two of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import WORKSPACE
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
+from mirlo.passes.facts import items, wrong_facts
+from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.session import Session
+
+STORAGE = {row.storage for row in DTYPES.values()}
+"""Element types that the parameters of prim functions may have."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class VerifyCalls(Pass):
+    """Check that calls fit the functions that they name, and what functions say about themselves.
+
+    `relax.call_tir` must name a prim function whose parameters and results have the storage types of the call's;
+    `relax.call_external` a function `@module::@function` of a nested module, of the call's types. Prim functions must
+    be of one form, tensors or buffers, and the `relax.*` attributes of functions must be known ones of the right kind.
+    """
+
+    name = "verify-calls"
+
+    def run(self, op: Any, session: Session) -> None:
+        problems = list(_in_module(op.operation))
+        for location, problem in problems[:-1]:
+            location.emit_error(problem)
+        for location, problem in problems[-1:]:
+            raise PassError(problem, location)
+
+
+Problem = tuple[Any, str]
+
+
+def _in_module(module: Any) -> Iterator[Problem]:
+    for problem in wrong_facts(module.attributes, "module", _described("module", module)):
+        yield module.location, problem
+    symbols = _symbols(module)
+    for member in module.regions[0].blocks[0].operations:
+        op = member.operation
+        if op.name == "builtin.module":
+            yield from _in_module(op)
+        elif op.name == "func.func":
+            yield from ((op.location, problem) for problem in _in_function(op))
+            yield from _in_body(op, symbols)
+
+
+def _symbols(module: Any) -> dict[str, Any]:
+    """The operations of a module that have a name."""
+    members = [member.operation for member in module.regions[0].blocks[0].operations]
+    return {_symbol_name(op): op for op in members if "sym_name" in op.attributes}
+
+
+def _symbol_name(op: Any) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _described(kind: str, op: Any) -> str:
+    return f"{kind} '@{_symbol_name(op)}'" if "sym_name" in op.attributes else f"the {kind}"
+
+
+# ---------------------------------------------------------------------------------------------------------- functions
+
+
+def _in_function(function: Any) -> Iterator[str]:
+    what = _described("function", function)
+    yield from wrong_facts(function.attributes, "function", what)
+    for owner, key in (("argument", "arg_attrs"), ("result", "res_attrs")):
+        entries = list(function.attributes[key]) if key in function.attributes else []
+        names: set[str] = set()
+        for i, entry in enumerate(entries):
+            yield from wrong_facts(entry, owner, f"{owner} #{i} of {what}")
+            name = dict(items(entry)).get("relax.name")
+            if isinstance(name, ir.StringAttr):
+                if name.value in names:
+                    yield f"two {owner}s of {what} have the name '{name.value}'"
+                names.add(name.value)
+    if is_prim_func(function):
+        yield from _in_prim_function(function, what)
+    elif WORKSPACE in function.attributes:
+        yield f"{what} has '{WORKSPACE}', but is no prim function"
+
+
+def _in_prim_function(function: Any, what: str) -> Iterator[str]:
+    if not isinstance(function.attributes[PRIM_FUNC], ir.UnitAttr):
+        yield f"attribute '{PRIM_FUNC}' of {what} must be a unit attribute, got {function.attributes[PRIM_FUNC]}"
+    kind = ir.TypeAttr(function.attributes["function_type"]).value
+    types = [("parameter", i, t) for i, t in enumerate(kind.inputs)] + [
+        ("result", i, t) for i, t in enumerate(kind.results)
+    ]
+    for side, i, found in types:
+        if not isinstance(found, (ir.RankedTensorType, ir.MemRefType)):
+            yield f"{side} #{i} of prim {what} must be a ranked tensor or a buffer (memref), got {found}"
+            return
+        if str(found.element_type) not in STORAGE:
+            stored = ", ".join(sorted(STORAGE))
+            yield f"{side} #{i} of prim {what} must have an element type that memory holds ({stored}), got {found}"
+    buffers = [isinstance(found, ir.MemRefType) for _, _, found in types]
+    if any(buffers) and (not all(buffers) or len(kind.results)):
+        yield f"prim {what} must take and return tensors, or take buffers and return nothing, got {kind}"
+    yield from _workspace_problem(function, what, kind)
+
+
+def _workspace_problem(function: Any, what: str, kind: Any) -> Iterator[str]:
+    if WORKSPACE not in function.attributes:
+        return
+    size = function.attributes[WORKSPACE]
+    last = kind.inputs[len(kind.inputs) - 1] if len(kind.inputs) else None
+    if not isinstance(size, ir.IntegerAttr) or size.value < 0:
+        yield f"attribute '{WORKSPACE}' of {what} must be a number of bytes, got {size}"
+    elif not isinstance(last, ir.MemRefType) or str(last) != f"memref<{size.value}xi8>":
+        yield f"the last parameter of {what} must be its workspace, memref<{size.value}xi8>, got {last}"
+
+
+# -------------------------------------------------------------------------------------------------------------- calls
+
+
+def _in_body(function: Any, symbols: dict[str, Any]) -> Iterator[Problem]:
+    found: list[Problem] = []
+    in_prim = is_prim_func(function)
+
+    def visit(op: Any) -> Any:
+        if in_prim and op.name.startswith("relax."):
+            what = _described("function", function)
+            found.append((op.location, f"'{op.name}' is an operator of the graph and cannot be in prim {what}"))
+        check = _CALLS.get(op.name)
+        if check is not None:
+            problem = check(op, symbols)
+            if problem:
+                found.append((op.location, f"'{op.name}' op {problem}"))
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return iter(found)
+
+
+def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
+    name = op.opview.callee
+    callee = symbols.get(name)
+    if callee is None:
+        return f"calls '@{name}', which does not exist{_hint(name, symbols, is_prim_func)}"
+    if not is_prim_func(callee):
+        return f"calls '@{name}', which is no prim function: a 'func.func' with the attribute '{PRIM_FUNC}'"
+    kind = ir.TypeAttr(callee.attributes["function_type"]).value
+    inputs, results = list(kind.inputs), list(kind.results)
+    if not results:
+        # Buffer form: the outputs are parameters after the inputs, and scratch memory is the last one.
+        taken = len(inputs) - (WORKSPACE in callee.attributes)
+        count = max(0, taken - len(op.results))
+        inputs, results = inputs[:count], inputs[count:taken]
+    return _mismatch(name, op, inputs, results, _is_stored_as)
+
+
+def _call_external(op: Any, symbols: dict[str, Any]) -> str | None:
+    name = op.opview.callee
+    module_name, _, function_name = name.partition("::")
+    if not function_name or "::" in function_name:
+        return f"calls '@{name}': expected a function of a module, '@module::@function'"
+    module = symbols.get(module_name)
+    if module is None or module.name != "builtin.module":
+        hint = _hint(module_name, symbols, lambda member: member.name == "builtin.module")
+        return f"calls a function of the module '@{module_name}', which does not exist{hint}"
+    members = _symbols(module)
+    function = members.get(function_name)
+    if function is None or function.name != "func.func":
+        hint = _hint(function_name, members, lambda member: member.name == "func.func")
+        return f"calls '@{function_name}' of the module '@{module_name}', which does not exist{hint}"
+    kind = ir.TypeAttr(function.attributes["function_type"]).value
+    return _mismatch(
+        function_name, op, list(kind.inputs), list(kind.results), lambda given, declared: given == declared
+    )
+
+
+_CALLS: dict[str, Callable[[Any, dict[str, Any]], str | None]] = {
+    "relax.call_tir": _call_tir,
+    "relax.call_external": _call_external,
+}
+
+
+def _hint(name: str, symbols: dict[str, Any], fits: Callable[[Any], bool]) -> str:
+    candidates = [known for known, op in symbols.items() if fits(op)]
+    near = difflib.get_close_matches(name, candidates, n=1)
+    return f"; did you mean '@{near[0]}'?" if near else ""
+
+
+def _mismatch(
+    name: str, op: Any, inputs: list[Any], results: list[Any], fits: Callable[[Any, Any], bool]
+) -> str | None:
+    """How the operands and results of a call differ from what its function declares."""
+    sides = (("operands", op.operands, inputs), ("results", op.results, results))
+    for side, values, declared in sides:
+        if len(values) != len(declared):
+            return f"has {len(values)} {side}, but '@{name}' has {len(declared)}"
+    for side, values, declared in sides:
+        for i, (value, wanted) in enumerate(zip(values, declared, strict=True)):
+            if not fits(value.type, wanted):
+                return f"{side.removesuffix('s')} #{i} is {value.type}, but '@{name}' declares {wanted}"
+    return None
+
+
+def _is_stored_as(given: Any, declared: Any) -> bool:
+    """Whether a relax tensor may be handed to a parameter of this type; an unknown dim there takes any size."""
+    tensor = TensorType.from_mlir(given)
+    if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):
+        return False
+    if str(declared.element_type) != tensor.dtype.storage or declared.rank != tensor.rank:
+        return False
+    return all(declared.is_dynamic_dim(i) or declared.shape[i] == dim for i, dim in enumerate(tensor.shape))
