@@ -1,7 +1,7 @@
 """Elementwise blocks: one walk over all elements, in vectors along the output's memory.
 
 Where a condition on an index decides what is read (concatenation, padding), the loops are cut so that it is the same
-within each piece.
+within each piece. An operand that lies along another loop in memory is turned in registers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.movement import TurnedSweep, find_turned
 from mirlo.targets.llvm.schedule.pieces import pieces
 from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
 from mirlo.targets.llvm.schedule.sweep import Sweep
@@ -31,6 +32,10 @@ class ElementwisePlan:
         for value in self._touched(stored):
             memory.slot(value)
         for space in self.spaces:
+            turned = find_turned(space, set(self.group.made), self.group.machine)
+            if turned is not None and _storable(turned.space, self.group) is None:
+                TurnedSweep(turned, memory, _made(turned.space), stored, self.group.machine).emit()
+                continue
             frame = Frame(memory, None, made=_made(space))
             # A piece cut so thin that nothing lies next to each other is written one by one.
             lanes = None if _storable(space, self.group) is None else 1

@@ -138,7 +138,7 @@ class Point:
             return emit_constant(known, value.type)
         operand = place.argument_operands.get(value)
         if operand is not None:
-            return self._operand(place, operand)
+            return self.read(place, operand)
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant":
             return create("arith.constant", value.type, value=owner.operation.attributes["value"])
@@ -188,7 +188,8 @@ class Point:
         map_ = ir.AffineMap.get(len(axes), 0, [expression.expression(positions)])
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
 
-    def _operand(self, place: Place, operand: OperandView) -> Any:
+    def read(self, place: Place, operand: OperandView) -> Any:
+        """The element of an operand, or one per lane; for an operand without a map its buffer."""
         if operand.map is None:
             return self.frame.memory.slot(operand.value).buffer
         if operand.value in self.frame.held:

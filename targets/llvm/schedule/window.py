@@ -1,7 +1,7 @@
 """Reductions whose lanes lie along an output loop: pooling windows, sums over leading or middle dims.
 
-Each lane reduces on its own, so any combination is fine. Elementwise blocks that follow are computed on the totals while
-they are in registers. The loops are cut at the edges of padding; inside no element is tested.
+Each lane reduces on its own, so any combination is fine. Elementwise blocks that follow are computed on the totals
+while they are in registers. The loops are cut at the edges of padding; inside no element is tested.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""Transposes turn tiles in registers and agree with scalar loops."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from scheduled import compare, tensor
+
+from mirlo.dialects.tir.compute import maximum
+
+
+@pytest.mark.parametrize("rows", [2, 3, 15, 16, 17, 40])
+@pytest.mark.parametrize("columns", [2, 5, 16, 33])
+def test_transpose(rows: int, columns: int) -> None:
+    kernel = compare(
+        lambda p, x: p.compute((columns, rows), lambda i, j: x[j, i]), [tensor(rows, columns)], "elementwise"
+    )
+    assert "vector.shuffle" in kernel.text and "vector.gather" not in kernel.text
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
+    shape = (2, 5, 18, 19)
+
+    def element(x, axes):
+        return x.at(*(axes[order.index(i)] for i in range(4)))
+
+    kernel = compare(
+        lambda p, x: p.compute([shape[i] for i in order], lambda *axes: element(x, axes)), [tensor(*shape)], "elementwise"
+    )
+    assert ("vector.shuffle" in kernel.text) == (order[-1] != 3)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "bf16", "i8", "bool", "i16"])
+def test_dtypes(dtype: str) -> None:
+    compare(lambda p, x: p.compute((37, 21), lambda i, j: x[j, i]), [tensor(21, 37, dtype=dtype)], "elementwise")
+
+
+def test_layouts_of_images() -> None:
+    compare(lambda p, x: p.compute((2, 35, 20), lambda n, s, c: x[n, c, s]), [tensor(2, 20, 35)], "elementwise")
+    compare(lambda p, x: p.compute((1, 100, 3), lambda n, s, c: x[n, c, s]), [tensor(1, 3, 100)], "elementwise")
+    compare(lambda p, x: p.compute((1, 3, 100), lambda n, c, s: x[n, s, c]), [tensor(1, 100, 3)], "elementwise")
+
+
+def test_turned_operand_meets_others() -> None:
+    def build(p, x, y, b):
+        total = p.compute((30, 37), lambda i, j: maximum(x[j, i] + y[i, j], 0.0) * b[j])
+        return total, p.compute((30, 37), lambda i, j: total[i, j] - x[j, i])
+
+    kernel = compare(build, [tensor(37, 30), tensor(30, 37), tensor(37)], "elementwise")
+    assert "vector.shuffle" in kernel.text
+
+
+def test_padded_image_in_another_layout() -> None:
+    compare(
+        lambda p, x: p.compute((22, 23, 18), lambda i, j, c: x.at(c, i - 1, j - 1, outside=0.0)), [tensor(18, 20, 21)],
+        "elementwise",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
+def test_machines(machine: str) -> None:
+    compare(lambda p, x: p.compute((19, 21), lambda i, j: x[j, i]), [tensor(21, 19)], "elementwise", machine=machine)
