@@ -27,7 +27,9 @@ def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
         return x.at(*(axes[order.index(i)] for i in range(4)))
 
     kernel = compare(
-        lambda p, x: p.compute([shape[i] for i in order], lambda *axes: element(x, axes)), [tensor(*shape)], "elementwise"
+        lambda p, x: p.compute([shape[i] for i in order], lambda *axes: element(x, axes)),
+        [tensor(*shape)],
+        "elementwise",
     )
     assert ("vector.shuffle" in kernel.text) == (order[-1] != 3)
 
