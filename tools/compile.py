@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.files import write_ir
+from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError, find_target
-from mirlo.tools.models import open_model
+from mirlo.tools.models import open_model, require_sizes
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step
@@ -71,6 +71,7 @@ def compile(
     tell("import")
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
+    require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
     instruments: list[Instrument] = [_Steps(tell)]
@@ -116,7 +117,10 @@ class _SaveStages(Instrument):
         self._write(op, ())
 
     def _write(self, op: Any, remaining: Sequence[Step]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write IR to '{self.folder}': {error.strerror or error}") from error
         path = self.folder / f"{self.count:02}-{self.last}.mlir"
         write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
         self.count += 1

@@ -10,13 +10,20 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
 from mirlo.passes.reproducer import arguments_of
 from mirlo.passes.session import Session
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.modules import read_module
 
 IR_SUFFIXES = (".mlir", ".mlirbc")
+
+
+class ModelError(MirloError, ValueError):
+    """A model that cannot be compiled as it is given."""
 
 
 @dataclass
@@ -46,6 +53,31 @@ def open_model(
     return OpenedModel(module, Session(store))
 
 
+def require_sizes(module: Any, target: str) -> None:
+    """An error if inputs of the model have dims without a size, which no target can compile."""
+    for function in module.body.operations:
+        if function.operation.name != "func.func" or PRIM_FUNC in function.operation.attributes:
+            continue
+        for index, kind in enumerate(function.type.inputs):
+            tensor = TensorType.from_mlir(kind)
+            if tensor is not None and not tensor.is_static:
+                raise ModelError(_needs_sizes(_input_name(function, index), tensor, target))
+
+
+def _input_name(function: Any, index: int) -> str:
+    attributes = function.operation.attributes.get("arg_attrs", None)
+    named = attributes is not None and "relax.name" in attributes[index]
+    return attributes[index]["relax.name"].value if named else f"{index}"
+
+
+def _needs_sizes(name: str, found: TensorType, target: str) -> str:
+    sizes = [dim if isinstance(dim, int) else 1 for dim in found.shape]
+    return (
+        f"input '{name}' is {found}, and target '{target}' needs a number for each dim: give the shape, for instance "
+        f"--shape {name}={'x'.join(map(str, sizes))}, in Python shapes={{'{name}': {sizes}}}"
+    )
+
+
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
     """Whether a file holds MLIR, as text or as bytecode."""
     return Path(path).suffix in IR_SUFFIXES
@@ -53,7 +85,7 @@ def is_ir_file(path: str | os.PathLike[str]) -> bool:
 
 def _refuse_shapes(shapes: Any, what: str) -> None:
     if shapes:
-        raise FileError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
+        raise ModelError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
 
 
 def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:

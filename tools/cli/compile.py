@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Compile a model and save it."""
-    from mirlo.tools.cli.files import is_compiled
-
+    require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: 'mirlo run' runs it")
     output = Path(arguments.output or f"{Path(arguments.model).stem}.mirlo")
+    if output.is_dir():
+        raise CommandError(f"'{output}' is a folder: name a file with -o")
+    if not output.absolute().parent.is_dir():
+        raise CommandError(f"cannot write '{output}': there is no folder '{output.parent}'")
     if output.resolve() == Path(arguments.model).resolve():
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
     executable, progress = compile_model(arguments)
-    try:
-        executable.save(output)
-    except OSError as error:
-        raise CommandError(f"cannot write '{output}': {error.strerror or error}") from error
+    executable.save(output)
     print(f"{output}: {output.stat().st_size / 2**20:.1f} MiB, {executable.memory}; compiled in {progress.summary()}")
     if arguments.timing:
         print(progress.table())

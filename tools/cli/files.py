@@ -9,6 +9,12 @@ from typing import Any
 from mirlo.tools.cli.errors import CommandError
 
 
+def require_file(path: str) -> None:
+    """An error unless there is such a file."""
+    if not Path(path).is_file():
+        raise CommandError(f"'{path}' {'is not a file' if Path(path).exists() else 'does not exist'}")
+
+
 def is_compiled(path: str) -> bool:
     """Whether a file is, or claims to be, a compiled model."""
     from mirlo.runtime.artifact import MODEL_FILE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.files import require_file
 
 
 def execute(arguments: Arguments) -> None:
@@ -13,6 +14,7 @@ def execute(arguments: Arguments) -> None:
     from mirlo.passes.files import save_params, write_ir
     from mirlo.passes.session import Session
 
+    require_file(arguments.model)
     module, store = import_model(arguments.model, shapes=arguments.shapes)
     session = Session(store)
     if arguments.output not in (None, "-"):

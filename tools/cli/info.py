@@ -9,12 +9,13 @@ from typing import Any
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
-from mirlo.tools.cli.files import is_compiled
+from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.tables import bytes_text, columns
 
 
 def execute(arguments: Arguments) -> None:
     """Print what is in a file."""
+    require_file(arguments.model)
     if is_compiled(arguments.model):
         if arguments.shape:
             raise CommandError(f"{arguments.model} is compiled already: --shape is for ONNX models")

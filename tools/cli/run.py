@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments, Shapes
 from mirlo.tools.cli.errors import CommandError
-from mirlo.tools.cli.files import is_compiled, read_array, write_arrays
+from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
 from mirlo.tools.cli.tables import columns, number
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ SHOWN_VALUES = 4
 
 def execute(arguments: Arguments) -> None:
     """Load or compile the model, run it, print."""
+    require_file(arguments.model)
     # Read first: a missing file should not cost a compilation.
     given = {name: read_array(path, name) for name, path in arguments.input}
     executable = _executable(arguments)

@@ -1,0 +1,236 @@
+"""Bad input of each kind: one message that names what is wrong, exit code 1, no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bad_models import write_all
+
+from mirlo.tools import opt
+from mirlo.tools.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of bad models, and one good one with its compiled form."""
+    made = tmp_path_factory.mktemp("bad")
+    write_all(made)
+    assert main(["compile", str(made / "good.onnx"), "-o", str(made / "good.mirlo")]) == 0
+    (made / "cut.mirlo").write_bytes((made / "good.mirlo").read_bytes()[:500])
+    return made
+
+
+# Command line, and the message after "mirlo: error: "; FOLDER stands for the folder of the files.
+CASES = {
+    "no such file": ("run nothing.onnx", "'nothing.onnx' does not exist"),
+    "a folder": ("run .", "'.' is not a file"),
+    "truncated": (
+        "run truncated.onnx",
+        "truncated.onnx: the model is truncated or damaged: in a ModelProto, byte 2 starts a field of 595 bytes of "
+        "which only 306 are there (the file has 311 bytes); download or export it again",
+    ),
+    "empty": ("run empty.onnx", "empty.onnx: the file is empty"),
+    "not a model": ("run text.onnx", "text.onnx: not an ONNX model: byte 0 is no field of a ModelProto (wire type 6)"),
+    "noise": ("run noise.onnx", "noise.onnx: not an ONNX model: byte 0 is no field of a ModelProto (wire type 7)"),
+    "a checkpoint": (
+        "run checkpoint.onnx",
+        "checkpoint.onnx: not an ONNX model but a zip archive, perhaps a PyTorch checkpoint: export the model with "
+        "torch.onnx.export",
+    ),
+    "unknown operators": (
+        "compile unknown.onnx",
+        """\
+unknown.onnx: 3 nodes of 2 operators cannot be imported:
+  Reluu (domain ai.onnx, opset 18): 'second', 'third'
+    supported, and of a similar name: Relu, PRelu
+  Mystery (domain com.example, opset 1): 'first'
+    no operator of this domain is supported; domains that are: ai.onnx
+Rewrite these nodes with supported operators, or give each operator a function body in the model.""",
+    ),
+    "inconsistent shapes": (
+        "compile shapes.onnx",
+        "shapes.onnx: node 'fc' (MatMul): the contracted dims of f32[4, 9] and f32[8, 16] must agree, got 9 and 8 "
+        "[inputs: 'x' f32[4, 9], 'w' f32[8, 16]]",
+    ),
+    "output declared otherwise": (
+        "compile declared.onnx",
+        "declared.onnx: output 'y' is declared f32[4, 17], but the nodes that compute it make it f32[4, 16]; "
+        "the model's shapes are inconsistent",
+    ),
+    "missing external data": (
+        "compile external.onnx",
+        "external.onnx: tensor 'w' has its data in 'FOLDER/weights.bin', which does not exist",
+    ),
+    "open dim": (
+        "compile open.onnx",
+        "input 'x' is f32[batch, 8], and target 'llvm' needs a number for each dim: give the shape, for instance "
+        "--shape x=1x8, in Python shapes={'x': [1, 8]}",
+    ),
+    "shape of no input": (
+        "compile good.onnx --shape z=4",
+        "good.onnx: a shape is given for 'z', which is no input: there are: 'x'",
+    ),
+    "shape that contradicts": (
+        "compile good.onnx --shape x=4x9",
+        "good.onnx: the shape given for input 'x': dim 1 is 9, but the model fixes it to 8",
+    ),
+    "pipeline typo": (
+        "compile good.onnx --pipeline legalize,canonicalise",
+        """\
+unknown pass 'canonicalise'; did you mean 'canonicalize'?
+  legalize,canonicalise
+           ^""",
+    ),
+    "pipeline that ends early": (
+        "compile good.onnx --pipeline legalize",
+        "the module is not planned: run plan-memory before emitting code",
+    ),
+    "unknown target": ("compile good.onnx --target lvm", "unknown target 'lvm'; did you mean 'llvm'? installed: llvm"),
+    "IR syntax": (
+        "compile syntax.mlir",
+        """\
+syntax.mlir is not valid IR:
+syntax.mlir:2:21: error: use of undeclared SSA value name
+  %0 = "relax.relu"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+                    ^""",
+    ),
+    "IR of an unknown operator": (
+        "compile operator.mlir",
+        """\
+operator.mlir is not valid IR:
+operator.mlir:2:8: error: unregistered operation 'relax.reluu' found in dialect ('relax') that does not allow \
+unknown operations
+  %0 = "relax.reluu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+       ^""",
+    ),
+    "IR that does not verify": (
+        "compile wrong.mlir",
+        """\
+wrong.mlir is not valid IR:
+wrong.mlir:2:8: error: 'relax.relu' op result is declared f32[5], but its operands and attributes make it f32[4]
+  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<5xf32>
+       ^""",
+    ),
+    "IR without its weights": (
+        "compile weights.mlir",
+        "cannot open 'nowhere.params', which the module's attribute 'relax.params' lists: FOLDER/nowhere.params: "
+        "cannot read the file: No such file or directory",
+    ),
+    "compiled file cut off": ("run cut.mirlo", "cut.mirlo: the file is truncated: 500 bytes of SIZE; copy it again"),
+    "compiling what is compiled": ("compile good.mirlo", "good.mirlo is compiled already: 'mirlo run' runs it"),
+    "compiling options for what is compiled": (
+        "run good.mirlo --threads 2",
+        "good.mirlo is compiled already: --threads is for 'mirlo compile'",
+    ),
+    "output over the model": (
+        "compile good.onnx -o good.onnx",
+        "the compiled model would replace the model 'good.onnx': name another file with -o",
+    ),
+    "output in no folder": (
+        "compile good.onnx -o no/where.mirlo",
+        "cannot write 'no/where.mirlo': there is no folder 'no'",
+    ),
+    "output that is a folder": ("compile good.onnx -o .", "'.' is a folder: name a file with -o"),
+    "IR to a file": ("compile good.onnx -o o.mirlo --save-ir text.onnx", "cannot write IR to 'text.onnx': File exists"),
+    "input of another name": (
+        "run good.mirlo --input z=right.npy",
+        "no input is named 'z': the model has 1 input (x: f32[4, 8])",
+    ),
+    "input of another type": (
+        "run good.mirlo --input x=doubles.npy",
+        "input 'x': expected f32[4, 8], found f64[4, 8]: pass array.astype(numpy.float32)",
+    ),
+    "input of another shape": (
+        "run good.mirlo --input x=wide.npy",
+        "input 'x': expected f32[4, 8], found f32[4, 9]: pass an array of that shape",
+    ),
+    "input file missing": (
+        "run good.mirlo --input x=none.npy",
+        "input 'x': cannot read 'none.npy': No such file or directory",
+    ),
+    "input file truncated": (
+        "run good.mirlo --input x=truncated.npy",
+        "input 'x': 'truncated.npy' is not an array that numpy.save wrote, or it is damaged: ",
+    ),
+    "input file of Python objects": (
+        "run good.mirlo --input x=objects.npy",
+        "input 'x': 'objects.npy' is not an array that numpy.save wrote, or it is damaged: ",
+    ),
+    "input file of another kind": (
+        "run good.mirlo --input x=good.onnx",
+        "input 'x': 'good.onnx' is not an array that numpy.save wrote, or it is damaged: ",
+    ),
+    "outputs to a file": (
+        "run good.mirlo --output-dir text.onnx",
+        "cannot write outputs to 'text.onnx': File exists",
+    ),
+}
+
+PREFIXES = ("or it is damaged: ",)
+"""Ends of messages after which numpy speaks."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, message = CASES[case]
+    monkeypatch.chdir(folder)
+    assert main(command.split()) == 1
+    found = capsys.readouterr().err
+    size = (folder / "good.mirlo").stat().st_size
+    expected = f"mirlo: error: {message}\n".replace("FOLDER", str(folder)).replace("SIZE", str(size))
+    if message.endswith(PREFIXES):
+        assert found.startswith(expected.rstrip("\n")) and found.count("\n") == 1
+    else:
+        assert found == expected
+
+
+def test_unsupported_dtype(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(folder / "complex.onnx")]) == 1
+    start = f"mirlo: error: {folder}/complex.onnx: input 'x' has the element type COMPLEX64, which is not supported; "
+    assert capsys.readouterr().err.startswith(start + "supported: FLOAT, ")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "syntax.mlir --cse",
+            """\
+syntax.mlir:2:21: error: use of undeclared SSA value name
+  %0 = "relax.relu"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+                    ^
+""",
+        ),
+        (
+            "wrong.mlir",
+            """\
+wrong.mlir:2:8: error: 'relax.relu' op result is declared f32[5], but its operands and attributes make it f32[4]
+  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<5xf32>
+       ^
+""",
+        ),
+        (
+            "wrong.mlir --pass-pipeline=legalise",
+            """\
+mirlo-opt: error: unknown pass 'legalise'; did you mean 'legalize'?
+  legalise
+  ^
+""",
+        ),
+        ("nothing.mlir --cse", "mirlo-opt: error: cannot read 'nothing.mlir': No such file or directory\n"),
+        ("noise.onnx --cse", "mirlo-opt: error: noise.onnx: neither text nor MLIR bytecode: byte 1 is not UTF-8\n"),
+    ],
+)
+def test_message_of_mirlo_opt(
+    command: str,
+    message: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    assert opt.main(command.split()) == 1
+    assert capsys.readouterr().err == message
