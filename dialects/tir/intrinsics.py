@@ -22,35 +22,81 @@ class Intrinsic:
     """What the operands are: 'float', 'int', or 'float_int', a float and an integer."""
     result: str
     """'same' as the first operand, or 'bool'."""
+    doc: str = ""
+    """What it computes, of operands called x, y, z."""
 
     @property
     def operand_kinds(self) -> tuple[str, ...]:
         return ("float", "int") if self.operands == "float_int" else (self.operands,) * self.arity
 
 
-_FLOAT_1 = [
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc",
-    "round", "roundeven", "abs", "sigmoid",
-]  # fmt: skip
-_FLOAT_2 = ["pow", "atan2", "fmod", "remainder", "hypot", "copysign", "nextafter"]
-_TESTS = ["isnan", "isinf", "isfinite"]
-_INT_1 = ["popcount", "clz", "ctz"]
-_INT_2 = ["sat_adds", "sat_addu", "sat_subs", "sat_subu", "shl", "shrs", "shru"]
+# name, operands (f: float, i: integer), meaning; '?' after the operands: the result is i1
+_ROWS = """
+exp       f    e^x
+exp2      f    2^x
+expm1     f    e^x - 1, accurate near zero
+log       f    natural logarithm
+log2      f    logarithm to base 2
+log10     f    logarithm to base 10
+log1p     f    log(1 + x), accurate near zero
+sqrt      f    square root
+rsqrt     f    1 / sqrt(x)
+cbrt      f    cube root, also of negative numbers
+sin       f    sine of x radians
+cos       f    cosine
+tan       f    tangent
+asin      f    inverse sine
+acos      f    inverse cosine
+atan      f    inverse tangent
+sinh      f    hyperbolic sine
+cosh      f    hyperbolic cosine
+tanh      f    hyperbolic tangent
+asinh     f    inverse hyperbolic sine
+acosh     f    inverse hyperbolic cosine
+atanh     f    inverse hyperbolic tangent
+erf       f    error function
+erfc      f    1 - erf(x), accurate for large x
+sigmoid   f    1 / (1 + e^-x)
+floor     f    largest integer not above x
+ceil      f    smallest integer not below x
+trunc     f    x without its fraction
+round     f    nearest integer, halves away from zero
+roundeven f    nearest integer, halves to even
+abs       f    x without its sign
+pow       ff   x^y, with the special cases of C's pow
+atan2     ff   angle of the point (y, x): the first operand is the height
+fmod      ff   x - n·y with n = trunc(x / y), exact; sign of x
+remainder ff   x - n·y with n = x / y rounded to even, exact (C's remainder, not Python's %)
+hypot     ff   sqrt(x² + y²) without overflow
+copysign  ff   x with the sign of y
+nextafter ff   next number of the format from x towards y
+fma       fff  x·y + z, rounded once
+ldexp     fi   x · 2^y, rounded once
+isnan     f?   x is NaN
+isinf     f?   x is an infinity
+isfinite  f?   x is neither NaN nor an infinity
+popcount  i    number of one bits
+clz       i    number of zero bits above the highest one; the width, of zero
+ctz       i    number of zero bits below the lowest one; the width, of zero
+sat_adds  ii   x + y as signed integers, held to the range of the type
+sat_addu  ii   x + y as unsigned integers, held to the range
+sat_subs  ii   x - y as signed integers, held to the range
+sat_subu  ii   x - y as unsigned integers, zero where that is negative
+shl       ii   x · 2^y, zero where y (unsigned) is the width or more
+shrs      ii   signed x / 2^y, rounded down; 0 or -1 where y (unsigned) is the width or more
+shru      ii   unsigned x / 2^y, rounded down; zero where y (unsigned) is the width or more
+fixed_mul iii  signed x · y / 2^z, halves up, wrapped to the type; z is unsigned, at most twice the width less 2
+"""
 
-INTRINSICS: dict[str, Intrinsic] = {
-    row.name: row
-    for row in (
-        *(Intrinsic(name, 1, "float", "same") for name in _FLOAT_1),
-        *(Intrinsic(name, 2, "float", "same") for name in _FLOAT_2),
-        Intrinsic("fma", 3, "float", "same"),
-        Intrinsic("ldexp", 2, "float_int", "same"),
-        *(Intrinsic(name, 1, "float", "bool") for name in _TESTS),
-        *(Intrinsic(name, 1, "int", "same") for name in _INT_1),
-        *(Intrinsic(name, 2, "int", "same") for name in _INT_2),
-        Intrinsic("fixed_mul", 3, "int", "same"),
-    )
-}
+
+def _row(line: str) -> Intrinsic:
+    name, operands, doc = line.split(maxsplit=2)
+    kinds = operands.rstrip("?")
+    kind = "float_int" if kinds == "fi" else {"f": "float", "i": "int"}[kinds[0]]
+    return Intrinsic(name, len(kinds), kind, "bool" if operands.endswith("?") else "same", doc)
+
+
+INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in map(_row, _ROWS.strip().splitlines())}
 
 
 def _element(mlir_type: Any) -> Any:

@@ -16,6 +16,7 @@ from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
 from mirlo.test.conformance.intrinsics import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.test.conformance.measure import operands, sample, ulp_errors
+from mirlo.test.conformance.table import PAGE, documented, meanings
 
 COUNT = 1 << 16
 NARROW_ULP = 0.51
@@ -158,3 +159,13 @@ def test_code_calls_nothing(name: str, shape: Shape, tmp_path: Path) -> None:
     for kinds in _kinds_of(name):
         compiled = Compiled(name, kinds, 1 << 6, shape, keep_object=True)
         assert undefined_symbols(compiled.object_file(tmp_path / "code.o")) == []
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert meanings() in page, "run python -m mirlo.test.conformance.table"
+    claimed = documented(page)
+    expected = {(name, kind) for name, kind in FLOAT_CASES if INTRINSICS[name].result == "same"}
+    assert set(claimed) == expected
+    for (name, kind), error in claimed.items():
+        assert error <= FLOAT[name].ulp.get(kind, NARROW_ULP)

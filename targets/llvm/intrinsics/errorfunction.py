@@ -41,11 +41,13 @@ _ERF_SMALL_F64 = (
 
 @dataclass(frozen=True)
 class ErfcConstants:
-    """erfc(x) = e^(-x²) / (1 + 2x) · P(t) for x ≥ 0, with t = (x - middle) / (x + middle)."""
+    """erfc(x) = e^(-x²) · P(t) / (unit + 2·unit·x) for x ≥ 0, with t = (x - middle) / (x + middle)."""
 
     middle: float
     vanish: float
     """From here on, erfc(x) rounds to zero."""
+    unit: float
+    """So that P, whose values are below 2, rounds well."""
     polynomial: tuple[float, ...]
 
 
@@ -53,22 +55,24 @@ _ERFC = {
     "f32": ErfcConstants(
         middle=2.0,
         vanish=10.1,
+        unit=1.5402710437774658,
         polynomial=(
-            -0.000400576799,
-            -0.00122992741,
-            0.00131352246,
-            0.00863168109,
-            -0.00805987511,
-            -0.0542043,
-            0.164055347,
-            -0.16603142,
-            -0.0927639827,
-            1.27697837,
+            -0.00061699684,
+            -0.00189442164,
+            0.00202318071,
+            0.013295128,
+            -0.0124143921,
+            -0.0834893137,
+            0.252689689,
+            -0.255733401,
+            -0.142881677,
+            1.96689284,
         ),
     ),
     "f64": ErfcConstants(
         middle=3.75,
         vanish=27.3,
+        unit=1.0,
         polynomial=(
             -2.2431656490667075e-09,
             -4.15116778521418e-10,
@@ -105,7 +109,7 @@ def _erfc_of_positive(b: ValueBuilder, x: Num) -> Num:
     square = x * x
     lost = b.fma(x, x, -square)
     r, n = reduce_exp(b, -square)
-    factor = b.polynomial(t, constants.polynomial) / b.fma(x, 2.0, 1.0)
+    factor = b.polynomial(t, constants.polynomial) / b.fma(x, 2.0 * constants.unit, constants.unit)
     return scale(b, b.fma(factor, expm1_reduced(b, r - lost), factor), n)
 
 
