@@ -137,6 +137,10 @@ class Layout:
             start += size
         raise AttributeError(wanted.name)
 
+    def fits(self, types: list[Any]) -> int:
+        """How many of these types the one variadic field can hold: the first runs of equal ones."""
+        return sum(_runs(types)[: self.fields[0].runs])
+
     def flatten(self, given: Sequence[Any], type_of: Any, op_name: str) -> tuple[list[Any], list[int] | None]:
         """The flat list of values, and the segment sizes where the operation needs them."""
         flat: list[Any] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Dims, Float, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
@@ -125,6 +127,17 @@ class Concat(RelaxOp, name="concat"):
 
     xs = operands()
     axis = Int()
+
+    @classmethod
+    def build(cls, *given: Any, **kwargs: Any) -> Any:
+        """As for any operation; operands of more different types than one holds are joined in steps."""
+        if len(given) != 1:
+            return super().build(*given, **kwargs)
+        xs = list(given[0])
+        while (held := cls._operand_layout.fits([x.type for x in xs])) < len(xs):
+            joined = super().build(xs[:held], **{**kwargs, "result_types": None})
+            xs = [joined.output, *xs[held:]]
+        return super().build(xs, **kwargs)
 
     @staticmethod
     def infer(xs: list[TensorType], *, axis: int) -> TensorType:

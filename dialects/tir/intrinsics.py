@@ -132,7 +132,9 @@ class IntrinsicOp(TirOp):
                 raise OpError(f"operands must have one shape, got {types[0]} and {types[1]}")
         elif any(t != types[0] for t in types):
             raise OpError(f"operands must have one type, got {', '.join(map(str, types))}")
-        found, expected = self.operation.results[0].type, result_type(self.ROW, types[0])
+        found = self.operation.results[0].type
+        with self.operation.location:
+            expected = result_type(self.ROW, types[0])
         if found != expected:
             raise OpError(f"result must be {expected}, got {found}")
 
