@@ -44,6 +44,7 @@ def compile_pipeline(options: Any = None) -> str:
         "fuse-tir",
         "canonicalize",
         "cse",
+        "pack-weights",
         "schedule{target=llvm}",
         "lower-loops",
         "lower-intrinsics{target=llvm}",

@@ -46,6 +46,17 @@ class Stage:
     """For each operand its access; None for a value of the chain itself and for a tensor that the body reads."""
 
 
+@dataclass(frozen=True)
+class Ragged:
+    """An axis split into panels of which the last is not full."""
+
+    outer: int
+    """Id of the axis that counts the panels."""
+    inner: int
+    last: int
+    """Elements in the last panel."""
+
+
 @dataclass
 class Contraction:
     """A prim function as one contraction and the elementwise blocks on its result."""
@@ -58,6 +69,9 @@ class Contraction:
     before: list[BlockView] = field(default_factory=list)
     """Blocks that compute operands; they run first, into memory."""
     stages: list[Stage] = field(default_factory=list)
+    sources: dict[int, int] = field(default_factory=dict)
+    """The block's axis that an axis is, for those that are not split."""
+    ragged: Ragged | None = None
     writes: list[tuple[Any, Access]] = field(default_factory=list)
     """Values of the chain that the function returns, and where they go."""
 
@@ -176,14 +190,19 @@ class _Builder:
         self.chain = chain
         self.axes: list[Axis] = []
         self.extents: dict[int, int] = {}
+        self.sources: dict[int, int] = {}
+        self.ragged: list[Ragged] = []
 
     def build(self) -> Contraction | Decline:
-        env = [self._split(axis, parts) for axis, parts in enumerate(self._parts())]
+        env = [self._split(axis, divisors) for axis, divisors in enumerate(self._divisors())]
+        if len(self.ragged) > 1:
+            return decline("several axes are divided into unequal parts")
         lhs = self._access(self.product.lhs.operand, env)
         rhs = self._access(self.product.rhs.operand, env)
         if lhs is None or rhs is None:
             return decline("an operand's position is not linear in the axes")
-        made = Contraction(self.block, self.product, lhs, rhs, self.axes)
+        made = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
+        made.ragged = self.ragged[0] if self.ragged else None
         produced: dict[Any, list[Linear]] = {}
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
@@ -208,8 +227,8 @@ class _Builder:
         made.writes = [(value, Access(value, dims)) for value, dims in produced.items() if value in returned]
         return made
 
-    def _parts(self) -> list[list[int]]:
-        """Extents that each axis is split into, outermost first."""
+    def _divisors(self) -> list[set[int]]:
+        """The numbers that the maps divide each axis by."""
         found: list[set[int]] = [set() for _ in self.block.domain]
 
         def collect(map_: Any, names: list[Any]) -> None:
@@ -223,19 +242,26 @@ class _Builder:
             for operand in (*stage.inputs, *stage.outputs):
                 if operand.map is not None:
                     collect(operand.map, names)
-        return [_radices(extent, divs) for extent, divs in zip(self.block.domain, found, strict=True)]
+        return found
 
-    def _split(self, axis: int, parts: list[int]) -> Linear:
+    def _split(self, axis: int, divisors: set[int]) -> Linear:
         """The value of a block's axis as a linear form over its parts; parts of extent 1 are none."""
-        form, weight = Linear({}), 1
+        whole = self.block.domain[axis]
+        parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
+        form, weight = Linear({}), 1
+        made: list[Axis] = []
         for extent in reversed(parts):
             if extent > 1:
-                made = Axis(len(self.axes), extent, is_reduce)
-                self.axes.append(made)
-                self.extents[made.id] = extent
-                form = form + Linear({made.id: weight})
+                made.append(Axis(len(self.axes), extent, is_reduce))
+                self.axes.append(made[-1])
+                self.extents[made[-1].id] = extent
+                form = form + Linear({made[-1].id: weight})
             weight *= extent
+        if weight != whole:
+            self.ragged.append(Ragged(made[1].id, made[0].id, whole % made[0].extent))
+        elif len(made) == 1:
+            self.sources[made[0].id] = axis
         return form
 
     def _access(self, operand: Any, env: list[Linear]) -> Access | None:
@@ -251,7 +277,14 @@ class _Builder:
 
 
 def _radices(extent: int, divs: set[int]) -> list[int]:
-    """Extents of the parts of an axis that is divided by these numbers, as far as they divide each other."""
+    """Extents of the parts of an axis that is divided by these numbers, as far as they divide each other.
+
+    A single number that does not divide the extent makes parts of which the last is not full.
+    """
+    if len(divs) == 1:
+        divisor = next(iter(divs))
+        if 1 < divisor < extent:
+            return [-(-extent // divisor), divisor]
     parts, weight = [], 1
     for divisor in sorted(d for d in divs if 1 < d < extent):
         if extent % divisor or divisor % weight:

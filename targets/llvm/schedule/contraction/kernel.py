@@ -55,14 +55,18 @@ class Kernel:
             inside(places, parallel)
             return
         axis, *inner = axes
+        ragged = self.plan.contraction.ragged
+        whole = axis.extent
+        if ragged is not None and axis.id == ragged.outer:
+            whole -= 1
         self.code.loop(
-            Span(0, axis.extent, 1),
-            lambda i: self._nest(inner, places.advance(axis, i), inside, False),
-            parallel=parallel,
+            Span(0, whole, 1), lambda i: self._nest(inner, places.advance(axis, i), inside, False), parallel=parallel
         )
+        if ragged is not None and whole < axis.extent:
+            self._panels(places.advance(axis, whole), False, ragged.last)
 
-    def _panels(self, places: Places, parallel: bool) -> None:
-        for span in spans(self.plan.lane_axis.extent, self.plan.tile_columns):
+    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+        for span in spans(columns or self.plan.lane_axis.extent, self.plan.tile_columns):
             cut = self.plan.cut(span.size)
 
             def panel(i: Any, cut: list[Piece] = cut) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,13 +108,19 @@ def row_major(dims: Sequence[Linear], shape: Sequence[int]) -> Linear:
     return position
 
 
-def fuse(axes: Sequence[Axis], forms: Sequence[Linear]) -> tuple[list[Axis], list[Linear]]:
-    """Join neighbouring axes (outer, inner) that every form walks as one; the inner one stands for both."""
+def fuse(
+    axes: Sequence[Axis], forms: Sequence[Linear], alone: Collection[int] = ()
+) -> tuple[list[Axis], list[Linear]]:
+    """Join neighbouring axes (outer, inner) that every form walks as one; the inner one stands for both.
+
+    Axes whose ids are in `alone` stay by themselves.
+    """
     merged: list[Axis] = []
     current = list(forms)
     for axis in axes:
         outer = merged[-1] if merged else None
-        if outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
+        joins = outer is not None and outer.id not in alone and axis.id not in alone
+        if joins and outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
             gone = outer.id
             current = [Linear({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
             merged[-1] = Axis(axis.id, outer.extent * axis.extent, axis.reduce)

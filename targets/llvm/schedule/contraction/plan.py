@@ -54,6 +54,8 @@ class Plan:
     """Axes outside of the panels: those that the column operand walks."""
     row_loops: list[Axis]
     """Axes between a panel and its tiles: those along which the column operand stays."""
+    order: list[Axis]
+    """All reduction axes, outermost first."""
     reduce: list[Axis]
     """Reduction axes as the kernel walks them, fused, outermost first."""
     packed: Linear | None
@@ -118,7 +120,8 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     if any(not lhs.form.stride(a) and not rhs.form.stride(a) for a in spatial):
         return decline("an axis of the output moves neither operand")
     flat = [lhs.form, rhs.form, *writes, *(f for f in _flatten(reads) if f is not None), *_flatten(indices)]
-    spatial, fused = fuse(spatial, flat)
+    ragged = contraction.ragged
+    spatial, fused = fuse(spatial, flat, () if ragged is None else (ragged.outer, ragged.inner))
     it = iter(fused)
     lhs.form, rhs.form = next(it), next(it)
     writes = [next(it) for _ in writes]
@@ -127,6 +130,8 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
     if lane_axis is None:
         return decline("no axis along which the output is contiguous")
+    if ragged is not None and lane_axis.id != ragged.inner:
+        return decline("an axis other than that of the lanes is divided into unequal parts")
     if spatial and any(write.stride(lane_axis) != 1 for write in writes):
         return decline("the outputs are contiguous along different axes")
     rows, columns = _sides(lhs, rhs, lane_axis, spatial)
@@ -154,7 +159,9 @@ def _finish(
     lanes = machine.lanes(accumulator_bytes)
     order = sorted(contraction.reduce, key=lambda axis: -abs(rows.form.stride(axis)))
     depth = prod(axis.extent for axis in order)
+    ragged = contraction.ragged
     others = [axis for axis in spatial if axis is not lane_axis]
+    panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
     shared_columns = [axis for axis in others if columns.form.stride(axis) == 0]
     question = TileQuestion(
         1, lane_axis.extent, lanes, depth,
@@ -163,7 +170,7 @@ def _finish(
     )  # fmt: skip
     # Rows that multiply vectors of their own cannot share a packed panel.
     must_pack = columns.form.stride(lane_axis) != 1
-    candidates = shared_columns or ([] if must_pack else others)
+    candidates = shared_columns or ([] if must_pack or panels else others)
     reuse = prod(axis.extent for axis in shared_columns)
     along = _contiguous_sum(rows, columns, order) if must_pack and reuse < DOT_BELOW_ROWS else None
     if along is not None:
@@ -190,10 +197,10 @@ def _finish(
         reduce, forms = fuse(order, [rows.form, columns.form])
         rows_form, columns_form = forms[0], forms[1]
     rows.form, columns.form = rows_form, columns_form
-    rest = [axis for axis in others if axis is not row_axis]
+    rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
     return Plan(
         contraction, machine, rows, columns, lane_axis, row_axis,
-        column_loops=[axis for axis in rest if columns.form.stride(axis)],
+        column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
         row_loops=[axis for axis in rest if not columns.form.stride(axis)],
         reduce=reduce, packed=packed, pack_reduce=pack_reduce, pack_forms=pack_forms,
         tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,

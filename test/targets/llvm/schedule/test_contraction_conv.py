@@ -160,13 +160,15 @@ def test_random_convolutions(seed: int) -> None:
     ).check()  # fmt: skip
 
 
-def test_packed_weights() -> None:
-    """Weights that are stored as panels are read in place."""
-    x_shape, w_shape = (1, 8, 8, 16), (2, 3, 3, 16, 32)
+@pytest.mark.parametrize("out", [64, 40, 33, 17])
+@pytest.mark.parametrize("size", [8, 3])
+def test_packed_weights(out: int, size: int) -> None:
+    """Weights that are stored as panels, the last one filled up, are read in place."""
+    x_shape, w_shape = (1, size, size, 16), (-(-out // 32), 3, 3, 16, 32)
 
     def body(p: Any, x: Any, w: Any) -> Any:
         return p.reduce(
-            "add", (1, 6, 6, 64), (16, 3, 3),
+            "add", (1, size - 2, size - 2, out), (16, 3, 3),
             lambda n, oh, ow, oc, ic, kh, kw: x[n, oh + kh, ow + kw, ic] * w[oc // 32, kh, kw, ic, oc % 32],
             name="conv",
         )  # fmt: skip
@@ -174,8 +176,8 @@ def test_packed_weights() -> None:
     generator = np.random.default_rng(0)
     x, w = (generator.standard_normal(s).astype(np.float32) for s in (x_shape, w_shape))
     kernel = Kernel(body, [(x_shape, "f32"), (w_shape, "f32")])
-    plain = Conv(1, 16, (8, 8), 64, (3, 3))
-    want = plain.reference(x, w.transpose(1, 2, 3, 0, 4).reshape(3, 3, 16, 64))
+    plain = Conv(1, 16, (size, size), out, (3, 3))
+    want = plain.reference(x, w.transpose(1, 2, 3, 0, 4).reshape(3, 3, 16, -1)[..., :out])
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
     assert kernel.rule == "contraction"
     assert "packed = false" in kernel.schedule

@@ -1,0 +1,182 @@
+"""The pass `pack-weights`: constant operands of contractions stored the way the register tiles read them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
+from mirlo.passes.graph.constants import constant_name, constant_value
+from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.rules import Decline
+from mirlo.targets.llvm.machine import find_machine
+from mirlo.targets.llvm.schedule.contraction.analysis import analyze
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, make_plan
+
+
+@register_pass
+@dataclass(frozen=True)
+class PackWeights(Pass):
+    """Store the weights of matrix products and convolutions as panels of columns.
+
+    A panel holds, for each product of the sum, as many columns as a register tile has, next to each other. Without this
+    the kernels copy their weights into panels each time they run. Only prim functions are changed whose calls all pass
+    a constant; the last panel is filled up with zeros.
+    """
+
+    name = "pack-weights"
+    machine: str = option("host", "machine whose register tiles the panels fit")
+
+    def run(self, op: Any, session: Any) -> None:
+        machine = find_machine(self.machine)
+        calls = _calls(op)
+        packed: dict[Any, Any] = {}
+        for function in prim_functions(op):
+            if not is_tensor_form(function):
+                continue
+            view = PrimView(function)
+            sites = calls.get(view.name, [])
+            found = analyze(view)
+            if isinstance(found, Decline) or not sites:
+                continue
+            plan = make_plan(found, machine)
+            if isinstance(plan, Decline):
+                continue
+            panels = _panels(plan, view)
+            if panels is None:
+                continue
+            # A constant whose array is not at hand (IR without its parameter files) cannot be stored anew.
+            if any(constant_value(site.operands[panels.argument], session) is None for site in sites):
+                continue
+            for site in sites:
+                _repack(site, panels, session, packed)
+            _retype(view, panels)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How an operand is stored anew: its dims in another order, one of them cut into panels."""
+
+    argument: int
+    """Position of the operand among the function's parameters."""
+    operand: OperandView
+    position: int
+    """Position of the operand among those of the block."""
+    outer: tuple[int, ...]
+    """Dims that come first, as they were."""
+    columns: int
+    """The dim that is cut; its panels come next."""
+    inner: tuple[int, ...]
+    """Dims of the reduction, which come between the panels and the columns of one."""
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        old = self.operand.shape
+        count = -(-old[self.columns] // self.width)
+        return (*(old[d] for d in self.outer), count, *(old[d] for d in self.inner), self.width)
+
+    @property
+    def map(self) -> Any:
+        exprs = list(self.operand.map.results)
+        cut, width = exprs[self.columns], ir.AffineExpr.get_constant(self.width)
+        panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)
+        made = [*(exprs[d] for d in self.outer), panel, *(exprs[d] for d in self.inner), column]
+        return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The array in the new order."""
+        moved = array.transpose(*self.outer, self.columns, *self.inner)
+        at, total = len(self.outer), array.shape[self.columns]
+        made = np.zeros(self.shape, array.dtype)
+        whole = total // self.width
+        lead = (slice(None),) * at
+        full = moved[(*lead, slice(0, whole * self.width))]
+        split = full.reshape(*full.shape[:at], whole, self.width, *full.shape[at + 1 :])
+        made[(*lead, slice(0, whole))] = np.moveaxis(split, at + 1, -1)
+        if whole * self.width < total:
+            rest = moved[(*lead, slice(whole * self.width, total))]
+            made[(*lead, whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
+        return made
+
+
+def _calls(module: Any) -> dict[str, list[Any]]:
+    """The calls of each prim function."""
+    found: dict[str, list[Any]] = defaultdict(list)
+
+    def visit(op: Any) -> Any:
+        if op.operation.name == "relax.call_tir":
+            found[op.operation.opview.callee].append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _panels(plan: Plan, view: PrimView) -> Panels | None:
+    """How the column operand is best stored, or None where it stays as it is."""
+    if plan.dot or plan.columns.padded_shape is not None:
+        return None
+    operand, contraction = plan.columns.access, plan.contraction
+    if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:
+        return None
+    is_one_panel = plan.lane_axis.extent <= plan.tile_columns
+    if plan.packed is None and is_one_panel:
+        return None
+    position = [o.value for o in contraction.block.inputs].index(operand.value)
+    source = contraction.block.inputs[position]
+    dims: dict[int, int] = {}
+    for d, expr in enumerate(source.map.results):
+        if not isinstance(expr, ir.AffineDimExpr) or expr.position in dims:
+            return None
+        dims[expr.position] = d
+    lane = contraction.sources.get(plan.lane_axis.id)
+    if lane is None or contraction.block.domain[lane] != plan.lane_axis.extent:
+        return None
+    order = [contraction.sources.get(axis.id) for axis in plan.order]
+    if None in order:
+        return None
+    inner = [dims[axis] for axis in order if axis is not None]
+    inner += [d for axis, d in dims.items() if axis in contraction.block.reduce and d not in inner]
+    columns = dims[lane]
+    outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
+    argument = view.arguments.index(operand.value)
+    return Panels(argument, source, position, outer, columns, tuple(inner), plan.tile_columns)
+
+
+def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> None:
+    """Pass a packed constant at a call."""
+    old = site.operands[panels.argument]
+    array = constant_value(old, session)
+    kind = TensorType.from_mlir(old.type)
+    assert array is not None and kind is not None
+    name = constant_name(old)
+    key = (name, panels.outer, panels.columns, panels.inner, panels.width)
+    if name == "constant" or key not in packed:
+        packed[key] = session.params.add_unique(f"{name}.panels", panels.pack(array))
+    with ir.InsertionPoint(site), site.location:
+        new = Constant.make(param=packed[key], result_types=[kind.with_shape(panels.shape)])
+    site.operands[panels.argument] = new
+
+
+def _retype(view: PrimView, panels: Panels) -> None:
+    """Change the parameter's type and the map by which the block reads it."""
+    argument = view.arguments[panels.argument]
+    block = next(b for b in view.blocks if b.is_reduction)
+    argument.set_type(ir.RankedTensorType.get(panels.shape, argument.type.element_type))
+    maps = _replaced(block.op.attributes["maps"], panels.position, ir.AffineMapAttr.get(panels.map))
+    block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
+    entry = [a.type for a in view.entry.arguments]
+    results = [v.type for v in view.returned]
+    view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
+
+
+def _replaced(values: Sequence[Any], position: int, value: Any) -> list[Any]:
+    return [value if i == position else old for i, old in enumerate(values)]

@@ -1,0 +1,98 @@
+"""The pass `pack-weights`: the same numbers from weights in panels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.pipeline import compile_pipeline
+
+MATMUL = """
+func.func @main(%x: tensor<{m}x{k}xf32>) -> (tensor<{m}x{n}xf32>, tensor<{m}x{n}xf32>) {{
+  %w = "relax.constant"() {{param = "w"}} : () -> tensor<{k}x{n}xf32>
+  %v = "relax.constant"() {{param = "v"}} : () -> tensor<{n}x{k}xf32>
+  %0 = "relax.matmul"(%x, %w) : (tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  %1 = "relax.matmul"(%x, %v) {{transpose_rhs = true}} : (tensor<{m}x{k}xf32>, tensor<{n}x{k}xf32>) -> tensor<{m}x{n}xf32>
+  return %0, %1 : tensor<{m}x{n}xf32>, tensor<{m}x{n}xf32>
+}}
+"""  # noqa: E501
+
+CONV = """
+func.func @main(%x: tensor<1x{c}x9x9xf32>) -> tensor<1x{o}x9x9xf32> {{
+  %w = "relax.constant"() {{param = "w"}} : () -> tensor<{o}x{c}x3x3xf32>
+  %0 = "relax.conv"(%x, %w) {{padding = array<i64: 1, 1, 1, 1>}}
+    : (tensor<1x{c}x9x9xf32>, tensor<{o}x{c}x3x3xf32>) -> tensor<1x{o}x9x9xf32>
+  return %0 : tensor<1x{o}x9x9xf32>
+}}
+"""
+
+
+def compile_with(text: str, arrays: dict[str, np.ndarray], without: str = "") -> mirlo.Executable:
+    store = ParameterStore()
+    for name, array in arrays.items():
+        store.add(name, array)
+    pipeline = Pipeline(compile_pipeline())
+    if without:
+        pipeline.remove(without)
+    with make_context(), ir.Location.unknown():
+        return mirlo.compile(ir.Module.parse(text), params=store, pipeline=pipeline)
+
+
+def packed_text(text: str, arrays: dict[str, np.ndarray]) -> str:
+    session = Session()
+    for name, array in arrays.items():
+        session.params.add(name, array)
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline("legalize,pack-weights{machine=avx512}").run(module, session)
+        return str(module)
+
+
+def rng(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 100, 200), (20, 64, 300), (1, 500, 300), (33, 31, 40)])
+def test_products(m: int, n: int, k: int) -> None:
+    w, v, x = rng(k, n), rng(n, k), rng(m, k)
+    got = compile_with(MATMUL.format(m=m, n=n, k=k), {"w": w, "v": v})(x)
+    np.testing.assert_allclose(got[0], x @ w, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(got[1], x @ v.T, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("channels", "out"), [(16, 80), (24, 96), (8, 200)])
+def test_convolutions(channels: int, out: int) -> None:
+    w, x = rng(out, channels, 3, 3), rng(1, channels, 9, 9)
+    text = CONV.format(c=channels, o=out)
+    packed, plain = compile_with(text, {"w": w}), compile_with(text, {"w": w}, without="pack-weights")
+    np.testing.assert_allclose(packed(x), plain(x), rtol=1e-5, atol=1e-4)
+
+
+def test_panels_of_a_product() -> None:
+    """Panels have as many columns as the tile, however the weights lay before."""
+    text = packed_text(MATMUL.format(m=64, n=128, k=200), {"w": rng(200, 128), "v": rng(128, 200)})
+    assert '"relax.constant"() {param = "w.panels"} : () -> tensor<4x200x32xf32>' in text
+    assert '"relax.constant"() {param = "v.panels"} : () -> tensor<4x200x32xf32>' in text
+    assert "affine_map<(d0, d1, d2) -> (d1 floordiv 32, d2, d1 mod 32)>" in text
+    assert "(%arg0: tensor<64x200xf32>, %arg1: tensor<4x200x32xf32>) -> tensor<64x128xf32>" in text
+
+
+def test_panels_of_a_convolution() -> None:
+    text = packed_text(CONV.format(c=24, o=96), {"w": rng(96, 24, 3, 3)})
+    # Channels are rows of pixels here, so the weights are the operand whose elements are spread over the lanes.
+    assert '{param = "w"} : () -> tensor<96x24x3x3xf32>' in text
+    last = CONV.replace("1x{c}x9x9", "1x9x9x{c}").replace("1x{o}x9x9", "1x9x9x{o}")
+    last = last.replace("{o}x{c}x3x3", "3x3x{c}x{o}").replace("{{padding", '{{data_layout = "N*C", kernel_layout = "*IO", padding')
+    text = packed_text(last.format(c=24, o=96), {"w": rng(3, 3, 24, 96)})
+    assert '{param = "w.panels"} : () -> tensor<3x3x3x24x32xf32>' in text
+
+
+def test_missing_arrays_are_left_alone() -> None:
+    text = packed_text(MATMUL.format(m=64, n=100, k=200), {"w": rng(200, 100)})
+    assert '{param = "v"} : () -> tensor<100x200xf32>' in text
