@@ -1,4 +1,7 @@
-"""Constants: small ones in the IR, weights by name."""
+"""Constants.
+
+Small ones are in the IR; weights are in the parameter store, and the IR has their names.
+"""
 
 from __future__ import annotations
 

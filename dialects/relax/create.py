@@ -1,4 +1,4 @@
-"""Operators that make a tensor from numbers."""
+"""Tensors made from numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Elementwise operators: one row of a table each."""
+"""Elementwise operators.
+
+Each is a row of a table: its name, and the kinds of elements that it takes.
+"""
 
 from __future__ import annotations
 

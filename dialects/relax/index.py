@@ -1,4 +1,7 @@
-"""Gather and scatter. An index may be negative: it then counts from the end."""
+"""Gather and scatter.
+
+An index may be negative: it then counts from the end.
+"""
 
 from __future__ import annotations
 

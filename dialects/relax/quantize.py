@@ -1,4 +1,7 @@
-"""Quantization: numbers as scaled integers (or 8-bit floats)."""
+"""Quantization.
+
+Numbers are kept as scaled integers, or as 8-bit floats.
+"""
 
 from __future__ import annotations
 

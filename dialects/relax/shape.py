@@ -1,4 +1,4 @@
-"""Operators that move elements around, and do not change them: reshape, transpose, expand and the like."""
+"""Other shapes and orders of the same elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that cut tensors apart and put them together: slices, padding, concatenation."""
+"""Slices, padding, concatenation."""
 
 from __future__ import annotations
 
