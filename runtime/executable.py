@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime import packed
+from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
@@ -125,6 +125,8 @@ class Executable:
 
     def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
         dims: dict[str, int] = {}
+        if self.artifact.threads > 1:
+            threads.revive(self.artifact.threads)
         # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         results = self._output_arrays(out, dims, arrays)

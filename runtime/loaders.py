@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from mirlo.runtime import threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.object_symbols import BadObject, symbols_of
@@ -70,6 +71,8 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
     """
     llvm = _llvm()
     _check_machine(artifact, llvm)
+    if artifact.threads > 1:
+        threads.ensure(artifact.threads)
     with _llvm_lock:
         machine = llvm.Target.from_default_triple().create_target_machine()
         # The first engine makes LLVM see the symbols of the process, so the check of symbols comes after it.

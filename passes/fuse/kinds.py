@@ -52,9 +52,7 @@ def analyze(function: Any) -> Kind:
     kind = Kind.ELEMENTWISE
     for block in view.blocks:
         found = block_kind(block)
-        if kind is Kind.REDUCE and found <= Kind.BROADCAST:
-            kind = Kind.ROW
-        elif kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
+        if kind is Kind.REDUCE and found <= Kind.BROADCAST or kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
             kind = Kind.ROW
         else:
             kind = max(kind, found)

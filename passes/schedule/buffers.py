@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
-from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, element_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.loops import index
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 from mirlo.dialects.bindings import execution_engine, ir, memref, passmanager
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.locations import describe, names_of
 from mirlo.passes.fuse.kinds import KIND
+from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import FLOPS
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.runtime.loaders import llvm_host
+from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.pipeline import lower_pipeline
 
 ENTRY = "mirlo_entry"
@@ -28,7 +30,9 @@ def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
     signature = _signature(main)
     kernels = _kernels(main, module)
     _add_profiled(main, len(kernels))
+    forks = find_forks(module)
     _lower(module)
+    define_forks(module, forks, argument_types(module, forks))
     counts = [len(signature[name]) for name in ("inputs", "outputs", "params")]
     _add_entry(module, counts[0] + counts[1], counts[2], bool(kernels))
     code = _object_code(module, opt_level)
@@ -42,7 +46,9 @@ def _find_main(module: Any) -> Any:
     for op in module.body.operations:
         if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
             if "relax.inputs" not in op.operation.attributes:
-                raise PassError("the module is not planned: run plan-memory before emitting code", op.operation.location)
+                raise PassError(
+                    "the module is not planned: run plan-memory before emitting code", op.operation.location
+                )
             return op.operation
     raise PassError("the module has no function to compile")
 
@@ -52,7 +58,9 @@ def _signature(main: Any) -> dict[str, Any]:
     outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
     specs = []
     arena = 0
-    for argument, entry in zip(main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True):
+    for argument, entry in zip(
+        main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
+    ):
         attributes = ir.DictAttr(entry)
         if "relax.arena" in attributes:
             arena = argument.type.shape[0]
@@ -184,12 +192,28 @@ def _add_entry(module: Any, tensors: int, params: int, profiled: bool) -> None:
             module.body.append(op.operation.clone())
 
 
+_NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
+
+
+def _externals(module: Any) -> list[str]:
+    """Functions that the module declares but does not define."""
+    return [
+        ir.StringAttr(op.operation.attributes["sym_name"]).value
+        for op in module.body.operations
+        if op.operation.name == "llvm.func" and not len(op.operation.regions[0].blocks)
+    ]
+
+
 def _object_code(module: Any, opt_level: int) -> bytes:
     """Machine code of this host, as an object file."""
     handle, path = tempfile.mkstemp(suffix=".o")
     os.close(handle)
     try:
+        externals = _externals(module)
         engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+        for name in externals:
+            # The engine links what it compiles; the real functions are found when the object is loaded.
+            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
         # Looking a symbol up makes the engine compile; without it the object is empty.
         engine.raw_lookup(ENTRY)
         engine.dump_to_object_file(path)

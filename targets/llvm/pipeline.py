@@ -30,6 +30,7 @@ TO_LLVM = (
 
 def compile_pipeline(options: Any = None) -> str:
     """From relax to buffers: what `emit` takes."""
+    threads = options.threads if options is not None else 1
     passes = [
         "simplify",
         "fold-constant",
@@ -49,6 +50,7 @@ def compile_pipeline(options: Any = None) -> str:
         "lower-loops",
         "lower-intrinsics{target=llvm}",
         "plan-memory",
+        f"outline-parallel{{threads={threads}}}",
     ]
     return f"builtin.module({','.join(passes)})"
 

@@ -1,0 +1,253 @@
+"""The pass `outline-parallel`: parallel loops become functions that a thread pool can call on parts of the range.
+
+    scf.for %i = %lo to %hi step %s { body } {tir.parallel}
+becomes
+    call @kernel_fork0(%lo, %hi, captured...)
+    func.func private @kernel_fork0(...) attributes {tir.fork = {region = @kernel_region0, step = s, chunks = c}}
+    func.func private @kernel_region0(%lo, %hi, captured...) { scf.for %i = %lo to %hi step %s { body } }
+
+The target gives the fork its body: it hands the region to its thread pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.buffers import ALIGNMENT, buffer_bytes
+from mirlo.passes.schedule.loops import PARALLEL
+from mirlo.passes.schedule.schedule import FLOPS
+
+FORK = "tir.fork"
+"""Attribute of a function without body that runs a region on several threads."""
+CHUNKS_PER_THREAD = 4
+"""More chunks than threads even out threads that start late or are slower."""
+PRIVATE_BYTES = 1 << 20
+"""Most scratch memory of a region; it lies on the stacks of the pool's threads."""
+OPERATIONS_PER_BYTE = 4
+"""What touching a byte costs, in floating-point operations, for the estimate of the work."""
+
+
+@dataclass(frozen=True)
+class ParallelRecord:
+    """What became of the parallel loops of a kernel: how many were outlined, or why one was not."""
+
+    function: str
+    outlined: int
+    declined: tuple[Decline, ...]
+
+
+@register_pass
+@dataclass(frozen=True)
+class OutlineParallel(Pass):
+    """Move the bodies of parallel loops to functions that run on several threads.
+
+    Loops of kernels with little work stay as they are: handing them out would cost more than it saves.
+    """
+
+    name = "outline-parallel"
+    threads: int = option(1, "threads that a kernel may use; 1 leaves all loops as they are")
+    work: int = option(400_000, "least floating-point operations of a kernel (a byte moved counts as four)")
+
+    def run(self, op: Any, session: Any) -> None:
+        if self.threads < 2:
+            return
+        body = op.regions[0].blocks[0]
+        symbols = ir.SymbolTable(op.operation)
+        for function in list(body.operations):
+            if is_prim_func(function) and len(function.operation.regions[0].blocks):
+                session.notes.append(self._outline_all(function, symbols, body))
+
+    def _outline_all(self, function: Any, symbols: Any, module_body: Any) -> ParallelRecord:
+        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        loops = _parallel_loops(function)
+        work = _work(function)
+        if loops and work < self.work:
+            return ParallelRecord(name, 0, (decline("too little work to share", operations=work, least=self.work),))
+        reasons: list[Decline] = []
+        count = 0
+        for loop in loops:
+            outcome = _Outliner(loop, f"{name}_region", self.threads, symbols, module_body).run()
+            if isinstance(outcome, Decline):
+                reasons.append(outcome)
+            else:
+                count += 1
+        return ParallelRecord(name, count, tuple(reasons))
+
+
+def _work(function: Any) -> int:
+    attributes = function.operation.attributes
+    flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
+    types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
+    moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
+    return flops + OPERATIONS_PER_BYTE * moved
+
+
+def _parallel_loops(function: Any) -> list[Any]:
+    """Parallel loops that are in no other parallel loop."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "scf.for" and PARALLEL in op.attributes:
+            found.append(op)
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+@dataclass
+class _Outliner:
+    loop: Any
+    name: str
+    threads: int
+    symbols: Any
+    module_body: Any
+
+    def run(self) -> Decline | None:
+        step, trips = self._shape()
+        if len(self.loop.results):
+            return decline("the loop carries values")
+        if step is None:
+            return decline("the step of the loop is no constant")
+        if trips is not None and trips < 2:
+            return decline("the loop runs once")
+        captured = self._captured()
+        private = [v for v in captured if self._is_private_scratch(v)]
+        constants = [v for v in captured if _is_constant(v)]
+        passed = [v for v in captured if v not in constants and v not in private]
+        for value in passed:
+            if not _passes_by_pointer(value.type):
+                return decline("a value cannot be passed to another function", type=str(value.type))
+        size = sum(buffer_bytes(v.type) for v in private)
+        if size > PRIVATE_BYTES:
+            return decline("an iteration needs too much scratch memory of its own", bytes=size, most=PRIVATE_BYTES)
+        region = self._make_region(step, passed, constants, private)
+        self._make_fork(region, step, trips, passed)
+        return None
+
+    def _shape(self) -> tuple[int | None, int | None]:
+        low, high, step = (_known(v) for v in list(self.loop.operands)[:3])
+        if step is None or low is None or high is None:
+            return step, None
+        return step, -(-(high - low) // step)
+
+    def _captured(self) -> list[Any]:
+        """Values from outside that the body uses, in order of first use."""
+        inside: set[Any] = set()
+        used: dict[Any, None] = {}
+
+        def visit(op: Any) -> Any:
+            for region in op.regions:
+                for block in region.blocks:
+                    inside.update(block.arguments)
+            if op != self.loop:
+                used.update(dict.fromkeys(op.operands))
+                inside.update(op.results)
+            return ir.WalkResult.ADVANCE
+
+        self.loop.walk(visit, ir.WalkOrder.PRE_ORDER)
+        return [v for v in used if v not in inside]
+
+    def _is_private_scratch(self, value: Any) -> bool:
+        """Scratch memory that only this loop uses: what an iteration leaves there, no other one reads."""
+        if not isinstance(value, ir.OpResult) or value.owner.name not in ("memref.alloca", "memref.view"):
+            return False
+        return all(self._is_inside(use.owner) for use in value.uses)
+
+    def _is_inside(self, op: Any) -> bool:
+        parent = op.operation
+        while parent is not None and parent != self.loop:
+            parent = parent.parent
+            parent = parent.operation if parent is not None else None
+        return parent is not None
+
+    def _make_region(self, step: int, passed: list[Any], constants: list[Any], private: list[Any]) -> str:
+        index = ir.IndexType.get()
+        types = [index, index, *(v.type for v in passed)]
+        with self.loop.location:
+            region = func.FuncOp(self.name, ir.FunctionType.get(types, []), visibility="private", ip=False)
+            block = region.add_entry_block()
+            self.module_body.append(region.operation)
+            name = ir.StringAttr(self.symbols.insert(region.operation)).value
+            low, high, *inner = block.arguments
+            env = dict(zip(passed, inner, strict=True))
+            with ir.InsertionPoint(block):
+                env.update({c: c.owner.clone().results[0] for c in constants})
+                env.update({p: _stack_buffer(p.type) for p in private})
+                stride = ir.Operation.create(
+                    "arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, step)}
+                ).results[0]
+                made = scf.ForOp(low, high, stride)
+                func.ReturnOp([])
+            body = self.loop.regions[0].blocks[0]
+            body.arguments[0].replace_all_uses_with(made.induction_variable)
+            for op in [o.operation for o in body.operations]:
+                if op.name != "scf.yield":
+                    made.body.append(op)
+            with ir.InsertionPoint(made.body):
+                scf.YieldOp([])
+        _replace_inside(made.operation, env)
+        return name
+
+    def _make_fork(self, region: str, step: int, trips: int | None, passed: list[Any]) -> None:
+        i64 = ir.IntegerType.get_signless(64)
+        index = ir.IndexType.get()
+        chunks = self.threads * CHUNKS_PER_THREAD
+        chunks = chunks if trips is None else min(chunks, trips)
+        types = [index, index, *(v.type for v in passed)]
+        with self.loop.location:
+            fork = func.FuncOp(
+                region.replace("_region", "_fork", 1), ir.FunctionType.get(types, []), visibility="private", ip=False
+            )
+            fork.operation.attributes[FORK] = ir.DictAttr.get(
+                {
+                    "region": ir.FlatSymbolRefAttr.get(region),
+                    "step": ir.IntegerAttr.get(i64, step),
+                    "chunks": ir.IntegerAttr.get(i64, chunks),
+                    "threads": ir.IntegerAttr.get(i64, self.threads),
+                }
+            )
+            self.module_body.append(fork.operation)
+            name = ir.StringAttr(self.symbols.insert(fork.operation)).value
+            with ir.InsertionPoint(self.loop):
+                low, high = list(self.loop.operands)[:2]
+                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [low, high, *passed])
+        self.loop.erase()
+
+
+def _stack_buffer(kind: Any) -> Any:
+    alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
+    return memref.AllocaOp(kind, [], [], alignment=alignment).result
+
+
+def _replace_inside(root: Any, env: dict[Any, Any]) -> None:
+    """Let the operations inside use the region's own values for those of the function that they came from."""
+
+    def visit(op: Any) -> Any:
+        for i, value in enumerate(op.operands):
+            if value in env:
+                op.operands[i] = env[value]
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
+
+
+def _known(value: Any) -> int | None:
+    return ir.IntegerAttr(value.owner.attributes["value"]).value if _is_constant(value) else None
+
+
+def _passes_by_pointer(kind: Any) -> bool:
+    """Index values, and buffers whose place is all there is to know of them."""
+    if isinstance(kind, ir.MemRefType):
+        return kind.has_static_shape and ir.AffineMap.get_identity(len(kind.shape)) == kind.affine_map
+    return isinstance(kind, ir.IndexType)

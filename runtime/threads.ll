@@ -1,0 +1,211 @@
+; The thread pool: one job at a time, cut into chunks that threads claim one by one.
+;
+; @state holds the number of the job in its upper half and the next chunk to claim in its lower half, so that a claim is one
+; compare-and-swap that fails if the job has changed. A thread that wakes late finds nothing to claim; nobody waits for it.
+; Idle workers spin for a moment, then sleep on a condition variable.
+
+@state = internal global i64 0, align 64
+@done = internal global i32 0, align 64
+@total = internal global i32 0, align 64
+@limit = internal global i32 0
+@function = internal global ptr null
+@arguments = internal global ptr null
+@busy = internal global i32 0, align 64
+@sleepers = internal global i32 0, align 64
+@workers = internal global i32 0
+@mutex = internal global [256 x i8] zeroinitializer, align 64
+@condition = internal global [256 x i8] zeroinitializer, align 64
+@attributes = internal global [256 x i8] zeroinitializer, align 64
+
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setdetachstate(ptr, i32)
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @sched_yield()
+
+; Claims and runs chunks until none is left.
+define internal void @work() {
+entry:
+  br label %look
+look:
+  %seen = load atomic i64, ptr @state acquire, align 8
+  %chunk = trunc i64 %seen to i32
+  %total = load atomic i32, ptr @total monotonic, align 4
+  %left = icmp ult i32 %chunk, %total
+  br i1 %left, label %claim, label %out
+claim:
+  %next = add i64 %seen, 1
+  %swap = cmpxchg ptr @state, i64 %seen, i64 %next acq_rel monotonic
+  %won = extractvalue { i64, i1 } %swap, 1
+  br i1 %won, label %run, label %look
+run:
+  ; The job cannot end, nor its fields change, before this chunk is counted as done.
+  %function = load ptr, ptr @function
+  %arguments = load ptr, ptr @arguments
+  %all = load atomic i32, ptr @total monotonic, align 4
+  call void %function(ptr %arguments, i32 %chunk, i32 %all)
+  %counted = atomicrmw add ptr @done, i32 1 acq_rel
+  br label %look
+out:
+  ret void
+}
+
+define internal i1 @has_work(i32 %id) {
+  %seen = load atomic i64, ptr @state seq_cst, align 8
+  %chunk = trunc i64 %seen to i32
+  %total = load atomic i32, ptr @total monotonic, align 4
+  %left = icmp ult i32 %chunk, %total
+  %limit = load atomic i32, ptr @limit monotonic, align 4
+  %mine = icmp ult i32 %id, %limit
+  %both = and i1 %left, %mine
+  ret i1 %both
+}
+
+define internal ptr @worker(ptr %argument) {
+entry:
+  %wide = ptrtoint ptr %argument to i64
+  %id = trunc i64 %wide to i32
+  br label %spin
+spin:
+  %count = phi i32 [ 0, %entry ], [ 0, %worked ], [ %more, %again ], [ 0, %awake ]
+  %ready = call i1 @has_work(i32 %id)
+  br i1 %ready, label %worked, label %again
+worked:
+  call void @work()
+  br label %spin
+again:
+  call void @relax()
+  %more = add i32 %count, 1
+  %tired = icmp ugt i32 %more, SPINS
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %locked = call i32 @pthread_mutex_lock(ptr @mutex)
+  %entered = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  br label %doze
+doze:
+  %late = call i1 @has_work(i32 %id)
+  br i1 %late, label %awake, label %wait
+wait:
+  %woken = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
+  br label %doze
+awake:
+  %left = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  %unlocked = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %spin
+}
+
+define internal void @relax() {
+  PAUSE
+  ret void
+}
+
+; Has at least so many workers; called under a lock of the caller. Returns how many there are.
+define i32 @mirlo_pool_start(i32 %wanted) {
+entry:
+  %attr = call i32 @pthread_attr_init(ptr @attributes)
+  %detached = call i32 @pthread_attr_setdetachstate(ptr @attributes, i32 DETACHED)
+  %have = load i32, ptr @workers
+  br label %loop
+loop:
+  %id = phi i32 [ %have, %entry ], [ %following, %started ]
+  %lacks = icmp ult i32 %id, %wanted
+  br i1 %lacks, label %start, label %out
+start:
+  %wide = zext i32 %id to i64
+  %argument = inttoptr i64 %wide to ptr
+  %thread = alloca i64
+  %failed = call i32 @pthread_create(ptr %thread, ptr @attributes, ptr @worker, ptr %argument)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %started, label %out
+started:
+  %following = add i32 %id, 1
+  store i32 %following, ptr @workers
+  br label %loop
+out:
+  ret i32 %id
+}
+
+; Makes the pool empty: at first use, and in the child of a fork, which has none of its parent's threads.
+define void @mirlo_pool_reset() {
+  store i64 0, ptr @state
+  store i32 0, ptr @total
+  store i32 0, ptr @done
+  store i32 0, ptr @limit
+  store i32 0, ptr @busy
+  store i32 0, ptr @sleepers
+  store i32 0, ptr @workers
+  %mutex = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
+  %condition = call i32 @pthread_cond_init(ptr @condition, ptr null)
+  ret void
+}
+
+; Runs function(arguments, chunk, chunks) for every chunk, on at most so many threads, this one included.
+define void @mirlo_parallel(ptr %function, ptr %arguments, i32 %chunks, i32 %threads) {
+entry:
+  %several = icmp ugt i32 %chunks, 1
+  %many = icmp ugt i32 %threads, 1
+  %parallel = and i1 %several, %many
+  br i1 %parallel, label %try, label %serial
+try:
+  %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %swap, 1
+  br i1 %mine, label %post, label %serial
+serial:
+  ; One thread, or the pool serves another caller: waiting for it would take longer than the work.
+  %i = phi i32 [ 0, %entry ], [ 0, %try ], [ %i1, %body ]
+  %more = icmp ult i32 %i, %chunks
+  br i1 %more, label %body, label %out
+body:
+  call void %function(ptr %arguments, i32 %i, i32 %chunks)
+  %i1 = add i32 %i, 1
+  br label %serial
+post:
+  store ptr %function, ptr @function
+  store ptr %arguments, ptr @arguments
+  store atomic i32 0, ptr @done monotonic, align 4
+  %helpers = sub i32 %threads, 1
+  store atomic i32 %helpers, ptr @limit monotonic, align 4
+  store atomic i32 %chunks, ptr @total monotonic, align 4
+  %old = load atomic i64, ptr @state monotonic, align 8
+  %number = lshr i64 %old, 32
+  %next = add i64 %number, 1
+  %fresh = shl i64 %next, 32
+  store atomic i64 %fresh, ptr @state seq_cst, align 8
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %wake, label %share
+wake:
+  %locked = call i32 @pthread_mutex_lock(ptr @mutex)
+  %told = call i32 @pthread_cond_broadcast(ptr @condition)
+  %unlocked = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %share
+share:
+  call void @work()
+  br label %wait
+wait:
+  %turns = phi i32 [ 0, %share ], [ %turn, %onward ]
+  %count = load atomic i32, ptr @done acquire, align 4
+  %all = icmp eq i32 %count, %chunks
+  br i1 %all, label %finish, label %again
+again:
+  call void @relax()
+  %turn = add i32 %turns, 1
+  %long = icmp ugt i32 %turn, SPINS
+  br i1 %long, label %yield, label %onward
+yield:
+  ; A worker that has a chunk may have lost its core to something else.
+  %yielded = call i32 @sched_yield()
+  br label %onward
+onward:
+  br label %wait
+finish:
+  store atomic i32 0, ptr @busy release, align 4
+  br label %out
+out:
+  ret void
+}

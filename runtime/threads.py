@@ -1,0 +1,112 @@
+"""The thread pool that compiled models share: one per process, made when the first model asks for threads.
+
+It is a page of LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Workers sleep when
+there is nothing to do. A model that is called while another one uses the pool runs on the caller's thread alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SYMBOL = "mirlo_parallel"
+"""`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
+
+SPINS = 4000
+"""Looks at the job, some 10 ns each, before a worker goes to sleep."""
+
+_X86, _ARM = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
+_PAUSES = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
+_DETACHED = {"darwin": 2}
+"""PTHREAD_CREATE_DETACHED where it is not 1."""
+
+
+@dataclass
+class _Pool:
+    start: Any
+    address: int
+    keep: Any
+
+
+_lock = threading.Lock()
+_pool: _Pool | None = None
+
+
+def supported() -> bool:
+    """Whether models may run on several threads here: where there are POSIX threads."""
+    return sys.platform != "win32"
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def ensure(threads: int) -> None:
+    """Have a pool for calls on so many threads, and its symbol defined for code that is loaded from now on."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = _compile()
+            os.register_at_fork(after_in_child=_after_fork)
+        # More threads than cores only take time from each other.
+        _pool.start(min(threads, available_cores()) - 1)
+
+
+def _after_fork() -> None:
+    """The child has the memory of the pool but none of its threads; models that it calls start others."""
+    if _pool is not None:
+        _pool.keep.reset()
+        _restart.append(True)
+
+
+_restart: list[bool] = []
+
+
+def revive(threads: int) -> None:
+    """Start the workers again in the child of a fork."""
+    if _restart:
+        _restart.clear()
+        ensure(threads)
+
+
+@dataclass
+class _Kept:
+    engine: Any
+    reset: Any
+
+
+def _text() -> str:
+    template = Path(__file__).with_name("threads.ll").read_text(encoding="utf-8")
+    pause = _PAUSES.get(platform.machine().lower(), "")
+    # What LLVM knows of another processor need not be declared.
+    declared = pause.replace("call", "declare").replace(" 1)", ")")
+    detached = str(_DETACHED.get(sys.platform, 1))
+    template = f"{template}\n{declared}\n"
+    return template.replace("SPINS", str(SPINS)).replace("PAUSE", pause).replace("DETACHED", detached)
+
+
+def _compile() -> _Pool:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(_text())
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    reset = ctypes.CFUNCTYPE(None)(engine.get_function_address("mirlo_pool_reset"))
+    start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("mirlo_pool_start"))
+    address = engine.get_function_address(SYMBOL)
+    reset()
+    llvm.add_symbol(SYMBOL, address)
+    return _Pool(start, address, _Kept(engine, reset))

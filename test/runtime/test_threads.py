@@ -1,0 +1,84 @@
+"""The thread pool: every chunk runs once, whoever asks, also after sleeping and after a fork."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+
+import pytest
+from mirlo.runtime import threads
+
+llvm = pytest.importorskip("llvmlite.binding")
+pytestmark = pytest.mark.skipif(not threads.supported(), reason="no POSIX threads here")
+
+TASK = """
+declare void @mirlo_parallel(ptr, ptr, i32, i32)
+define void @task(ptr %counts, i32 %chunk, i32 %chunks) {
+  %place = getelementptr i32, ptr %counts, i32 %chunk
+  %count = load i32, ptr %place
+  %more = add i32 %count, 1
+  store i32 %more, ptr %place
+  ret void
+}
+define void @regions(ptr %counts, i32 %chunks, i32 %threads, i32 %repeats) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  call void @mirlo_parallel(ptr @task, ptr %counts, i32 %chunks, i32 %threads)
+  %next = add i32 %i, 1
+  %again = icmp ult i32 %next, %repeats
+  br i1 %again, label %loop, label %out
+out:
+  ret void
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def regions():
+    threads.ensure(4)
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(TASK), machine)
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)
+    function = kind(engine.get_function_address("regions"))
+    function.engine = engine
+    return function
+
+
+def _run(regions, chunks: int, repeats: int, count: int = 4) -> list[int]:
+    counts = (ctypes.c_int32 * chunks)()
+    regions(counts, chunks, count, repeats)
+    return list(counts)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 16, 100])
+def test_every_chunk_runs_once_a_region(regions, chunks: int) -> None:
+    assert _run(regions, chunks, 500) == [500] * chunks
+
+
+def test_workers_wake_up(regions) -> None:
+    for _ in range(5):
+        time.sleep(0.02)
+        assert _run(regions, 8, 1) == [1] * 8
+
+
+def test_callers_at_the_same_time(regions) -> None:
+    results: list[list[int]] = []
+    callers = [threading.Thread(target=lambda: results.append(_run(regions, 8, 2000))) for _ in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert results == [[2000] * 8] * 6
+
+
+def test_child_of_a_fork(regions) -> None:
+    child = os.fork()
+    if child == 0:
+        threads.revive(4)
+        os._exit(0 if _run(regions, 8, 50) == [50] * 8 else 1)
+    assert os.waitpid(child, 0)[1] == 0
