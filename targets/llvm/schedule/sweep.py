@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.buffers import element_bytes
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine

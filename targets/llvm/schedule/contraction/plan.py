@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.buffers import element_bytes
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
 from mirlo.targets.llvm.schedule.contraction.body import Factor
