@@ -6,12 +6,22 @@ import threading
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dialect import Dialect
 
 _LOADING = threading.Lock()
 """Two threads that load dialects at once crash the process, even into contexts of their own."""
 
-EXTRA_DIALECTS: list[Any] = []
+EXTRA_DIALECTS: list[Dialect] = []
 """Dialects that plug-ins add; loaded into every context made afterwards."""
+
+
+def register_dialect(namespace: str) -> Dialect:
+    """A new dialect for operations of one's own: every context that is made from now on knows it."""
+    if any(namespace == known.namespace for known in EXTRA_DIALECTS) or namespace in ("relax", "tir"):
+        raise ValueError(f"dialect '{namespace}' is registered already: choose another namespace")
+    dialect = Dialect(namespace)
+    EXTRA_DIALECTS.append(dialect)
+    return dialect
 
 
 def make_context(allow_unregistered: bool = False) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
+from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType, compatible
 from mirlo.dialects.core.values import Layout, Values, operand, operands, optional, result, results
@@ -31,7 +32,7 @@ from mirlo.dialects.core.values import Layout, Values, operand, operands, option
 __all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
 class DialectOp(ir.OpView):
-    """Base of Mirlo's operations. Subclass with `name=` to define one."""
+    """Base of Mirlo's operations. Subclass with `name=`, and `dialect=` where no base class has one, to define one."""
 
     OPERATION_NAME: ClassVar[str] = ""
     _ODS_REGIONS = (0, True)
@@ -52,8 +53,10 @@ class DialectOp(ir.OpView):
     _operand_layout: ClassVar[Layout] = Layout([], "operandSegmentSizes")
     _result_layout: ClassVar[Layout] = Layout([], "resultSegmentSizes")
 
-    def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
+    def __init_subclass__(cls, name: str | None = None, dialect: Dialect | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        if dialect is not None:
+            cls._dialect = dialect
         if name is None:
             return
         members: dict[str, Any] = {}

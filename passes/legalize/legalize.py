@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from mirlo.dialects.bindings import ir, rewrite
+from mirlo.dialects.context import EXTRA_DIALECTS
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
@@ -120,9 +121,10 @@ class _Conversion:
     def pending(self) -> list[Any]:
         """Operators that are not legal yet, outside prim functions."""
         found: list[Any] = []
+        prefixes = ("relax.", *(f"{dialect.namespace}." for dialect in EXTRA_DIALECTS))
 
         def visit(op: Any) -> Any:
-            if op.name.startswith("relax.") and op.name not in self.legal:
+            if op.name.startswith(prefixes) and op.name not in self.legal:
                 found.append(op)
             if op.name == "func.func" and "tir.prim_func" in op.attributes:
                 return ir.WalkResult.SKIP

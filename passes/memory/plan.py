@@ -284,7 +284,8 @@ def reshaped(buffer: Any, wanted: Any) -> Any:
     """A contiguous buffer looked at in another shape."""
     if buffer.type == wanted:
         return buffer
-    strides, size = [], 1
+    strides: list[int] = []
+    size = 1
     for dim in reversed(list(wanted.shape)):
         strides.insert(0, size)
         size *= dim

@@ -26,6 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 after an error, 130 when interrupted."""
     arguments = make_parser().parse_args(argv, namespace=Arguments())
     try:
+        if arguments.plugin:
+            from mirlo.tools.cli.files import load_plugins
+
+            load_plugins(arguments.plugin)
         importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
         sys.stdout.flush()
     except BrokenPipeError:

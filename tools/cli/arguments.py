@@ -26,6 +26,7 @@ class Arguments(argparse.Namespace):
     repeat: int
     seed: int
     profile: bool
+    plugin: list[str]
     verbose: bool
     debug: bool = False
 
@@ -106,6 +107,13 @@ def _add_shapes(parser: Any) -> None:
 def _add(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each step, also where no one watches")
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="a Python file, or the name of a module, that adds operators, rules or passes (see mirlo.extend)",
+    )
     parser.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
     return parser
 

@@ -9,6 +9,17 @@ from typing import Any
 from mirlo.tools.cli.errors import CommandError
 
 
+def load_plugins(names: list[str]) -> None:
+    """Import what the command line names as plug-ins; whatever is wrong with one is its author's."""
+    from mirlo.passes.registry import load_plugin
+
+    for name in names:
+        try:
+            load_plugin(name)
+        except Exception as error:
+            raise CommandError(f"cannot load the plug-in '{name}': {type(error).__name__}: {error}") from error
+
+
 def require_file(path: str) -> None:
     """An error unless there is such a file."""
     if not Path(path).is_file():

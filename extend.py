@@ -1,0 +1,26 @@
+"""What those use who add to Mirlo: operators, rules, ONNX converters, passes, targets.
+
+    from mirlo.extend import DialectOp, legalize, operand, register_dialect
+
+A package of one's own registers its targets and passes with the entry points `mirlo.targets` and `mirlo.passes`; a file
+is loaded with `--plugin FILE` of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
+"""
+
+from mirlo.dialects.context import make_context, register_dialect
+from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Floats, Int, Ints, Str, Strs, Symbol
+from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir import compute
+from mirlo.frontends.onnx.registry import converter
+from mirlo.passes.legalize.helpers import elementwise
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import decline, intrinsic, legalize, schedule
+from mirlo.passes.targets import Target
+from mirlo.runtime.packed import packed
+
+__all__ = [
+    "Bool", "DialectOp", "Dims", "ElementType", "Float", "Floats", "Int", "Ints", "OpError", "Pass", "PassError",
+    "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "converter", "decline", "elementwise", "intrinsic",
+    "legalize", "make_context", "operand", "operands", "option", "optional", "packed", "register_dialect",
+    "register_pass", "result", "results", "schedule",
+]  # fmt: skip

@@ -1,0 +1,95 @@
+"""What the README shows works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import ENVIRONMENT, ROOT, benchmark_model, mirlo, output_of, python
+from onnx import TensorProto, helper
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the model that the snippets are about, and the commands on the path."""
+    (tmp_path / "mobilenetv2.onnx").symlink_to(benchmark_model("mobilenetv2"))
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("mirlo", "mirlo.tools.cli"), ("mirlo-opt", "mirlo.tools.opt")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    return tmp_path
+
+
+def test_blocks_are_those_that_are_tested() -> None:
+    assert [len(_blocks(language)) for language in ("sh", "python")] == [2, 2]
+
+
+def test_make_has_the_targets() -> None:
+    for line in _blocks("sh")[0].splitlines():
+        command = line.partition("#")[0].split()
+        planned = subprocess.run([*command, "-n"], capture_output=True, text=True, cwd=ROOT)
+        assert planned.returncode == 0, planned.stderr
+    for tool in ("ruff check", "mypy", "lit ", "pytest"):
+        assert tool in planned.stdout
+    assert "exec make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_commands(folder: Path) -> None:
+    environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-ec", _blocks("sh")[1]], capture_output=True, text=True, cwd=folder, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("latency: ") == 2 and "kernels: " in done.stdout
+    assert (folder / "end.mlir").stat().st_size > 0
+
+
+def test_python(folder: Path) -> None:
+    out = output_of(python("-c", _blocks("python")[0], cwd=folder))
+    assert "pixel_values" in out and "GFLOP/s" in out
+
+
+def test_own_operator(tmp_path: Path) -> None:
+    (tmp_path / "swiglu.py").write_text(_blocks("python")[1])
+    node = helper.make_node("Swiglu", ["x", "g"], ["y"], name="gated", domain="com.mine")
+    x, g, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 50]) for name in "xgy")
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.mine", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x, g], [y]), opset_imports=opsets, ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    arrays = np.random.default_rng(0).standard_normal((2, 3, 50), np.float32)
+    np.save(tmp_path / "x.npy", arrays[0])
+    np.save(tmp_path / "g.npy", arrays[1])
+    given = ("--input", "x=x.npy", "--input", "g=g.npy", "--output-dir", "out")
+    output_of(mirlo("run", "model.onnx", "--plugin", "swiglu.py", *given, cwd=tmp_path))
+    expected = arrays[1] * arrays[0] / (1 + np.exp(-arrays[0]))
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_paths_exist() -> None:
+    table = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
+    named = [path for row in table for path in re.findall(r"`([^`]+)`", row)]
+    linked = re.findall(r"\]\(([^)]+)\)", TEXT)
+    assert named and linked
+    for path in [*named, *linked]:
+        assert (ROOT / path).exists(), path
+    folders = {path.split("/")[0] for path in named}
+    shipped = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert shipped <= folders
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_example(example: str, tmp_path: Path) -> None:
+    output_of(python(ROOT / "examples" / example, cwd=tmp_path))
