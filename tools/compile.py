@@ -48,6 +48,7 @@ def compile(
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     pipeline: Pipeline | str | None = None,
     legalize: Mapping[str, Callable[..., Any]] | None = None,
+    intrinsics: Mapping[str, Callable[..., Any]] | None = None,
     opt_level: int = 2,
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
@@ -56,9 +57,10 @@ def compile(
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
-    operators (`"relax.softmax"`) to rules that come before all registered ones. `save_ir` names a folder for the IR
-    of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A module that the
-    caller hands in is not changed; `params` holds the arrays that it names.
+    operators (`"relax.softmax"`) to rules that come before all registered ones, `intrinsics` does so with intrinsics
+    (`"exp"`). `save_ir` names a folder for the IR of every stage; each file can be continued with `mirlo-opt
+    --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the arrays
+    that it names.
     """
     from mirlo.runtime.executable import Executable
 
@@ -73,6 +75,7 @@ def compile(
     module, session = opened.module, opened.session
     require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
+    session.options["intrinsics"] = dict(intrinsics or {})
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
     instruments: list[Instrument] = [_Steps(tell)]
     if save_ir is not None:

@@ -17,7 +17,7 @@ from mirlo.passes.targets import TargetError, chain
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-CUSTOM_RULES = "intrinsic_rules"
+CUSTOM_RULES = "intrinsics"
 """The session's option with a caller's own rules, by intrinsic: tried before all others."""
 
 MAX_ROUNDS = 16
@@ -91,8 +91,6 @@ class LowerIntrinsics(Pass):
         lowering = Lowering(targets, session.options.get(CUSTOM_RULES))
         try:
             lowering.run(op.operation)
-        except RuleError as error:
-            raise PassError(str(error)) from error
         finally:
             session.notes.extend(lowering.choices.values())
 
@@ -114,7 +112,10 @@ class Lowering:
             # Constants are shared within a block. In the next round they may come after what is lowered then.
             constants: dict[Any, dict[Any, Any]] = {}
             for operation in found:
-                self.lower(operation, constants.setdefault(operation.block, {}))
+                try:
+                    self.lower(operation, constants.setdefault(operation.block, {}))
+                except RuleError as error:
+                    raise PassError(str(error), operation.location) from error
         left = _intrinsics_in(root)
         names = ", ".join(sorted({operation.name for operation in left}))
         message = f"the rules of '{self.targets[0]}' go in a circle: after {MAX_ROUNDS} rounds there are still {names}"
@@ -125,6 +126,9 @@ class Lowering:
         name = operation.name.removeprefix("tir.")
         result = operation.results[0]
         first = operation.operands[0].type
+        if isinstance(first, ir.VectorType) and first.scalable:
+            message = f"'{operation.name}' has operands of type {first}: only vectors of a fixed length can be lowered"
+            raise PassError(message, operation.location)
         b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
         call = IntrinsicCall(operation, b)
         with ir.InsertionPoint(operation), operation.location:
