@@ -67,6 +67,11 @@ def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[Co
     return register
 
 
+def removed(operator: str, since: int) -> None:
+    """Register that newer operator sets no longer have an operator."""
+    CONVERTERS.add("", operator, since, None)
+
+
 def folder(*operators: str) -> Callable[[Converter], Converter]:
     """Register a function that computes these operators on known values."""
 

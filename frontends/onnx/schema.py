@@ -57,7 +57,7 @@ class Signature:
 def signature(domain: str, operator: str, version: int) -> Signature | None:
     """The signature of an operator at an operator set version, or None where there is no such operator."""
     schema = schema_of(domain, operator, version)
-    if schema is None or schema.deprecated:
+    if schema is None:
         return None
     attributes = schema.attributes
     return Signature(

@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, removed
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -55,6 +55,9 @@ def _simple_resize(node: Node, scales: Sequence[float]) -> Any:
         coordinates="asymmetric",
         nearest=nearest,
     )
+
+
+removed("Upsample", since=10)
 
 
 @converter("Resize", since=11)

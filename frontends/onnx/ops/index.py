@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, removed
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -38,6 +38,9 @@ def scatter_elements(node: Node) -> Any:
         axis=node.attr.int("axis", 0),
         reduction=node.attr.choice("reduction", "none", REDUCTIONS),
     )
+
+
+removed("Scatter", since=11)
 
 
 @converter("ScatterND")

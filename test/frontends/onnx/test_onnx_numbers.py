@@ -1,0 +1,182 @@
+"""Forms that ONNX's own cases leave out (older operator sets, unusual attributes), compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+
+I8, U8 = np.int8, np.uint8
+IMAGE = (1, 4, 6, 7)
+
+
+def compare(model: Any, *arrays: np.ndarray, tolerance: float = 1e-4) -> None:
+    names = [value.name for value in model.graph.input]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, dict(zip(names, arrays, strict=True)))
+    results = mirlo.compile(model)(*arrays)
+    for found, expected in zip(results if isinstance(results, (tuple, list)) else (results,), wanted, strict=True):
+        assert np.asarray(found).dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+# operator set, node, constants; the data input is "x", an image of 4 channels
+FORMS: dict[str, tuple[int, Any, dict[str, Any]]] = {
+    "softmax 11": (11, node("Softmax", "x", "y", axis=2), {}),
+    "log softmax 11": (11, node("LogSoftmax", "x", "y"), {}),
+    "hardmax 11": (11, node("Hardmax", "x", "y", axis=-2), {}),
+    "clip 7": (7, node("Clip", "x", "y", min=-0.5, max=0.25), {}),
+    "clip 11, one bound": (11, node("Clip", "x _ top", "y"), {"top": np.float32(0.25)}),
+    "dropout 7": (7, node("Dropout", "x", "y", ratio=0.3), {}),
+    "squeeze 11": (11, node("Squeeze", "x", "y", axes=[0]), {}),
+    "squeeze all": (13, node("Squeeze", "x", "y"), {}),
+    "unsqueeze 11": (11, node("Unsqueeze", "x", "y", axes=[1, -1]), {}),
+    "split 11": (11, node("Split", "x", "y z", axis=1, split=[1, 3]), {}),
+    "split equal": (13, node("Split", "x", "y z", axis=1), {}),
+    "split 18, uneven": (18, node("Split", "x", "y z", axis=3, num_outputs=2), {}),
+    "slice 9": (9, node("Slice", "x", "y", starts=[1, -3], ends=[100, -1], axes=[1, 3]), {}),
+    "slice backwards": (
+        13, node("Slice", "x s e a t", "y"),
+        {"s": np.array([-1, 5]), "e": np.array([-100, 0]), "a": np.array([1, 3]), "t": np.array([-1, -2])},
+    ),
+    "pad 7": (7, node("Pad", "x", "y", pads=[0, 0, 1, 2, 0, 0, 3, 0], value=1.5), {}),
+    "pad reflect": (11, node("Pad", "x p", "y", mode="reflect"), {"p": np.array([0, 0, 2, 1, 0, 0, 1, 3])}),
+    "pad crops": (13, node("Pad", "x p", "y"), {"p": np.array([0, 1, -1, 0, 0, 0, 2, -2])}),
+    "top k 9": (9, node("TopK", "x", "y z", k=3), {}),
+    "top k 11, smallest": (11, node("TopK", "x k", "y z", largest=0, axis=2), {"k": np.array([2])}),
+    "reduce 11": (11, node("ReduceMean", "x", "y", axes=[1, 3], keepdims=0), {}),
+    "reduce 18, nothing": (
+        18, node("ReduceSumSquare", "x a", "y", noop_with_empty_axes=1), {"a": np.array([], np.int64)},
+    ),
+    "reduce l2": (13, node("ReduceL2", "x", "y", axes=[-1]), {}),
+    "upsample 7": (7, node("Upsample", "x", "y", scales=[1.0, 1.0, 2.0, 3.0]), {}),
+    "upsample 9, linear": (9, node("Upsample", "x s", "y", mode="linear"), {"s": np.float32([1, 1, 2, 2])}),
+    "resize 10": (10, node("Resize", "x s", "y"), {"s": np.float32([1, 1, 2, 2])}),
+    "resize 11, sizes": (
+        11, node("Resize", "x r s z", "y", mode="linear", coordinate_transformation_mode="align_corners"),
+        {"r": np.float32([]), "s": np.float32([]), "z": np.array([1, 4, 9, 10])},
+    ),
+    "resize 13, cubic": (13, node("Resize", "x _ s", "y", mode="cubic"), {"s": np.float32([1, 1, 1.5, 0.6])}),
+    "resize 18, axes": (
+        18, node("Resize", "x _ _ z", "y", axes=[2, 3], keep_aspect_ratio_policy="not_larger"),
+        {"z": np.array([12, 12])},
+    ),
+    "batch norm 7": (
+        7, node("BatchNormalization", "x s b m v", "y", epsilon=1e-3),
+        {name: np.abs(numbers(4, seed=i)) + 0.5 for i, name in enumerate("sbmv")},
+    ),
+    "instance norm": (7, node("InstanceNormalization", "x s b", "y"), {"s": numbers(4), "b": numbers(4, seed=1)}),
+    "layer norm, 2 dims": (
+        17, node("LayerNormalization", "x s b", "y", axis=2), {"s": numbers(6, 7), "b": numbers(6, 7)},
+    ),
+    "group norm 18": (18, node("GroupNormalization", "x s b", "y", num_groups=2), {"s": numbers(2), "b": numbers(2)}),
+    "group norm 21": (21, node("GroupNormalization", "x s b", "y", num_groups=2), {"s": numbers(4), "b": numbers(4)}),
+    "mean variance norm": (9, node("MeanVarianceNormalization", "x", "y"), {}),
+    "lrn": (7, node("LRN", "x", "y", size=3, alpha=0.1, bias=2.0), {}),
+    "lp norm 1": (7, node("LpNormalization", "x", "y", p=1, axis=1), {}),
+    "average pool, ceil": (10, node("AveragePool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), {}),
+    "average pool, pads": (
+        7, node("AveragePool", "x", "y", kernel_shape=[3, 2], pads=[1, 0, 1, 1], count_include_pad=1), {},
+    ),
+    "max pool, dilated": (10, node("MaxPool", "x", "y", kernel_shape=[2, 2], dilations=[2, 3], strides=[1, 2]), {}),
+    "max pool, same": (8, node("MaxPool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER"), {}),
+    "max pool, indices": (8, node("MaxPool", "x", "y z", kernel_shape=[2, 2], strides=[2, 2]), {}),
+    "global pools": (7, node("GlobalMaxPool", "x", "y"), {}),
+    "global lp pool 3": (7, node("GlobalLpPool", "x", "y", p=3), {}),
+    "conv, same": (11, node("Conv", "x w b", "y", auto_pad="SAME_UPPER", strides=[2, 3]),
+                   {"w": numbers(6, 4, 3, 2), "b": numbers(6)}),
+    "conv, depthwise": (11, node("Conv", "x w", "y", group=4, pads=[1, 1, 1, 1]), {"w": numbers(8, 1, 3, 3)}),
+    "conv, dilated": (11, node("Conv", "x w", "y", dilations=[2, 1], pads=[2, 0, 0, 1]), {"w": numbers(2, 4, 3, 3)}),
+    "conv transpose": (
+        11, node("ConvTranspose", "x w b", "y", strides=[2, 2], pads=[1, 0, 1, 1], output_padding=[1, 0]),
+        {"w": numbers(4, 3, 3, 3), "b": numbers(3)},
+    ),
+    "conv transpose, shape": (
+        11, node("ConvTranspose", "x w", "y", strides=[2, 2], output_shape=[12, 15]), {"w": numbers(4, 3, 3, 3)},
+    ),
+    "conv transpose, groups": (
+        11, node("ConvTranspose", "x w", "y", group=2, auto_pad="SAME_UPPER", strides=[2, 1]),
+        {"w": numbers(4, 2, 3, 3)},
+    ),
+    "pow, integers": (13, node("Pow", "x p", "y"), {"p": np.array(3)}),
+    "sum of three": (8, node("Sum", "x a x", "y"), {"a": numbers(4, 1, 1)}),
+    "mean of three": (8, node("Mean", "x a x", "y"), {"a": numbers(4, 1, 1)}),
+    "max of three": (8, node("Max", "x a b", "y"), {"a": np.float32(0.1), "b": numbers(7)}),
+    "flatten 0": (11, node("Flatten", "x", "y", axis=0), {}),
+    "flatten -1": (11, node("Flatten", "x", "y", axis=-1), {}),
+    "expand": (11, node("Expand", "x s", "y"), {"s": np.array([3, 1, 1, 1, 7])}),
+    "cumsum": (11, node("CumSum", "x a", "y", reverse=1, exclusive=1), {"a": np.array(-1)}),
+    "trilu": (14, node("Trilu", "x k", "y", upper=0), {"k": np.array(1)}),
+    "space to depth": (13, node("SpaceToDepth", "x", "y", blocksize=1), {}),
+    "scatter 9": (9, node("Scatter", "x i u", "y", axis=1),
+                  {"i": np.zeros((1, 1, 6, 7), np.int64), "u": numbers(1, 1, 6, 7)}),
+    "quantize per channel": (
+        13, node("QuantizeLinear", "x s z", "y", axis=1),
+        {"s": np.float32([0.1, 0.2, 0.3, 0.01]), "z": I8([0, 3, -4, 100])},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_form(name: str) -> None:
+    opset, made, constants = FORMS[name]
+    outputs = list(made.output)
+    compare(make_model([made], {"x": (F32, IMAGE)}, outputs, constants, opset=opset), numbers(*IMAGE))
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_gemm(trans_a: int, trans_b: int) -> None:
+    a, b = ((5, 3) if trans_a else (3, 5)), ((4, 5) if trans_b else (5, 4))
+    made = node("Gemm", "a b c", "y", transA=trans_a, transB=trans_b, alpha=0.5, beta=2.0)
+    model = make_model([made], {"a": (F32, a)}, ["y"], {"b": numbers(*b), "c": numbers(3, 1)})
+    compare(model, numbers(*a, seed=2))
+
+
+def test_quantized_matmul_with_zero_points() -> None:
+    generator = np.random.default_rng(0)
+    constants = {
+        "b": generator.integers(-128, 127, (8, 4)).astype(I8), "sa": np.float32(0.05), "za": U8(130),
+        "sb": np.float32([0.01, 0.02, 0.03, 0.04]), "zb": I8([1, 0, -2, 3]), "sy": np.float32(0.1), "zy": U8(120),
+    }  # fmt: skip
+    model = make_model(
+        [node("QLinearMatMul", "a sa za b sb zb sy zy", "y")], {"a": (2, [3, 8])}, ["y"], constants, opset=13
+    )
+    compare(model, generator.integers(0, 255, (3, 8)).astype(U8), tolerance=1)
+
+
+def test_quantized_conv_pads_with_the_zero_point() -> None:
+    generator = np.random.default_rng(0)
+    constants = {
+        "w": generator.integers(-128, 127, (6, 4, 3, 3)).astype(I8), "sx": np.float32(0.05), "zx": U8(130),
+        "sw": np.float32(0.02), "zw": I8(0), "sy": np.float32(0.5), "zy": U8(100),
+        "b": generator.integers(-999, 999, 6).astype(np.int32),
+    }  # fmt: skip
+    made = node("QLinearConv", "x sx zx w sw zw sy zy b", "y", pads=[1, 1, 1, 1], strides=[2, 1])
+    model = make_model([made], {"x": (2, IMAGE)}, ["y"], constants, opset=13)
+    compare(model, generator.integers(0, 255, IMAGE).astype(U8), tolerance=1)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(("operator", "gates", "outputs"), [("LSTM", 4, "y h c"), ("GRU", 3, "y h"), ("RNN", 1, "y h")])
+def test_recurrent_layers(operator: str, gates: int, outputs: str, direction: str) -> None:
+    """With biases, initial states and sequences of different lengths."""
+    directions, hidden = 2 if direction == "bidirectional" else 1, 5
+    constants = {
+        "w": numbers(directions, gates * hidden, 3, seed=1), "r": numbers(directions, gates * hidden, hidden, seed=2),
+        "b": numbers(directions, 2 * gates * hidden, seed=3), "l": np.array([4, 2], np.int32),
+        "s": numbers(directions, 2, hidden, seed=4),
+    }  # fmt: skip
+    made = node(operator, "x w r b l s", outputs, hidden_size=hidden, direction=direction)
+    if operator == "GRU":
+        made.attribute.add(name="linear_before_reset", type=2, i=1)
+    model = make_model([made], {"x": (F32, [4, 2, 3])}, outputs.split(), constants, opset=14)
+    compare(model, numbers(4, 2, 3), tolerance=1e-3)
