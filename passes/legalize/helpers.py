@@ -7,7 +7,8 @@ from typing import Any
 
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp
+from mirlo.dialects.tir.compute.narrow import largest
 
 
 def tensor_type(value: Any) -> TensorType:
@@ -35,6 +36,12 @@ def wide_dtype(element: DType) -> DType:
 def wide(x: Expr) -> Expr:
     """The element as `wide_dtype`."""
     return x.cast(wide_dtype(x.dtype))
+
+
+def saturated(x: Expr) -> Expr:
+    """A number of a float type of 8 bits or less, brought into its range; NaN stays."""
+    bound = largest(x.dtype)
+    return clamp(x, -bound, bound)
 
 
 def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:

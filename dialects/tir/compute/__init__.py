@@ -29,9 +29,11 @@ from mirlo.dialects.tir.compute.expr import (
     trunc,
 )
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder, LoopFunction, Variable
+from mirlo.dialects.tir.compute.narrow import is_coded
 
 __all__ = [
     "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "ExprLike", "LoopBuilder", "LoopFunction", "PrimBuilder",
-    "TensorExpr", "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor", "lift",
-    "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt", "storage_type", "tanh", "trunc",
+    "TensorExpr", "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor",
+    "is_coded", "lift", "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt", "storage_type",
+    "tanh", "trunc",
 ]  # fmt: skip

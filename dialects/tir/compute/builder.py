@@ -20,8 +20,9 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
-from mirlo.dialects.tir.compute.emit import BodyEmitter, convert, create, emit_constant, scalar_type
+from mirlo.dialects.tir.compute.emit import BodyEmitter, create
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum
+from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 
 PRIM_FUNC = "tir.prim_func"
 
@@ -205,12 +206,12 @@ class PrimBuilder:
             "maps": ir.ArrayAttr.get(maps),
             "init": ir.ArrayAttr.get(
                 [unit] * len(values) if init is None
-                else [_number(start, t.dtype) for start, t in zip(init, out_types, strict=True)]
+                else [number_attribute(start, t.dtype) for start, t in zip(init, out_types, strict=True)]
             ),
         }  # fmt: skip
         if any(a.outside is not None for a in accesses):
             attributes["outside"] = ir.ArrayAttr.get(
-                [unit if a.outside is None else _number(a.outside, a.tensor.dtype) for a in accesses]
+                [unit if a.outside is None else number_attribute(a.outside, a.tensor.dtype) for a in accesses]
             )
         with ir.InsertionPoint(self.body), self.loc:
             block = Block.build(
@@ -237,20 +238,29 @@ class PrimBuilder:
                 return arguments[expr.data]
             if expr.op == "acc":
                 return from_storage(accumulators[expr.data], expr.dtype)
+            return from_storage(loaded(expr, emitter), expr.dtype)
+
+        def loaded(expr: Expr, emitter: BodyEmitter) -> Any:
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
             found = slots[(id(tensor), str(map_), repr(outside if map_ is not None else None))]
-            if map_ is None:
-                indices = [emitter.emit(i) for i in expr.args]
-                found = create("tensor.extract", found.type.element_type, found, *indices)
-            return from_storage(found, expr.dtype)
+            if map_ is not None:
+                return found
+            indices = [emitter.emit(i) for i in expr.args]
+            return create("tensor.extract", found.type.element_type, found, *indices)
+
+        def stored(value: Expr, emitter: BodyEmitter) -> Any:
+            # An element that only moves stays as it is in memory.
+            if value.op == "load":
+                return loaded(value, emitter)
+            return to_storage(emitter.emit(value), value.dtype)
 
         with ir.InsertionPoint(body), self.loc:
             emitter = BodyEmitter(leaf)
             if reduces:
                 held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
                 values = list(combine(held, values))
-            made = [to_storage(emitter.emit(v), v.dtype) for v in values]
+            made = [stored(v, emitter) for v in values]
             ir.Operation.create("tir.yield", operands=made, attributes=_yield_segments(made))
 
 
@@ -262,31 +272,6 @@ def _yield_segments(values: list[Any]) -> dict[str, Any]:
 
     _, sizes = Yield._operand_layout.flatten([values], lambda v: v.type, "tir.yield")
     return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get(sizes)} if sizes is not None else {}
-
-
-def _number(value: Any, element: DType) -> Any:
-    mlir_type = ir.Type.parse(element.storage)
-    if isinstance(mlir_type, ir.FloatType):
-        return ir.FloatAttr.get(mlir_type, float(value))
-    width = mlir_type.width
-    wrapped = int(value) & ((1 << width) - 1)
-    return ir.IntegerAttr.get(mlir_type, wrapped - (1 << width) if wrapped >> (width - 1) else wrapped)
-
-
-def from_storage(value: Any, element: DType) -> Any:
-    """A loaded element as the scalar that is computed with."""
-    if element is BOOL:
-        zero = emit_constant(0, value.type)
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
-    return create("arith.index_cast", ir.IndexType.get(), value) if element is INDEX else value
-
-
-def to_storage(value: Any, element: DType) -> Any:
-    """A scalar as it is stored."""
-    if element is BOOL:
-        return create("arith.extui", ir.Type.parse(element.storage), value)
-    return create("arith.index_cast", ir.Type.parse(element.storage), value) if element is INDEX else value
 
 
 def _collect(values: list[Expr], rank: int) -> list[Access]:
@@ -349,6 +334,3 @@ def affine(expr: Expr) -> Any:
     if expr.op == "floordiv":
         return ir.AffineExpr.get_floor_div(left, right)
     return ir.AffineExpr.get_mod(left, right)
-
-
-__all__ = ["PRIM_FUNC", "PrimBuilder", "TensorExpr", "convert", "scalar_type", "storage_type"]

@@ -26,25 +26,12 @@ from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes
-from mirlo.dialects.tir.compute.builder import PRIM_FUNC, from_storage, to_storage
-from mirlo.dialects.tir.compute.emit import BodyEmitter, emit_constant
+from mirlo.dialects.tir.compute.builder import PRIM_FUNC
+from mirlo.dialects.tir.compute.emit import emit_constant
 from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
+from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
 
 Body = Callable[..., None]
-
-
-def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
-    raise TypeError(f"'{expr.op}' has no meaning in loops: read a buffer instead")
-
-
-def emit(expr: Expr) -> Any:
-    """The value of an expression, computed at the insertion point."""
-    return BodyEmitter(_leaf).emit(expr)
-
-
-def held(value: Any, element: DType) -> Expr:
-    """An expression that is this value."""
-    return Expr("value", (), element, value)
 
 
 class Buffer:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mirlo.dialects.relax.activation import Softmax
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.legalize.rules.softmax import softmax_blocks
 from mirlo.passes.rules import legalize
 
 
@@ -25,7 +25,7 @@ def attention(op: Any, b: Any) -> Any:
     scores = _reshape(b, scores, (batch, heads, length, context))
     factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
 
-    def masked(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def weights_of(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             value = wide(scores.at(*axes)) * factor
             hidden = constant(float("-inf"), value.dtype)
@@ -34,12 +34,14 @@ def attention(op: Any, b: Any) -> Any:
                 value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
             if op.causal:
                 value = select(axes[3] <= axes[2], value, hidden)
-            return value.cast(scores.dtype)
+            return value
 
-        return p.compute(scores.shape, element, name="mask")
+        scaled = p.compute(scores.shape, element, name="mask")
+        # A mask may hide all keys of a query, which then attends to nothing.
+        return softmax_blocks(p, scaled, 3, scores.dtype, guarded=mask is not None)
 
-    scores = b.call_prim(masked, scores, op.mask, name="attention_scores")
-    weights = _reshape(b, b.emit(Softmax, scores, axis=-1), (*rows, context))
+    weights = b.call_prim(weights_of, scores, op.mask, name="attention_weights")
+    weights = _reshape(b, weights, (*rows, context))
     return _reshape(b, b.emit(Matmul, weights, op.value), (batch, heads, length, value_size))
 
 

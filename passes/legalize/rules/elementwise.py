@@ -42,9 +42,11 @@ def _fmod(x: Expr, y: Expr) -> Expr:
 
 def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
     def function(x: Expr, y: Expr) -> Expr:
+        if direction == "right" and not x.dtype.is_unsigned:
+            # All bits out: what is left is the sign.
+            return x >> minimum(y, x.dtype.bits - 1)
         shifted = x << y if direction == "left" else x >> y
-        within = y.bitcast(y.dtype) < y.dtype.bits
-        return select(within, shifted, constant(0, x.dtype))
+        return select(y < x.dtype.bits, shifted, constant(0, x.dtype))
 
     return function
 

@@ -8,26 +8,27 @@ from typing import Any
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, roundeven
 from mirlo.dialects.tir.compute.builder import identity_of
-from mirlo.passes.legalize.helpers import shape_of, tensor_type
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.legalize.helpers import saturated, shape_of
+from mirlo.passes.rules import legalize
 
 
 @legalize("relax.quantize")
 def quantize(op: Any, b: Any) -> Any:
     target = op.dtype
-    if target.is_float:
-        return decline("quantizes to integers only", dtype=target)
-    low, high = (identity_of(kind, target) for kind in ("max", "min"))
-    work = _exact(target)
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
             # The quotient decides about rounding, so it is computed as the reference does: in the type of the scale.
             computed = scale.dtype if scale.dtype.bits >= 32 else DTYPES["f32"]
-            value = roundeven(x.at(*axes).cast(computed) / scale.at(*at).cast(computed)).cast(work)
+            value = x.at(*axes).cast(computed) / scale.at(*at).cast(computed)
+            if target.is_float:
+                shifted = value if zero_point is None else value + zero_point.at(*at).cast(computed)
+                return saturated(shifted.cast(target))
+            value = roundeven(value).cast(_exact(target))
             if zero_point is not None:
-                value = value + zero_point.at(*at).cast(work)
+                value = value + zero_point.at(*at).cast(value.dtype)
+            low, high = (identity_of(kind, target) for kind in ("max", "min"))
             return clamp(value, low, high).cast(target)
 
         return p.compute(x.shape, element, name="quantize")
@@ -37,16 +38,13 @@ def quantize(op: Any, b: Any) -> Any:
 
 @legalize("relax.dequantize")
 def dequantize(op: Any, b: Any) -> Any:
-    source = tensor_type(op.x).dtype
-    if source.is_float:
-        return decline("dequantizes integers only", dtype=source)
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
             value = x.at(*axes)
             if zero_point is not None:
-                wide = "i32" if source.bits < 32 else "i64"
+                wide = "f32" if x.dtype.is_float else "i32" if x.dtype.bits < 32 else "i64"
                 value = value.cast(wide) - zero_point.at(*at).cast(wide)
             work = scale.dtype if scale.dtype.bits >= op.dtype.bits else op.dtype
             work = work if work.bits >= 32 else DTYPES["f32"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, log, select
 from mirlo.passes.legalize.helpers import shape_of, split_axes, wide
 from mirlo.passes.legalize.rules.reduce import arg_extreme
@@ -32,6 +33,10 @@ class Rows:
     def compute(self, element: Any, name: str) -> TensorExpr:
         return self.p.compute(self.shape, lambda *axes: element(list(axes)), name=name)
 
+    def per_row(self, element: Any, name: str) -> TensorExpr:
+        """One element per row, from the indices of the row."""
+        return self.p.compute(self.rows, element, name=name)
+
     def of(self, per_row: TensorExpr, at: Sequence[Expr]) -> Expr:
         """The element of the row in which these indices lie."""
         return per_row.at(*at[: self.axis], *at[self.axis + 1 :])
@@ -41,14 +46,20 @@ class Rows:
 def softmax(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
-        rows = Rows(p, x, axis)
-        peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
-        raised = rows.compute(lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_exp")
-        total = rows.reduce("add", lambda at: raised.at(*at), "softmax_sum")
-        return rows.compute(lambda at: (raised.at(*at) / rows.of(total, at)).cast(x.dtype), "softmax")
+    return b.call_prim(lambda p, x: softmax_blocks(p, x, axis, x.dtype), op.x)
 
-    return b.call_prim(body, op.x)
+
+def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
+    """The softmax along an axis. With `guarded`, a row of nothing but -inf gives zeros instead of NaN."""
+    rows = Rows(p, x, axis)
+    peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
+    if guarded:
+        peak = rows.per_row(lambda *row: select(peak.at(*row) > float("-inf"), peak.at(*row), 0.0), "softmax_shift")
+    raised = rows.compute(lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_exp")
+    total = rows.reduce("add", lambda at: raised.at(*at), "softmax_sum")
+    if guarded:
+        total = rows.per_row(lambda *row: select(total.at(*row) > 0.0, total.at(*row), 1.0), "softmax_total")
+    return rows.compute(lambda at: (raised.at(*at) / rows.of(total, at)).cast(result), "softmax")
 
 
 @legalize("relax.log_softmax")
@@ -60,7 +71,7 @@ def log_softmax(op: Any, b: Any) -> Any:
         peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
         total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
         # The logarithm is one per row, the subtraction one per element.
-        shift = p.compute(rows.rows, lambda *row: peak.at(*row) + log(total.at(*row)), name="softmax_shift")
+        shift = rows.per_row(lambda *row: peak.at(*row) + log(total.at(*row)), "softmax_shift")
         return rows.compute(lambda at: (wide(x.at(*at)) - rows.of(shift, at)).cast(x.dtype), "log_softmax")
 
     return b.call_prim(body, op.x)

@@ -11,32 +11,36 @@
 // CHECK:       relax.reshape{{.*}}shape = [1, 2, 6, 8]
 // CHECK:       relax.call_tir{{.*}}callee = @matmul
 // CHECK:       relax.reshape{{.*}}shape = [1, 4, 3, 5]
-// CHECK:       relax.call_tir{{.*}}callee = @attention_scores
-// CHECK:       relax.call_tir{{.*}}callee = @softmax
+// CHECK:       relax.call_tir{{.*}}callee = @attention_weights
 // CHECK:       relax.reshape{{.*}}shape = [1, 2, 6, 5]
 // CHECK:       relax.call_tir{{.*}}callee = @matmul_0
 // CHECK:       relax.reshape{{.*}}shape = [1, 4, 3, 8]
-// CHECK:       func.func private @attention_scores
+// CHECK:       func.func private @attention_weights
 // CHECK:       arith.cmpi sle
 // CHECK:       arith.cmpi ne
 // CHECK:       arith.mulf
 // CHECK:       arith.select
 // CHECK:       arith.select
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "mask"
-// CHECK:       func.func private @matmul
-// CHECK:       arith.mulf
-// CHECK:       arith.addf
-// CHECK:       domain = [1, 2, 6, 5, 8]{{.*}}name = "matmul"
-// CHECK:       func.func private @softmax
 // CHECK:       arith.maximumf
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax_max"
+// CHECK:       arith.cmpf ogt
+// CHECK:       arith.select
+// CHECK:       domain = [1, 4, 3]{{.*}}name = "softmax_shift"
 // CHECK:       arith.subf
 // CHECK:       tir.exp
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax_exp"
 // CHECK:       arith.addf
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax_sum"
+// CHECK:       arith.cmpf ogt
+// CHECK:       arith.select
+// CHECK:       domain = [1, 4, 3]{{.*}}name = "softmax_total"
 // CHECK:       arith.divf
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax"
+// CHECK:       func.func private @matmul
+// CHECK:       arith.mulf
+// CHECK:       arith.addf
+// CHECK:       domain = [1, 2, 6, 5, 8]{{.*}}name = "matmul"
 // CHECK:       func.func private @matmul_0
 // CHECK:       arith.mulf
 // CHECK:       arith.addf

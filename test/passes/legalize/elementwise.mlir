@@ -292,7 +292,6 @@ func.func @test_power(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf3
 // CHECK-LABEL: func.func @test_shift_right
 // CHECK:       relax.call_tir{{.*}}callee = @shift_right
 // CHECK:       func.func private @shift_right
-// CHECK:       arith.bitcast
 // CHECK:       arith.cmpi ult
 // CHECK:       arith.shrui
 // CHECK:       arith.select

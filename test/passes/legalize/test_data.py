@@ -196,7 +196,43 @@ def cast_cases() -> list[Case]:
     return made
 
 
-RUNNER = Runner(shape_cases() + slice_cases() + index_cases() + create_cases() + cast_cases())
+SMALL_FLOATS = {
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "f8e8m0": ml_dtypes.float8_e8m0fnu, "f4e2m1": ml_dtypes.float4_e2m1fn,
+}  # fmt: skip
+SMALL_INTS = {"i4": ml_dtypes.int4, "u4": ml_dtypes.uint4, "i2": ml_dtypes.int2, "u2": ml_dtypes.uint2}
+
+
+def narrow_cases() -> list[Case]:
+    made = []
+    spread = np.concatenate([f32(200, scale=s) for s in (1e-3, 0.05, 1.0, 30.0, 3e4)])
+    special = np.float32([0.0, -0.0, np.nan, np.inf, -np.inf, 448, 464, 465, 57344, 61440, 1e30, -1e30, 2.0**-9, 2.0**-10])
+    for name, kind in SMALL_FLOATS.items():
+        codes = np.arange(16 if name == "f4e2m1" else 256, dtype=np.uint8).view(kind)
+        made.append(Case("cast", [codes], {"dtype": "f32"}, codes.astype(np.float32), note=f"from {name}"))
+        x = np.concatenate([spread, special[[0, 5, 12, 13]] if name == "f4e2m1" else special])
+        x = np.abs(x[x != 0]) if name == "f8e8m0" else x
+        made.append(Case("cast", [x], {"dtype": name, "saturate": False}, x.astype(kind)))
+        turned = {"shape": (2, codes.size // 2)}
+        made.append(Case("reshape", [codes], turned, codes.reshape(2, -1), note=f"of {name}"))
+        if name != "f8e8m0":
+            bound = np.float32(ml_dtypes.finfo(kind).max)
+            exact = np.clip(x, -bound, bound).astype(kind)
+            made.append(Case("cast", [x], {"dtype": name}, exact, note="saturates"))
+            finite = codes[np.isfinite(codes.astype(np.float32))]
+            exact = (finite.astype(np.float32) * np.float32(0.5)).astype(kind)
+            half = np.full(finite.shape, 0.5, np.float32).astype(kind)
+            made.append(Case("multiply", [finite, half], {}, exact, note=f"of {name}"))
+    numbers = ints(-100, 100, 40)
+    for name, kind in SMALL_INTS.items():
+        small = numbers.astype(np.int8).astype(kind)
+        made.append(Case("cast", [numbers], {"dtype": name}, small, note="wraps"))
+        made.append(Case("cast", [small], {"dtype": "i32"}, small.astype(np.int32), note=f"from {name}"))
+        made.append(Case("add", [small, small], {}, (small.astype(np.int8) * 2).astype(kind), note=f"of {name}"))
+    return made
+
+
+RUNNER = Runner(shape_cases() + slice_cases() + index_cases() + create_cases() + cast_cases() + narrow_cases())
 
 
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])

@@ -133,8 +133,9 @@ def attended(
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
-    raised = np.exp(scores - scores.max(-1, keepdims=True))
-    return raised / raised.sum(-1, keepdims=True) @ v
+    peak = scores.max(-1, keepdims=True)
+    raised = np.exp(scores - np.where(np.isinf(peak), 0, peak))
+    return raised / np.maximum(raised.sum(-1, keepdims=True), 1e-30) @ v
 
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
@@ -155,10 +156,12 @@ def attention_cases() -> list[Case]:
         bias = f32(length, context, seed=3)
         seen = np.ones((2, 1, 1, context), bool)
         seen[1, ..., -2:] = False
+        hidden = np.arange(length * context).reshape(length, context) >= context
         made += [
             Case("attention", [q, k, v, None], {}, attended(q, k, v)),
             Case("attention", [q, k, v, bias], {"scale": 0.3}, attended(q, k, v, bias, 0.3)),
             Case("attention", [q, k, v, seen], {}, attended(q, k, v, seen)),
+            Case("attention", [q, k, v, hidden], {}, attended(q, k, v, hidden), note="all hidden"),
             Case("attention", [q, k, v, None], {"causal": True}, attended(q, k, v, causal=True)),
         ]
     x = f32(2, 3, 4, 8)

@@ -1,0 +1,109 @@
+"""Numbers of less than a byte's worth of hardware: 8-bit and 4-bit floats, integers of 2 and 4 bits.
+
+In memory they are codes in `i8`, of which only the lower bits count. Floats are computed with as f32; what is here
+turns codes into f32 and back, with integer arithmetic that any target has. Encoding rounds half to even; beyond the
+largest number it gives infinity, or NaN where there is none, or the largest number where there is neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.tir.compute.expr import Expr, call, constant, maximum, minimum, select
+
+
+@dataclass(frozen=True)
+class Format:
+    """Layout of a small float: sign, exponent with a bias, mantissa."""
+
+    mantissa: int
+    bias: int
+    bits: int
+    largest: int
+    """Code of the largest number."""
+    nan: int | None
+    beyond: int
+    """Code of what is larger than the largest number."""
+    infinity: int | None = None
+    negative_zero: bool = True
+
+
+FORMATS = {
+    "f8e4m3fn": Format(3, 7, 8, largest=0x7E, nan=0x7F, beyond=0x7F),
+    "f8e4m3fnuz": Format(3, 8, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
+    "f8e5m2": Format(2, 15, 8, largest=0x7B, nan=0x7F, beyond=0x7C, infinity=0x7C),
+    "f8e5m2fnuz": Format(2, 16, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
+    "f4e2m1": Format(1, 1, 4, largest=0x7, nan=None, beyond=0x7),
+}
+SCALE = "f8e8m0"
+"""Only an exponent: powers of two."""
+
+
+def is_coded(element: DType) -> bool:
+    """Whether numbers of this type are f32 in registers and codes in memory."""
+    return element.is_float and element.bits <= 8
+
+
+def largest(element: DType) -> float:
+    """The largest number of a coded type."""
+    if element.name == SCALE:
+        return 2.0**127
+    form = FORMATS[element.name]
+    exponent, mantissa = divmod(form.largest, 1 << form.mantissa)
+    return (1 + mantissa / (1 << form.mantissa)) * 2.0 ** (exponent - form.bias)
+
+
+def decoded(code: Expr, element: DType) -> Expr:
+    """The f32 that a code, the lowest bits of an i32, stands for."""
+    nan = constant(float("nan"), "f32")
+    if element.name == SCALE:
+        # The smallest, 2^-127, is not a normal f32.
+        bits = select(code.equals(0), constant(1 << 22, "i32"), code << 23)
+        return select(code.equals(0xFF), nan, bits.bitcast("f32"))
+    form = FORMATS[element.name]
+    sign_bit = 1 << (form.bits - 1)
+    magnitude = code & (sign_bit - 1)
+    # The fields where f32 has them; the power of two makes up for the other bias, and is right for subnormals as well.
+    value = (magnitude << (23 - form.mantissa)).bitcast("f32") * 2.0 ** (127 - form.bias)
+    if form.infinity is not None:
+        value = select(magnitude.equals(form.infinity), constant(float("inf"), "f32"), value)
+        value = select(magnitude > form.infinity, nan, value)
+    signed = select((code & sign_bit).differs(0), -value, value)
+    if form.nan is None or form.infinity is not None:
+        return signed
+    return select((magnitude if form.nan < sign_bit else code).equals(form.nan), nan, signed)
+
+
+def encoded(value: Expr, element: DType) -> Expr:
+    """The code, an i32, of an f32."""
+    bits = value.bitcast("i32")
+    magnitude = bits & 0x7FFFFFFF
+    is_nan = magnitude > 0x7F800000
+    if element.name == SCALE:
+        rounded = (magnitude + 0x3FFFFF + ((magnitude >> 23) & 1)) >> 23
+        return select(is_nan | (bits < 0), constant(0xFF, "i32"), rounded)
+    form = FORMATS[element.name]
+    # Far beyond the largest number nothing changes any more, but the arithmetic would overflow.
+    limit = 4.0 * largest(element)
+    size = select(is_nan, constant(0.0, "f32"), minimum(magnitude.bitcast("f32"), limit))
+    lowest = 1 - form.bias
+    exponent = maximum((size.bitcast("i32") >> 23) - 127, lowest)
+    # In units of the last place the number is an integer, and the code counts those of all smaller exponents as well.
+    unit = ((form.mantissa + 127 - exponent) << 23).bitcast("f32")
+    places = call("roundeven", size * unit).cast("i32")
+    code = ((exponent - lowest) << form.mantissa) + places
+    over = code > form.largest
+    code = select(over, constant(form.beyond, "i32"), code)
+    signed = code | select(bits < 0, constant(1 << (form.bits - 1), "i32"), constant(0, "i32"))
+    if not form.negative_zero:
+        signed = select(code.equals(0), code, signed)
+    return signed if form.nan is None else select(is_nan, constant(form.nan, "i32"), signed)
+
+
+def wrapped(value: Expr) -> Expr:
+    """An integer of 2 or 4 bits, brought back into its range; the value is an i8."""
+    spare = 8 - value.dtype.bits
+    if value.dtype.is_unsigned:
+        return value & ((1 << value.dtype.bits) - 1)
+    return (value << spare) >> spare

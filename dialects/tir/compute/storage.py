@@ -1,0 +1,73 @@
+"""Elements in memory and in registers: bool, index and numbers smaller than a byte differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.tir.compute.emit import BodyEmitter, create, emit_constant
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
+from mirlo.dialects.tir.compute.narrow import decoded, encoded, is_coded, wrapped
+
+CODE = DTYPES["i32"]
+
+
+def from_storage(value: Any, element: DType) -> Any:
+    """A loaded element as the scalar that is computed with."""
+    if element is BOOL:
+        zero = emit_constant(0, value.type)
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
+    if element is INDEX:
+        return create("arith.index_cast", ir.IndexType.get(), value)
+    if is_coded(element):
+        code = create("arith.extui", ir.Type.parse(CODE.compute), value)
+        return emit(decoded(held(code, CODE), element))
+    if element.is_integer and element.bits < 8:
+        return emit(wrapped(held(value, element)))
+    return value
+
+
+def to_storage(value: Any, element: DType) -> Any:
+    """A scalar as it is stored."""
+    storage = ir.Type.parse(element.storage)
+    if element is BOOL:
+        return create("arith.extui", storage, value)
+    if element is INDEX:
+        return create("arith.index_cast", storage, value)
+    if is_coded(element):
+        return create("arith.trunci", storage, emit(encoded(held(value, DTYPES["f32"]), element)))
+    if element.is_integer and element.bits < 8:
+        return emit(wrapped(held(value, element)))
+    return value
+
+
+def held(value: Any, element: DType) -> Expr:
+    """An expression that is this value."""
+    return Expr("value", (), element, value)
+
+
+def emit(expr: Expr) -> Any:
+    """The value of an expression of values, computed at the insertion point."""
+    return BodyEmitter(_leaf).emit(expr)
+
+
+def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
+    raise TypeError(f"'{expr.op}' has no meaning outside of a block: read a buffer instead")
+
+
+def number_attribute(value: Any, element: DType) -> Any:
+    """A number as an attribute of the type that is stored."""
+    storage = ir.Type.parse(element.storage)
+    if isinstance(storage, ir.FloatType):
+        return ir.FloatAttr.get(storage, float(value))
+    if is_coded(element):
+        import numpy as np
+
+        code = int(np.array(value, np.float32).astype(element.to_numpy()).view(np.uint8))
+    else:
+        code = int(value)
+    wrapped_code = code & ((1 << storage.width) - 1)
+    is_negative = wrapped_code >> (storage.width - 1)
+    return ir.IntegerAttr.get(storage, wrapped_code - (1 << storage.width) if is_negative else wrapped_code)
