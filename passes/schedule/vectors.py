@@ -50,6 +50,16 @@ def lane_mask(lanes: int, active: int) -> Any:
     return create("vector.constant_mask", mask_type, mask_dim_sizes=ir.DenseI64ArrayAttr.get([active]))
 
 
+def mask_of(lanes: Sequence[bool]) -> Any:
+    """The mask in which these lanes are on."""
+    count = sum(lanes)
+    if all(lanes[:count]):
+        return lane_mask(len(lanes), count)
+    mask_type = ir.VectorType.get([len(lanes)], ir.IntegerType.get_signless(1))
+    values = ir.DenseElementsAttr.get([ir.BoolAttr.get(on) for on in lanes], mask_type)
+    return create("arith.constant", mask_type, value=values)
+
+
 def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
     """Elements of a contiguous buffer at these indices, some of them vectors; lanes off in the mask read nothing."""
     if not any(is_vector(i) for i in indices):
@@ -62,7 +72,8 @@ def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) ->
         scaled: Any = position
         if stride != 1:
             factor = index(stride)
-            scaled = create("arith.muli", position.type, position, splat(factor, lanes) if is_vector(position) else factor)
+            factor = splat(factor, lanes) if is_vector(position) else factor
+            scaled = create("arith.muli", position.type, position, factor)
         if linear is None:
             linear = scaled
         elif is_vector(linear) or is_vector(scaled):

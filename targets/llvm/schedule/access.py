@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import attribute_constant, index
-from mirlo.passes.schedule.vectors import is_vector, lane_mask, splat
+from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 from mirlo.targets.llvm.schedule.linear import Linear
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Test = tuple[Linear, int]
 """An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""
 
-_LONGEST_STRIDE = 4
+LONGEST_STRIDE = 4
 """Up to this stride whole vectors are loaded and sorted out; beyond it lanes are gathered."""
 _SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
@@ -37,11 +37,15 @@ def _offsets(step: int, lanes: int) -> Any:
 
 def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
     """The elements at `where`; the number `outside` where a test fails. A scalar where all lanes read the same."""
+    lanes, tests = _decide(point, tests)
+    if not any(lanes):
+        return attribute_constant(outside)
     axis = point.axis
-    if axis is None or not any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests))):
+    varies = axis is not None and any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests)))
+    if axis is None or (not varies and all(lanes[: point.active])):
         return _read_scalar(point, buffer, where, tests, outside)
-    mask = _mask(point, tests)
-    filler = None if outside is None or not tests else attribute_constant(outside)
+    mask = _mask(point, lanes, tests)
+    filler = None if outside is None else attribute_constant(outside)
     step = where.coefficient(axis)
     if step is not None:
         return _read_steps(point, buffer, point.first(where), step, mask, filler)
@@ -102,7 +106,7 @@ def _read_steps(point: Point, buffer: Any, first: Any, step: int, mask: Any, fil
         return create("vector.load", kind, buffer, first)
     if step == 1:
         return create("vector.maskedload", kind, buffer, first, mask, _filler(kind, filler))
-    if 1 < step <= _LONGEST_STRIDE and mask is None:
+    if 1 < step <= LONGEST_STRIDE and mask is None:
         return _read_strided(kind, buffer, first, step, lanes)
     return _gather(point, buffer, first, _offsets(step, lanes), mask, filler)
 
@@ -147,9 +151,23 @@ def _filler(kind: Any, value: Any) -> Any:
     return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
 
 
-def _mask(point: Point, tests: Sequence[Test]) -> Any:
-    """The lanes that are active and pass all tests; None for all lanes."""
-    mask = lane_mask(point.lanes, point.active) if point.active < point.lanes else None
+def _decide(point: Point, tests: Sequence[Test]) -> tuple[list[bool], list[Test]]:
+    """The lanes that are active and pass the tests that can be made here, and the other tests."""
+    lanes = [lane < point.active for lane in range(point.lanes)]
+    left = []
+    for dim, size in tests:
+        first = point.number(dim)
+        step = 0 if point.axis is None else dim.coefficient(point.axis)
+        if first is None or step is None:
+            left.append((dim, size))
+        else:
+            lanes = [on and 0 <= first + lane * step < size for lane, on in enumerate(lanes)]
+    return lanes, left
+
+
+def _mask(point: Point, lanes: list[bool], tests: Sequence[Test]) -> Any:
+    """The lanes that are on and pass all tests; None for all lanes."""
+    mask = None if all(lanes) else mask_of(lanes)
     for dim, size in tests:
         condition = splat(_inside(point, dim, size), point.lanes)
         mask = condition if mask is None else create("arith.andi", mask.type, mask, condition)

@@ -12,7 +12,7 @@ from typing import Any
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory
+from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
 from mirlo.targets.llvm.schedule.movement import TurnedSweep, find_turned
 from mirlo.targets.llvm.schedule.pieces import pieces
@@ -36,10 +36,9 @@ class ElementwisePlan:
             if turned is not None and _storable(turned.space, self.group) is None:
                 TurnedSweep(turned, memory, _made(turned.space), stored, self.group.machine).emit()
                 continue
-            frame = Frame(memory, None, made=_made(space))
             # A piece cut so thin that nothing lies next to each other is written one by one.
             lanes = None if _storable(space, self.group) is None else 1
-            Sweep(space, 0, frame, {}, stored, self.group.machine, lanes).emit([], parallel=True)
+            Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
 
     def describe(self) -> dict[str, Any]:
         return {"pieces": len(self.spaces)}
@@ -70,9 +69,10 @@ def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
     refusal = _in_place(space, group)
     if refusal is not None:
         return refusal
-    spaces = []
-    for piece in pieces(space.drop_units().split_divided()):
-        spaces.append(merge_all(_ordered(piece.drop_units(), group), 0))
+    space = _ordered(space.drop_units().split_divided(), group)
+    last = len(space.extents) - 1
+    cut = pieces(space, range(last - 1, -1, -1), last + 1)
+    spaces = [merge_all(piece.drop_units(), 0) for piece in cut]
     refusals = [_storable(space, group) for space in spaces]
     if refusals[0] is not None and all(refusals):
         return refusals[0]

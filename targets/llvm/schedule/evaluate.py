@@ -13,8 +13,11 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.vectors import flat, splat, vector_op
 from mirlo.targets.llvm.schedule import access
-from mirlo.targets.llvm.schedule.linear import Linear, number, row_major
+from mirlo.targets.llvm.schedule.linear import Linear, axis_index, number, row_major
 from mirlo.targets.llvm.schedule.space import Place
+
+_UNBOUNDED = 1 << 40
+"""An extent that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ class Frame:
 
 class Point:
     """One iteration: values of all blocks, each emitted once. Without lanes everything is scalar.
+
+    An index is a value, or a number where it is known; None for a loop that nothing here depends on.
 
     `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes arguments of bodies, and
     elements of the tensor values in `frame.reduced`.
@@ -179,14 +184,31 @@ class Point:
 
     def first(self, expression: Linear) -> Any:
         """The index of the first lane."""
+        expression = self._with_numbers(expression)
         if expression.is_constant:
             return index(expression.constant)
         axes = sorted(expression.axes())
-        if len(axes) == 1 and expression == Linear({axes[0]: 1}):
+        if len(axes) == 1 and expression == axis_index(axes[0]):
             return self.indices[axes[0]]
         positions = {axis: i for i, axis in enumerate(axes)}
         map_ = ir.AffineMap.get(len(axes), 0, [expression.expression(positions)])
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
+
+    def number(self, expression: Linear) -> int | None:
+        """The index of the first lane, where it is known here."""
+        found = self._with_numbers(expression)
+        return found.constant if found.is_constant else None
+
+    def _with_numbers(self, expression: Linear) -> Linear:
+        """With the loops whose index is a number here put in."""
+        if not any(isinstance(self.indices[axis], int) for axis in expression.axes()):
+            return expression
+
+        def by(axis: int) -> Linear:
+            at = self.indices[axis]
+            return number(at) if isinstance(at, int) else axis_index(axis)
+
+        return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 
     def read(self, place: Place, operand: OperandView) -> Any:
         """The element of an operand, or one per lane; for an operand without a map its buffer."""

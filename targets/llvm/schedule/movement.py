@@ -1,7 +1,7 @@
 """Operands whose memory runs along another loop than the output's: square tiles of them are turned in registers.
 
-A tile of n × n elements is read in n vectors along the operand's memory and turned by n·log2(n) shuffles; then each row of
-the output's tile has its lanes, and the rest of the body is computed on them as on any other vector.
+A tile of n × n elements is read in n vectors along the operand's memory and turned by n·log2(n) shuffles; then each row
+of the output's tile has its lanes, and the rest of the body is computed on them as on any other vector.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.access import shuffle
+from mirlo.targets.llvm.schedule.chunks import plus, traps, widest_bytes, work
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.space import Place, Space
-from mirlo.targets.llvm.schedule.sweep import traps, widest_bytes, work
 
 _LARGEST = 16
 """Rows and columns of the largest tile."""
@@ -109,11 +109,11 @@ class TurnedSweep:
         """A loop in steps of whole tiles, and what is left."""
         main = extent // self.size * self.size
         if main == self.size:
-            body(index(0), self.size)
+            body(0, self.size)
         elif main:
             for_loop(0, main, self.size, lambda i: body(i, self.size), parallel=parallel)
         if main < extent:
-            body(index(main), extent - main)
+            body(main, extent - main)
 
     def _tile(self, indices: list[Any], rows: tuple[Any, int], columns: tuple[Any, int]) -> None:
         """One tile: (start, count) along the loop across, and along the last."""
@@ -121,13 +121,13 @@ class TurnedSweep:
         for place, argument in self.arguments:
             operand = place.argument_operands[argument]
             read = [
-                Point(self.across, [*indices, rows[0], _plus(columns[0], c)], self.size, rows[1]).read(place, operand)
+                Point(self.across, [*indices, rows[0], plus(columns[0], c)], self.size, rows[1]).read(place, operand)
                 for c in range(columns[1])
             ]
             lines[argument] = turn([splat(line, self.size) for line in read], self.size)
         for r in range(rows[1]):
             given = {argument: line[r] for argument, line in lines.items()}
-            at = [*indices, _plus(rows[0], r), columns[0]]
+            at = [*indices, plus(rows[0], r), columns[0]]
             point = Point(self.along, at, self.size, columns[1], given=given)
             for place in self.space.places:
                 point.run(place)
@@ -136,12 +136,8 @@ class TurnedSweep:
                         point.store(place, output, point.find(value))
 
 
-def _plus(value: Any, by: int) -> Any:
-    return create("arith.addi", value.type, value, index(by)) if by else value
-
-
 def turn(lines: Sequence[Any], size: int) -> list[Any]:
-    """The transpose of a square: vector i of the result has lane i of each line. Missing lines leave lanes undefined."""
+    """The transpose of a square: vector i of the result has lane i of each line, undefined where a line is missing."""
     kind = ir.VectorType.get([size], lines[0].type.element_type)
     missing = size - len(lines)
     square = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]

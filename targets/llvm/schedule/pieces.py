@@ -11,20 +11,35 @@ _MOST = 12
 """More pieces than this are more code than they save."""
 
 
-def pieces(space: Space, stop: int | None = None) -> list[Space]:
-    """The space cut along the loops before `stop`, so that conditions are decided in each piece where possible.
+def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
+    """The space cut along these loops, so that conditions are decided in each piece where possible.
 
     A condition that also depends on the loops from `stop` on counts as decided where it is the same for all of them.
     """
     found = [space]
-    stop = len(space.extents) if stop is None else stop
-    for axis in range(stop - 1, -1, -1):
+    for axis in loops:
         cuts = sorted(_cuts(space, axis, stop))
         if not cuts or len(found) * (len(cuts) + 1) > _MOST:
             continue
         bounds = [0, *cuts, space.extents[axis]]
         found = [piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found]
     return found
+
+
+def along(space: Space, axis: int, lanes: int) -> list[Space]:
+    """The space cut along the loop that becomes vectors, so that whole vectors have their conditions decided.
+
+    The loops stay as many as they are. Those after `axis` are treated as in `pieces`.
+    """
+    extent = space.extents[axis]
+    cuts = set()
+    for cut in _cuts(space, axis, axis + 1):
+        aligned = -(-cut // lanes) * lanes if cut <= extent // 2 else cut // lanes * lanes
+        cuts.add(min(aligned, extent))
+    if len(cuts) + 1 > _MOST or extent <= 2 * lanes:
+        return [space]
+    bounds = sorted({0, *cuts, extent})
+    return [space.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
 
 
 def _cuts(space: Space, axis: int, stop: int) -> set[int]:

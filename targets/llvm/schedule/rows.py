@@ -16,12 +16,13 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.llvm.schedule.chunks import chunks, widest_bytes
 from mirlo.targets.llvm.schedule.combine import Combiner, combiners
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory
+from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
 from mirlo.targets.llvm.schedule.linear import axis_index, number
 from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
-from mirlo.targets.llvm.schedule.sweep import Sweep, chunks, widest_bytes
+from mirlo.targets.llvm.schedule.sweep import Sweep
 
 _SHORTEST = 8
 """Rows of fewer elements than this are not worth vectors and their final sums."""
@@ -57,13 +58,7 @@ class RowsPlan:
         def row(indices: list[Any]) -> None:
             held: dict[Any, Any] = {}
             for walk in self.walks:
-                frame = Frame(memory, None, held=held)
-                for i, place in enumerate(walk.space.places):
-                    if i not in walk.reductions:
-                        frame.made.update(
-                            {o.value: (place, v) for o, v in zip(place.block.outputs, place.roots, strict=True)}
-                        )
-                sweep = Sweep(walk.space, len(self.rows), frame, walk.reductions, stored, self.group.machine)
+                sweep = Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
                 held.update(sweep.emit(indices, parallel=not self.rows))
 
         def level(indices: list[Any]) -> None:

@@ -5,269 +5,184 @@ Values that one block makes and a later one reads at the same place stay in regi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, widest_bytes, work
 from mirlo.targets.llvm.schedule.combine import Combiner
-from mirlo.targets.llvm.schedule.evaluate import Frame, Point
+from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
+from mirlo.targets.llvm.schedule.pieces import along
 from mirlo.targets.llvm.schedule.space import Place, Space
-
-TRAPPING = (
-    "arith.divsi",
-    "arith.divui",
-    "arith.remsi",
-    "arith.remui",
-    "arith.floordivsi",
-    "arith.ceildivsi",
-    "arith.ceildivui",
-)
-"""Operations that stop the program when the divisor is zero, as it may be in a lane that is off."""
-_HEAVY = 12
-"""What an intrinsic counts for, in plain operations."""
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """How a loop is cut into vectors: `main` elements, `unroll` vectors at a time; then (start, lanes, active) each."""
-
-    lanes: int
-    unroll: int
-    main: int
-    rest: tuple[tuple[int, int, int], ...]
-
-
-def chunks(extent: int, lanes: int, unroll: int, masked: bool) -> Chunks:
-    """Whole vectors, and at the end one under a mask, or a few of smaller powers of two."""
-    while lanes > 1 and lanes // 2 >= extent:
-        lanes //= 2
-    if not masked and lanes > extent:
-        lanes //= 2
-    unroll = max(1, min(unroll, extent // lanes))
-    step = lanes * unroll
-    main = extent // step * step
-    rest = []
-    at = main
-    while at < extent:
-        left = extent - at
-        width = lanes
-        if left < lanes:
-            # A power of two needs no mask.
-            width = 1 << (left.bit_length() - 1)
-            if masked and width != left:
-                width *= 2
-        rest.append((at, width, min(width, left)))
-        at += min(width, left)
-    return Chunks(lanes, unroll, main, tuple(rest))
-
-
-def widest_bytes(places: Sequence[Place]) -> int:
-    """Size of the largest element that is computed with; indices and i64 conversions of them left out."""
-    sizes = [1]
-    for place in places:
-        for value in place.needed:
-            kind = value.type
-            if hasattr(kind, "shape") or str(kind) in ("index", "i1") or place.linear(value) is not None:
-                continue
-            sizes.append(element_bytes(kind))
-        sizes += [element_bytes(output.element_type) for output in place.block.outputs]
-    return max(sizes)
-
-
-def traps(places: Sequence[Place]) -> bool:
-    """Whether lanes that are off must not be computed."""
-    for place in places:
-        for op in place.block.body_ops:
-            if op.name in TRAPPING:
-                divisor = op.operands[1].owner
-                if not hasattr(divisor, "operation") or divisor.operation.name != "arith.constant":
-                    return True
-    return False
-
-
-def work(places: Sequence[Place]) -> int:
-    """Operations per element, roughly."""
-    total = 0
-    for place in places:
-        for value in place.needed:
-            owner = value.owner
-            name = owner.operation.name if hasattr(owner, "operation") else ""
-            total += _HEAVY if name.startswith("tir.") else 1
-    return total
-
-
-@dataclass
-class Reduction:
-    """A block of the sweep that combines its contributions."""
-
-    place: Place
-    combiners: list[Combiner]
 
 
 class Sweep:
-    """Emits the loops from `start` on, the last one in vectors; the loops before it are the caller's."""
+    """Emits the loops from `start` on, the last one in vectors; the loops before it are the caller's.
+
+    `reductions` has the combiners by position of the block, `stored` the tensor values that go to memory, `held` those
+    that are in registers already. `lanes` overrides how many there are.
+    """
 
     def __init__(
         self,
         space: Space,
         start: int,
-        frame: Frame,
-        reductions: dict[int, list[Combiner]],
+        memory: Memory,
         stored: set[Any],
         machine: Machine,
+        reductions: Mapping[int, list[Combiner]] | None = None,
+        held: dict[Any, Any] | None = None,
         lanes: int | None = None,
     ):
-        """`reductions`: combiners by position of the block; `stored`: the tensor values that go to memory."""
         self.space = space
         self.start = start
-        self.frame = frame
-        self.machine = machine
-        self.reductions = [Reduction(space.places[i], c) for i, c in reductions.items()]
-        self._elementwise = [place for i, place in enumerate(space.places) if i not in reductions]
+        self.memory = memory
         self.stored = stored
-        self.vector_axis = len(space.extents) - 1 if len(space.extents) > start else None
-        frame.axis = self.vector_axis
+        self.held = held or {}
+        self.by_position = reductions or {}
+        self.combiners = [c for found in self.by_position.values() for c in found]
         places = space.places
-        self.masked = machine.masked and not traps(places)
-        lanes = machine.lanes(widest_bytes(places)) if lanes is None else lanes
+        self.lanes = machine.lanes(widest_bytes(places)) if lanes is None else lanes
         heavy = work(places)
-        unroll = 4 if self.reductions or heavy <= 12 else 2 if heavy <= 40 else 1
-        extent = space.extents[-1] if self.vector_axis is not None else 1
-        self.chunks = chunks(extent, lanes, unroll, self.masked)
+        self.unroll = 4 if self.combiners or heavy <= 12 else 2 if heavy <= 40 else 1
+        self.last = len(space.extents) - 1
+        self.has_loops = self.last >= start
+        self.masked = self.has_loops and can_mask(places, self.last, machine)
 
     def emit(self, indices: Sequence[Any], parallel: bool = False) -> dict[Any, Any]:
         """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value."""
-        if self.vector_axis is None:
+        if not self.has_loops:
             return self._single(indices)
-        lanes, unroll = self.chunks.lanes, self.chunks.unroll
-        begin = [splat(c.identity(), lanes) for r in self.reductions for c in r.combiners for _ in range(unroll)]
-        begin += [c.identity() for r in self.reductions for c in r.combiners if self._has_narrow_rest]
-        totals = self._finish(self._level(list(indices), begin, parallel))
-        return self._reduced(indices, totals)
+        parallel = parallel and not self.combiners
+        parts = [self.space] if self.combiners else along(self.space, self.last, self.lanes)
+        walks = [_Vectors(self, part) for part in parts]
+        begin: list[Any] = []
+        if self.combiners:
+            begin = walks[0].begin()
+        totals = self._level(list(indices), walks, begin, parallel)
+        return self._reduced(indices, walks[0].finish(totals)) if self.combiners else {}
 
-    def _reduced(self, indices: Sequence[Any], totals: list[list[Any]]) -> dict[Any, Any]:
-        point = Point(self.frame, indices)
-        results = {}
-        for reduction, scalars in zip(self.reductions, totals, strict=True):
-            place = reduction.place
-            for output, scalar in zip(place.block.outputs, scalars, strict=True):
-                results[output.value] = scalar
-                if output.value in self.stored:
-                    point.store(place, output, scalar)
-        return results
+    def elementwise(self, space: Space) -> list[Place]:
+        """The blocks that do not reduce."""
+        return [place for i, place in enumerate(space.places) if i not in self.by_position]
 
-    @property
-    def _has_narrow_rest(self) -> bool:
-        """Whether some lanes of the rest cannot be added to the vectors of the main loop."""
-        return any(lanes != self.chunks.lanes for _, lanes, _ in self.chunks.rest)
-
-    def _single(self, indices: Sequence[Any]) -> dict[Any, Any]:
-        """No loops: one scalar of each block."""
-        point = Point(self.frame, indices)
-        self._run(point)
-        found = {
-            o.value: point.find(v) for p in self._elementwise for o, v in zip(p.block.outputs, p.roots, strict=True)
+    def frame(self, space: Space, axis: int | None) -> Frame:
+        made = {
+            output.value: (place, value)
+            for place in self.elementwise(space)
+            for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
-        totals = [[c.finish(point.find(c.contribution)) for c in r.combiners] for r in self.reductions]
-        return {**found, **self._reduced(indices, totals)}
+        return Frame(self.memory, axis, made, self.held)
 
-    def _level(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
-        axis = len(indices)
-        if axis == self.vector_axis:
-            return self._vectors(indices, carried, parallel)
-        extent = self.space.extents[axis]
-        parallel = parallel and not self.reductions
-        return for_loop(
-            0, extent, 1, lambda i, *acc: self._level([*indices, i], list(acc), False), carried, parallel=parallel
-        )
-
-    def _vectors(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
-        outer = Point(self.frame, [*indices, None])
-        for place in self.space.places:
-            outer.run(place, skip=self.frame.varying(place))
-        lanes, unroll, main = self.chunks.lanes, self.chunks.unroll, self.chunks.main
-
-        def step(first: Any, acc: list[Any]) -> list[Any]:
-            for u in range(unroll):
-                at = first if u == 0 else self._offset(first, u * lanes)
-                acc = self._vector([*indices, at], lanes, lanes, outer, acc, u)
-            return acc
-
-        if main == lanes * unroll:
-            carried = step(index(0), carried)
-        elif main:
-            parallel = parallel and not self.reductions
-            carried = for_loop(0, main, lanes * unroll, lambda i, *acc: step(i, list(acc)), carried, parallel=parallel)
-        for u, (at, width, active) in enumerate(self.chunks.rest):
-            carried = self._vector([*indices, index(at)], width, active, outer, carried, u % unroll)
-        return carried
-
-    def _offset(self, first: Any, by: int) -> Any:
-        return create("arith.addi", first.type, first, index(by))
-
-    def _run(self, point: Point) -> None:
-        for place in self.space.places:
+    def run(self, space: Space, point: Point) -> None:
+        """All blocks at one point, and their stores."""
+        for place in space.places:
             point.run(place)
-        for place in self._elementwise:
+        for place in self.elementwise(space):
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.stored:
                     point.store(place, output, point.find(value))
 
-    def _vector(
-        self, indices: list[Any], lanes: int, active: int, outer: Point, carried: list[Any], slot: int
-    ) -> list[Any]:
-        """One vector; returns the accumulators after it. `slot` says which of the unrolled ones it adds to."""
-        point = Point(self.frame, indices, lanes, active, outer)
-        self._run(point)
+    def _single(self, indices: Sequence[Any]) -> dict[Any, Any]:
+        """No loops: one scalar of each block."""
+        point = Point(self.frame(self.space, None), indices)
+        self.run(self.space, point)
+        found = {
+            output.value: point.find(value)
+            for place in self.elementwise(self.space)
+            for output, value in zip(place.block.outputs, place.roots, strict=True)
+        }
+        return {**found, **self._reduced(indices, [c.finish(point.find(c.contribution)) for c in self.combiners])}
+
+    def _reduced(self, indices: Sequence[Any], scalars: Sequence[Any]) -> dict[Any, Any]:
+        point = Point(self.frame(self.space, None), indices)
+        results = {}
+        following = iter(scalars)
+        for position in self.by_position:
+            place = self.space.places[position]
+            for output in place.block.outputs:
+                results[output.value] = next(following)
+                if output.value in self.stored:
+                    point.store(place, output, results[output.value])
+        return results
+
+    def _level(self, indices: list[Any], walks: list[_Vectors], carried: list[Any], parallel: bool) -> list[Any]:
+        if len(indices) < self.last:
+            return for_loop(
+                0, self.space.extents[len(indices)], 1,
+                lambda i, *held: self._level([*indices, i], walks, list(held), False), carried, parallel=parallel,
+            )  # fmt: skip
+        for walk in walks:
+            carried = walk.emit(indices, carried, parallel)
+        return carried
+
+
+class _Vectors:
+    """The innermost loop of a sweep, or a part of it.
+
+    Carried are `unroll` partial results for each combiner, then one scalar each where the rest has fewer lanes.
+    """
+
+    def __init__(self, sweep: Sweep, space: Space):
+        self.sweep = sweep
+        self.space = space
+        self.frame = sweep.frame(space, sweep.last)
+        self.chunks: Chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
+
+    def begin(self) -> list[Any]:
+        combiners, count = self.sweep.combiners, self.chunks
+        first = [splat(c.identity(), count.lanes) for c in combiners for _ in range(count.unroll)]
+        return first + ([c.identity() for c in combiners] if count.has_narrow_rest else [])
+
+    def emit(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
+        outer = Point(self.frame, [*indices, None])
+        for place in self.space.places:
+            outer.run(place, skip=self.frame.varying(place))
+
+        def step(starts: Sequence[Any], lanes: int, active: int, held: list[Any]) -> list[Any]:
+            for slot, start in enumerate(starts):
+                point = Point(self.frame, [*indices, start], lanes, active, outer)
+                self.sweep.run(self.space, point)
+                held = self._accumulate(point, held, slot)
+            return held
+
+        return self.chunks.emit(step, carried, parallel)
+
+    def _accumulate(self, point: Point, carried: list[Any], slot: int) -> list[Any]:
+        """What is carried after a vector; `slot` says which of the unrolled ones it is."""
         following = list(carried)
-        for number, combiner in enumerate(c for r in self.reductions for c in r.combiners):
+        combiners, unroll = self.sweep.combiners, self.chunks.unroll
+        for i, combiner in enumerate(combiners):
             value = point.find(combiner.contribution)
-            if lanes == self.chunks.lanes:
-                place = number * self.chunks.unroll + slot
-                following[place] = self._accumulate(combiner, following[place], value, lanes, active)
-            else:
-                place = self._vector_count + number
-                following[place] = self._accumulate_rest(combiner, following[place], value, lanes, active)
+            if point.lanes > 1:
+                value = _only_active(combiner, splat(value, point.lanes), point)
+            at = i * unroll + slot
+            if point.lanes != self.chunks.lanes:
+                at = len(combiners) * unroll + i
+                value = combiner.horizontal(value) if point.lanes > 1 else value
+            following[at] = combiner.combine(following[at], value)
         return following
 
-    @property
-    def _vector_count(self) -> int:
-        return sum(len(r.combiners) for r in self.reductions) * self.chunks.unroll
-
-    def _accumulate(self, combiner: Combiner, held: Any, value: Any, lanes: int, active: int) -> Any:
-        return combiner.combine(held, self._only_active(combiner, splat(value, lanes), lanes, active))
-
-    def _accumulate_rest(self, combiner: Combiner, held: Any, value: Any, lanes: int, active: int) -> Any:
-        if lanes == 1:
-            return combiner.combine(held, value)
-        full = self._only_active(combiner, splat(value, lanes), lanes, active)
-        return combiner.combine(held, combiner.horizontal(full))
-
-    def _only_active(self, combiner: Combiner, value: Any, lanes: int, active: int) -> Any:
-        if active == lanes:
-            return value
-        return create("arith.select", value.type, lane_mask(lanes, active), value, splat(combiner.identity(), lanes))
-
-    def _finish(self, carried: list[Any]) -> list[list[Any]]:
-        unroll = self.chunks.unroll
-        results, position = [], 0
-        rests: Iterator[Any] = iter(carried[self._vector_count :])
-        for reduction in self.reductions:
-            scalars = []
-            for combiner in reduction.combiners:
-                partial = carried[position : position + unroll]
-                position += unroll
-                while len(partial) > 1:
-                    pairs = [combiner.combine(a, b) for a, b in zip(partial[::2], partial[1::2], strict=False)]
-                    partial = pairs + ([partial[-1]] if len(partial) % 2 else [])
-                total = combiner.horizontal(partial[0]) if self.chunks.lanes > 1 else partial[0]
-                if self._has_narrow_rest:
-                    total = combiner.combine(total, next(rests))
-                scalars.append(combiner.finish(total))
-            results.append(scalars)
+    def finish(self, carried: list[Any]) -> list[Any]:
+        """The scalar of each combiner."""
+        combiners, count = self.sweep.combiners, self.chunks
+        rests = carried[len(combiners) * count.unroll :]
+        results = []
+        for i, combiner in enumerate(combiners):
+            partial = carried[i * count.unroll : (i + 1) * count.unroll]
+            while len(partial) > 1:
+                pairs = [combiner.combine(a, b) for a, b in zip(partial[::2], partial[1::2], strict=False)]
+                partial = pairs + ([partial[-1]] if len(partial) % 2 else [])
+            total = combiner.horizontal(partial[0]) if count.lanes > 1 else partial[0]
+            results.append(combiner.finish(combiner.combine(total, rests[i]) if rests else total))
         return results
+
+
+def _only_active(combiner: Combiner, value: Any, point: Point) -> Any:
+    if point.active == point.lanes:
+        return value
+    on = lane_mask(point.lanes, point.active)
+    return create("arith.select", value.type, on, value, splat(combiner.identity(), point.lanes))

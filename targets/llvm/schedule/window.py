@@ -7,20 +7,20 @@ while they are in registers. The loops are cut at the edges of padding; inside n
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, widest_bytes, work
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
-from mirlo.targets.llvm.schedule.pieces import pieces
+from mirlo.targets.llvm.schedule.pieces import along, pieces
 from mirlo.targets.llvm.schedule.space import Space, merge_all
-from mirlo.targets.llvm.schedule.sweep import chunks, traps, widest_bytes, work
 
 _UNROLLED = 9
 """Windows of up to this many elements are written out instead of looped over."""
@@ -59,55 +59,63 @@ class WindowPlan:
 
 
 class _PieceEmitter:
+    """The loops over the outputs of a piece."""
+
     def __init__(self, group: Group, piece: Piece, memory: Memory):
-        self.group = group
         self.space = piece.space
-        self.vector_axis = piece.outputs - 1
-        self.reduction, *self.epilogue = piece.space.places
-        self.frame = Frame(memory, self.vector_axis)
-        self.frame.reduced = {o.value for o in self.reduction.block.outputs}
-        for place in self.epilogue:
-            self.frame.made.update({o.value: (place, v) for o, v in zip(place.block.outputs, place.roots, strict=True)})
-        places = piece.space.places
-        extents = piece.space.extents
-        self.reduce_extents = extents[piece.outputs :]
-        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(places))
-        masked = group.machine.masked and not traps(places)
-        unroll = 4 if work([self.reduction]) <= 12 else 2
-        self.chunks = chunks(extents[self.vector_axis], lanes, unroll, masked)
-        tested = any(place.outside_tests(o) for place in places for o in place.needed_inputs)
-        self.written_out = math.prod(self.reduce_extents) <= _UNROLLED and not tested
+        self.axis = piece.outputs - 1
+        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places))
+        self.parts = [
+            _PartEmitter(group, part, piece.outputs, lanes, memory) for part in along(piece.space, self.axis, lanes)
+        ]
 
     def emit(self) -> None:
         self._level([])
 
     def _level(self, indices: list[Any]) -> None:
-        if len(indices) < self.vector_axis:
-            extent = self.space.extents[len(indices)]
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+        if len(indices) == self.axis:
+            for part in self.parts:
+                part.emit(indices)
             return
-        lanes, unroll, main = self.chunks.lanes, self.chunks.unroll, self.chunks.main
+        extent = self.space.extents[len(indices)]
+        for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+
+
+class _PartEmitter:
+    """The vectors along the last output loop, or a part of it, and the reduction loops in each."""
+
+    def __init__(self, group: Group, space: Space, outputs: int, lanes: int, memory: Memory):
+        self.group = group
+        self.reduction, *self.epilogue = space.places
+        made = {
+            output.value: (place, value)
+            for place in self.epilogue
+            for output, value in zip(place.block.outputs, place.roots, strict=True)
+        }
+        reduced = {output.value for output in self.reduction.block.outputs}
+        self.frame = Frame(memory, outputs - 1, made, reduced=reduced)
+        self.reduce_extents = space.extents[outputs:]
+        self.written_out = math.prod(self.reduce_extents) <= _UNROLLED
+        unroll = 4 if work([self.reduction]) <= 12 else 2
+        masked = can_mask(space.places, outputs - 1, group.machine)
+        self.chunks = chunks(space.extents[outputs - 1], lanes, unroll, masked)
+
+    def emit(self, indices: list[Any]) -> None:
         before = Point(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
         for place in self.epilogue:
             before.run(place, skip=self.frame.varying(place))
 
-        def whole(first: Any) -> None:
-            starts = [
-                first if u == 0 else create("arith.addi", first.type, first, index(u * lanes)) for u in range(unroll)
-            ]
-            self._vectors(indices, starts, lanes, lanes, before)
+        def step(starts: Sequence[Any], lanes: int, active: int, carried: list[Any]) -> list[Any]:
+            self._vectors(indices, starts, lanes, active, before)
+            return carried
 
-        if main == lanes * unroll:
-            whole(index(0))
-        elif main:
-            for_loop(0, main, lanes * unroll, whole, parallel=not indices)
-        for at, width, active in self.chunks.rest:
-            self._vectors(indices, [index(at)], width, active, before)
+        self.chunks.emit(step, [], parallel=not indices)
 
-    def _vectors(self, indices: list[Any], starts: list[Any], lanes: int, active: int, before: Point) -> None:
+    def _vectors(self, indices: list[Any], starts: Sequence[Any], lanes: int, active: int, before: Point) -> None:
         """Reduce and finish some vectors side by side."""
         block = self.reduction.block
-        begin = [splat(attribute_constant(a), lanes) if lanes > 1 else attribute_constant(a) for a in block.init]
+        begin = [attribute_constant(attribute) for attribute in block.init]
+        begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
 
         def step(at: list[Any], totals: list[Any]) -> list[Any]:
             shared = Point(self.frame, [*indices, None, *at])
@@ -133,7 +141,7 @@ class _PieceEmitter:
         extent = self.reduce_extents[len(done)]
         if self.written_out:
             for i in range(extent):
-                totals = self._reduce(step, [*done, index(i)], totals)
+                totals = self._reduce(step, [*done, i], totals)
             return totals
         return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
 
@@ -171,7 +179,8 @@ def plan_window(group: Group) -> WindowPlan | Decline:
             if operand.value in made and place.dims(operand) != made[operand.value]:
                 return decline("a value computed here is read at another place", block=place.block.name)
         made.update({o.value: place.dims(o) for o in place.block.outputs})
-    found = [_arranged(part, outputs) for part in pieces(space, outputs)]
+    space = _ordered(space, outputs)
+    found = [_arranged(part, outputs) for part in pieces(space, range(outputs - 2, -1, -1), outputs)]
     largest = max(found, key=lambda piece: math.prod(piece.space.extents))
     refusal = _worth(largest, group)
     if refusal is not None:
@@ -192,15 +201,19 @@ def _fits(group: Group) -> Decline | None:
     return None
 
 
-def _arranged(space: Space, outputs: int) -> Piece:
-    """Output loops in the order of the output's memory, without loops of one element, merged where possible."""
+def _ordered(space: Space, outputs: int) -> Space:
+    """Output loops in the order of the output's memory."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
     order = sorted(range(outputs), key=lambda a: -abs(where.coefficient(a) or 0))
-    space = space.order([*order, *range(outputs, len(space.extents))])
-    # One output loop stays in any case: the one that vectors lie along.
-    kept = max(sum(extent != 1 for extent in space.extents[:outputs]), 1)
-    space = merge_all(space.drop_units(start=int(all(e == 1 for e in space.extents[:outputs]))), kept)
+    return space.order([*order, *range(outputs, len(space.extents))])
+
+
+def _arranged(space: Space, outputs: int) -> Piece:
+    """Without loops of one element, and merged where possible. One output loop stays, for vectors to lie along."""
+    sizes = space.extents[:outputs]
+    kept = max(sum(size != 1 for size in sizes), 1)
+    space = merge_all(space.drop_units(start=int(all(size == 1 for size in sizes))), kept)
     inner = len(space.extents) - kept
     space = merge_all(space, 0, kept)
     return Piece(space, len(space.extents) - inner)

@@ -1,0 +1,133 @@
+"""How a loop becomes vectors: how many lanes, how many vectors at a time, and what is left at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.access import LONGEST_STRIDE
+from mirlo.targets.llvm.schedule.space import Place
+
+TRAPPING = tuple(
+    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
+)
+"""Operations that stop the program when the divisor is zero, as it may be in a lane that is off."""
+_HEAVY = 12
+"""What an intrinsic counts for, in plain operations."""
+
+Step = Callable[[Sequence[Any], int, int, list[Any]], list[Any]]
+"""Takes where each of some vectors starts (a number or a value), their lanes, the lanes that are on, and what is
+carried from vector to vector; returns what is carried on."""
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """`main` elements, `unroll` vectors at a time; then (start, lanes, active) each."""
+
+    lanes: int
+    unroll: int
+    main: int
+    rest: tuple[tuple[int, int, int], ...]
+
+    @property
+    def has_narrow_rest(self) -> bool:
+        """Whether some vectors of the rest have fewer lanes."""
+        return any(lanes != self.lanes for _, lanes, _ in self.rest)
+
+    def emit(self, step: Step, carried: list[Any], parallel: bool = False) -> list[Any]:
+        """All vectors of the loop."""
+        lanes, unroll = self.lanes, self.unroll
+
+        def whole(first: Any, held: list[Any]) -> list[Any]:
+            return step([plus(first, u * lanes) for u in range(unroll)], lanes, lanes, held)
+
+        if self.main == lanes * unroll:
+            carried = whole(0, carried)
+        elif self.main:
+            carried = for_loop(
+                0, self.main, lanes * unroll, lambda i, *held: whole(i, list(held)), carried, parallel=parallel
+            )
+        for start, width, active in self.rest:
+            carried = step([start], width, active, carried)
+        return carried
+
+
+def plus(start: Any, by: int) -> Any:
+    """An index that is a number or a value, moved on."""
+    if isinstance(start, int):
+        return start + by
+    return create("arith.addi", start.type, start, index(by)) if by else start
+
+
+def chunks(extent: int, lanes: int, unroll: int, masked: bool) -> Chunks:
+    """Whole vectors, and at the end one under a mask, or a few of smaller powers of two."""
+    while lanes > 1 and lanes // 2 >= extent:
+        lanes //= 2
+    if not masked and lanes > extent:
+        lanes //= 2
+    unroll = max(1, min(unroll, extent // lanes))
+    main = extent // (lanes * unroll) * lanes * unroll
+    rest = []
+    at = main
+    while at < extent:
+        left = extent - at
+        width = lanes
+        if left < lanes:
+            # A power of two needs no mask.
+            width = 1 << (left.bit_length() - 1)
+            if masked and width != left:
+                width *= 2
+        rest.append((at, width, min(width, left)))
+        at += min(width, left)
+    return Chunks(lanes, unroll, main, tuple(rest))
+
+
+def widest_bytes(places: Sequence[Place]) -> int:
+    """Size of the largest element that is computed with; indices and conversions of them left out."""
+    sizes = [1]
+    for place in places:
+        for value in place.needed:
+            kind = value.type
+            if hasattr(kind, "shape") or str(kind) in ("index", "i1") or place.linear(value) is not None:
+                continue
+            sizes.append(element_bytes(kind))
+        sizes += [element_bytes(output.element_type) for output in place.block.outputs]
+    return max(sizes)
+
+
+def can_mask(places: Sequence[Place], axis: int, machine: Machine) -> bool:
+    """Whether lanes may be switched off: where that is cheap, and computing them anyway does no harm."""
+    return machine.masked and not traps(places) and not _strides(places, axis)
+
+
+def traps(places: Sequence[Place]) -> bool:
+    """Whether a body may divide by zero in lanes that are off."""
+    for place in places:
+        for op in place.block.body_ops:
+            if op.name in TRAPPING:
+                divisor = op.operands[1].owner
+                if isinstance(divisor, ir.Block) or divisor.operation.name != "arith.constant":
+                    return True
+    return False
+
+
+def _strides(places: Sequence[Place], axis: int) -> bool:
+    """Whether an operand is read with a short stride: whole vectors of it are cheap, masked ones are not."""
+    steps = [p.flat(o).coefficient(axis) for p in places for o in p.needed_inputs if o.map is not None]
+    return any(step is not None and 1 < step <= LONGEST_STRIDE for step in steps)
+
+
+def work(places: Sequence[Place]) -> int:
+    """Operations per element, roughly."""
+    total = 0
+    for place in places:
+        for value in place.needed:
+            is_heavy = not isinstance(value.owner, ir.Block) and value.owner.operation.name.startswith("tir.")
+            total += _HEAVY if is_heavy else 1
+    return total
