@@ -120,8 +120,8 @@ def test_every_bad_node_is_told(context: Any) -> None:
         "2 nodes cannot be imported:",
         "  model 'small': node 'sum' (Add): inputs 'A' and 'B' must have one element type, got f32[2, 3] and i64[2, 3] "
         "[inputs: 'x' f32[2, 3], 'i' i64[2, 3]]",
-    assert "the name 'y' is defined twice: by node 'Tanh_1' (Tanh) and by node 'Relu_0'; names of values" in text
-        "[inputs: 'x' f32[2, 3], 'x' f32[2, 3]]",
+        "  model 'small': node 'product' (MatMul): the contracted dims of f32[2, 3] and f32[2, 3] must agree, "
+        "got 3 and 2 [inputs: 'x' f32[2, 3], 'x' f32[2, 3]]",
     ]
 
 
