@@ -1,0 +1,132 @@
+"""Random graphs: relax operators and, beside each, the array in float64 that it must give.
+
+Values stay small and results continuous in their inputs, so that float32 code agrees to a few digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.runtime.params import ParameterStore
+
+F32 = dtype("f32")
+LIMIT = 50.0
+"""A value with larger elements is passed through tanh before it is used again."""
+SHAPES = [(2, 3, 8, 8), (1, 8, 6, 6), (1, 16, 5, 5), (4, 6, 16), (1, 12, 32), (12, 32), (7, 19), (33,), (2, 2, 4, 8), (1, 40, 64)]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of the graph, and its array."""
+
+    value: Any
+    array: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+
+@dataclass
+class Graph:
+    """A module with one function under construction."""
+
+    random: np.random.Generator
+    module: Any
+    function: Any
+    params: ParameterStore = field(default_factory=ParameterStore)
+    inputs: list[np.ndarray] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from low to high - 1."""
+        return int(self.random.integers(low, high))
+
+    def choice(self, options: Any) -> Any:
+        return options[self.integer(0, len(options))]
+
+    def flip(self, probability: float = 0.5) -> bool:
+        return bool(self.random.random() < probability)
+
+    def pick(self, wanted: Callable[[Node], bool] = lambda node: True) -> Node | None:
+        """A value that fits, rather a late one."""
+        fitting = [node for node in self.nodes if wanted(node)]
+        if not fitting:
+            return None
+        return fitting[-1 - min(int(self.random.exponential(2.0)), len(fitting) - 1)]
+
+    def emit(self, name: str, operands: list[Any], array: np.ndarray, **attributes: Any) -> Node:
+        """Add an operator, and its result to the values."""
+        values = [[n.value for n in o] if isinstance(o, list) else o.value if o is not None else None for o in operands]
+        made = Node(OPS[name].make(*values, **attributes), np.asarray(array, np.float64))
+        assert tuple(made.value.type.shape) == made.shape, (name, made.value.type, made.shape)
+        self.described.append(f"{name} {attributes} -> {made.shape}")
+        if np.abs(made.array).max(initial=0) > LIMIT:
+            return self.emit("tanh", [made], np.tanh(made.array))
+        self.nodes.append(made)
+        return made
+
+    def constant(self, shape: tuple[int, ...], scale: float = 1.0, offset: float = 0.0, splat: bool = False) -> Node:
+        """A parameter, or a small constant in the IR, or one number for all elements."""
+        numbers = self.random.standard_normal(shape)
+        if splat:
+            numbers = np.full(shape, self.choice([0.0, 1.0, 2.0, -1.0, 0.5]))
+        array = (numbers * scale + offset).astype(np.float32)
+        return self.constant_of(array)
+
+    def constant_of(self, array: np.ndarray) -> Node:
+        kind = TensorType(array.shape, F32 if array.dtype == np.float32 else dtype("i64"))
+        if array.size <= 16 and self.flip():
+            value = OPS["constant"].make(value=ir.DenseElementsAttr.get(array, type=kind.to_mlir()), result_types=[kind])
+        else:
+            name = self.params.add_unique("weight", array)
+            value = OPS["constant"].make(param=name, result_types=[kind])
+        return Node(value, array.astype(np.float64) if array.dtype == np.float32 else array)
+
+    def broadcast_operand(self, shape: tuple[int, ...]) -> Node:
+        """A constant that broadcasts to a shape."""
+        cut = shape[self.integer(0, len(shape) + 1) :]
+        kept = tuple(dim if self.flip(0.7) else 1 for dim in cut)
+        return self.constant(kept, splat=self.flip(0.2))
+
+
+def new_graph(seed: int) -> Graph:
+    """A function with some inputs, in the current context."""
+    module = ir.Module.create()
+    random = np.random.default_rng(seed)
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("main", ir.FunctionType.get([], []))
+    graph = Graph(random, module, function)
+    block = function.add_entry_block()
+    for _ in range(graph.integer(1, 4)):
+        shape = graph.choice(SHAPES)
+        array = random.standard_normal(shape).astype(np.float32)
+        argument = block.add_argument(TensorType(shape, F32).to_mlir(), ir.Location.unknown())
+        graph.inputs.append(array)
+        graph.nodes.append(Node(argument, array.astype(np.float64)))
+    return graph
+
+
+def finish(graph: Graph) -> list[np.ndarray]:
+    """Return the last value and perhaps some others; gives their arrays."""
+    returned = [graph.nodes[-1]]
+    for _ in range(graph.integer(0, 3)):
+        returned.append(graph.choice(graph.nodes))
+    types = [argument.type for argument in graph.function.arguments]
+    func.ReturnOp([node.value for node in returned])
+    kind = ir.FunctionType.get(types, [node.value.type for node in returned])
+    graph.function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
+    return [node.array for node in returned]
