@@ -82,13 +82,19 @@ class Groups:
         if node.kind <= Kind.BROADCAST:
             if dominator.kind > Kind.INJECTIVE and end.kind not in (Kind.REDUCE, Kind.ROW):
                 return False
-            if group > Kind.INJECTIVE and self.kind[self.find(end.index)] > Kind.INJECTIVE:
+            if group > Kind.INJECTIVE and not self._continues(group, node, end):
                 return False
             allowed = end.kind <= Kind.INJECTIVE or end.kind in (Kind.REDUCE, Kind.ROW)
             return allowed and self._path_is(node.index, end.index, Kind.INJECTIVE)
         if node.kind is Kind.INJECTIVE and sweep == 1:
             return end.kind <= Kind.INJECTIVE and self._path_is(node.index, end.index, Kind.INJECTIVE)
         return False
+
+    def _continues(self, group: Kind, node: Node, end: Node) -> bool:
+        """Whether more may follow what already follows a contraction, a reduction or a row: what has its elements at hand."""
+        if end.kind > Kind.BROADCAST or self.kind[self.find(end.index)] > Kind.INJECTIVE:
+            return False
+        return group is not Kind.CONTRACTION or end.shape == node.shape
 
     def _between(self, start: int, end: int) -> set[int]:
         """Nodes strictly between two, on the paths along users."""

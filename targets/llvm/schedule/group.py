@@ -55,12 +55,16 @@ def unfit(view: PrimView) -> Decline | None:
 
 
 def opaque_of_group(group: Group) -> Decline | None:
-    """Declines where a body picks elements of a value that the same group computes."""
+    """Declines where a body picks elements of a value that the same group computes, or pads it."""
     made = group.made
     for block in group.blocks:
         for operand in block.inputs:
-            if operand.is_opaque and operand.value in made:
+            if operand.value not in made:
+                continue
+            if operand.is_opaque:
                 return decline("a body picks elements of a value computed here", block=block.name)
+            if operand.outside is not None:
+                return decline("a block reads beyond the edges of a value computed here", block=block.name)
     return None
 
 
