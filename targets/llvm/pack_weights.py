@@ -128,7 +128,7 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:
         return None
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
-    if plan.packed is None and is_one_panel:
+    if plan.packing is None and is_one_panel:
         return None
     position = [o.value for o in contraction.block.inputs].index(operand.value)
     source = contraction.block.inputs[position]

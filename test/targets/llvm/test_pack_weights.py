@@ -88,7 +88,8 @@ def test_panels_of_a_convolution() -> None:
     # Channels are rows of pixels here, so the weights are the operand whose elements are spread over the lanes.
     assert '{param = "w"} : () -> tensor<96x24x3x3xf32>' in text
     last = CONV.replace("1x{c}x9x9", "1x9x9x{c}").replace("1x{o}x9x9", "1x9x9x{o}")
-    last = last.replace("{o}x{c}x3x3", "3x3x{c}x{o}").replace("{{padding", '{{data_layout = "N*C", kernel_layout = "*IO", padding')
+    last = last.replace("{o}x{c}x3x3", "3x3x{c}x{o}")
+    last = last.replace("{{padding", '{{data_layout = "N*C", kernel_layout = "*IO", padding')
     text = packed_text(last.format(c=24, o=96), {"w": rng(3, 3, 24, 96)})
     assert '{param = "w.panels"} : () -> tensor<3x3x3x24x32xf32>' in text
 

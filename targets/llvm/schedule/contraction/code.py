@@ -89,6 +89,14 @@ class Code:
         zero = self.zero(piece.lanes, element)
         return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
 
+    def load_lanes(self, buffer: Any, position: Any, stride: int, piece: Piece) -> Any:
+        """Elements at this stride as a vector; where they are all the same one, that element."""
+        if stride == 0:
+            return self.load(buffer, position)
+        if stride == 1:
+            return self.load_vector(buffer, position, piece)
+        return self.load_strided(buffer, position, stride, piece)
+
     def store_vector(self, value: Any, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> None:
         name = "vector.store" if whole or not piece.is_partial else "vector.maskedstore"
         if name == "vector.store":
@@ -108,6 +116,15 @@ class Code:
         with ir.InsertionPoint(loop.body):
             following = body(loop.induction_variable, *list(loop.inner_iter_args))
             scf.YieldOp(list(following or ()))
+        return list(loop.results)
+
+    def range_loop(
+        self, lower: Any, upper: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]
+    ) -> list[Any]:
+        """`body(i, *carried)` for each i from one index to another."""
+        loop = scf.ForOp(lower, upper, self.index(1), list(carried))
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
         return list(loop.results)
 
     def add(self, a: Any, b: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, Side
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
 COPY_VECTORS = 4
@@ -98,8 +99,8 @@ def _moved(cursor: Cursor, value: Any, stride: int = 1) -> Cursor:
 
 def pack_panel(code: Code, plan: Plan, source: Any, at: Cursor, panel: Any, cut: list[Piece], convert: Any) -> None:
     """Copy the panel of columns at this cursor into rows of `panel`, one row per product of the sum."""
-    assert plan.pack_forms is not None
-    columns, packed = plan.pack_forms
+    packing = plan.packing
+    assert packing is not None
     width = sum(piece.lanes for piece in cut)
     stride = plan.columns.form.stride(plan.lane_axis)
 
@@ -119,8 +120,8 @@ def pack_panel(code: Code, plan: Plan, source: Any, at: Cursor, panel: Any, cut:
                 value = code.load_strided(source, position, stride, piece)
             code.store_vector(convert(value, piece.lanes), panel, write.position(piece.offset), piece, whole=True)
 
-    read = Cursor(code, columns, at.base, at.offset)
-    level(plan.pack_reduce, read, Cursor.start(code, packed.scaled(width)))
+    read = Cursor(code, packing.source, at.base, at.offset)
+    level(packing.axes, read, Cursor.start(code, packing.target.scaled(width)))
 
 
 def panel_type(plan: Plan) -> Any:

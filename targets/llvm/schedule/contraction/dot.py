@@ -13,17 +13,20 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.llvm.schedule.contraction.body import emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
-from mirlo.targets.llvm.schedule.contraction.tile import Places, Tile
+from mirlo.targets.llvm.schedule.contraction.places import Places
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
 
-class DotTile(Tile):
-    """A tile of rows x columns dot products, each summed up in a vector of its own."""
+class DotTiles(Tiles):
+    """Tiles of rows x columns dot products, each summed up in a vector of its own."""
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
         """Nothing is kept: every vector is read once."""
 
-    def emit(self, places: Places, rows: int, cut: list[Piece]) -> None:
+    def emit(self, places: Places, extent: Extent) -> None:
+        """A tile: its sums, what is computed from them, and the stores."""
+        rows, cut = extent.rows, extent.cut
         columns = sum(piece.active for piece in cut)
         kind = self.plan.contraction.product.accumulate_type
         sums = [self.code.zero(self.plan.lanes, kind) for _ in range(rows * columns)]
@@ -37,7 +40,7 @@ class DotTile(Tile):
             here = places if axis is None else places.advance(axis, r)
             for piece in cut:
                 position = self.code.index(r * columns + piece.offset)
-                self._finish_vector(here, piece, self.code.load_vector(held, position, piece), {})
+                self.epilogue.finish_vector(here, piece, self.code.load_vector(held, position, piece), {})
 
     def _walk(self, axes: list[Axis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
         axis, *inner = axes
@@ -62,7 +65,7 @@ class DotTile(Tile):
 
     def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: Piece) -> list[Any]:
         """Add a vector's worth of products to each sum; a part of a vector is filled up with zeros."""
-        row_stride, lane_axis = self._row_stride(rows), self.plan.lane_axis
+        row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
         left: dict[int, Any] = {}
         right: dict[int, Any] = {}
@@ -71,11 +74,11 @@ class DotTile(Tile):
             r, c = divmod(i, count)
             x, y = r * row_stride + c * left_stride, c * right_stride
             if x not in left:
-                left[x] = self._widen(self._read(self.plan.rows.factor, self.buffers.rows, rows, x, 1, piece), piece)
+                left[x] = self._widen(self.read(self.plan.rows.factor, self.buffers.rows, rows, x, 1, piece), piece)
             if y not in right:
-                made = self._read(self.plan.columns.factor, self.buffers.columns, columns, y, 1, piece)
+                made = self.read(self.plan.columns.factor, self.buffers.columns, columns, y, 1, piece)
                 right[y] = self._widen(made, piece)
-            following.append(self._multiply_add(left[x], right[y], total))
+            following.append(multiply_add(left[x], right[y], total))
         return following
 
     def _widen(self, value: Any, piece: Piece) -> Any:

@@ -9,10 +9,12 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.copies import PaddedCopy, pack_panel, panel_type
-from mirlo.targets.llvm.schedule.contraction.dot import DotTile
+from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, Side
-from mirlo.targets.llvm.schedule.contraction.tile import Buffers, Places, Tile, with_panel
+from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 
 
@@ -29,7 +31,7 @@ class Kernel:
             emit_block(block, code.buffers)
         source = self._side(plan.columns)
         self.panel: Any = None
-        if plan.packed is not None:
+        if plan.packing is not None:
             width = min(plan.tile_columns, sum(piece.lanes for piece in plan.cut(plan.lane_axis.extent)))
             self.panel = code.scratch(plan.depth * width, panel_type(plan))
         self.source = source
@@ -39,10 +41,17 @@ class Kernel:
             [code.flat(value) for value, _ in plan.contraction.writes],
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
-        make_tile = DotTile if plan.dot else Tile
-        self.tile = make_tile(code, plan, buffers, packed=self.panel is not None)
-        # Panels that are packed share one piece of memory: only the loops below the packing may run at once.
-        self._nest(plan.column_loops, Places.start(code, plan), self._panels, parallel=self.panel is None)
+        make_tiles = DotTiles if plan.dot else Tiles
+        self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
+        start = Places.start(code, plan)
+        if plan.rows_first:
+            self._nest(plan.row_loops, start, self._column_loops, parallel=True)
+        else:
+            # Panels that are packed share one piece of memory: only the loops below the packing may run at once.
+            self._column_loops(start, self.panel is None)
+
+    def _column_loops(self, places: Places, parallel: bool) -> None:
+        self._nest(self.plan.column_loops, places, self._panels, parallel)
 
     def _side(self, side: Side) -> Any:
         if side.padded_shape is None:
@@ -76,25 +85,48 @@ class Kernel:
 
     def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         plan = self.plan
-        if plan.packed is not None:
-            pack_panel(self.code, plan, self.source, places.columns, self.panel, cut, self.tile.convert_columns)
+        if plan.packing is not None:
+            pack_panel(self.code, plan, self.source, places.columns, self.panel, cut, self.tiles.convert_columns)
             width = sum(piece.lanes for piece in cut)
-            places = with_panel(places, Cursor.start(self.code, plan.packed.scaled(width)))
+            places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
             parallel = True
-        self.tile.keep_columns(places.columns, cut)
-        self._nest(plan.row_loops, places, lambda at, free: self._rows(at, cut, free), parallel)
+        self.tiles.keep_columns(places.columns, cut)
+        loops = [] if plan.rows_first else plan.row_loops
+        self._nest(loops, places, lambda at, free: self._rows(at, cut, free), parallel)
 
     def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
-            self.tile.emit(places, 1, cut)
+            self.tiles.emit(places, Extent(1, cut))
             return
-        for span in spans(axis.extent, self.plan.tile_rows):
-            self.code.loop(
-                span,
-                lambda i, rows=span.size: self.tile.emit(places.advance(axis, i), rows, cut),
-                parallel=parallel,
-            )
+        for span, is_edge in row_spans(self.plan):
+
+            def tile(i: Any, rows: int = span.size, first: int | None = span.start if is_edge else None) -> None:
+                self.tiles.emit(places.advance(axis, i), Extent(rows, cut, first))
+
+            self.code.loop(span, tile, parallel=parallel)
+
+
+def row_spans(plan: Plan) -> list[tuple[Span, bool]]:
+    """The tiles along the rows; those at the edges, where products are left out, one by one."""
+    axis, size, edge = plan.row_axis, plan.tile_rows, plan.rows.edge
+    assert axis is not None
+    if edge is None:
+        return [(span, False) for span in spans(axis.extent, size)]
+    first, stop = edge.interior()
+    found, at = [], 0
+    while at < min(first, axis.extent):
+        found.append((Span(at, min(at + size, axis.extent), min(size, axis.extent - at)), True))
+        at += found[-1][0].size
+    whole = max(stop - at, 0) // size * size
+    if whole:
+        found.append((Span(at, at + whole, size), False))
+        at += whole
+    while at < axis.extent:
+        rest = min(size, axis.extent - at)
+        found.append((Span(at, at + rest, rest), True))
+        at += rest
+    return found
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -105,6 +137,6 @@ def summary(plan: Plan) -> dict[str, Any]:
         "lanes": plan.lanes,
         "depth": prod(axis.extent for axis in plan.reduce),
         "dot": plan.dot,
-        "packed": plan.packed is not None,
+        "packed": plan.packing is not None,
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
     }

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
-from mirlo.targets.llvm.schedule.contraction.body import Factor
+from mirlo.targets.llvm.schedule.contraction.analysis import Contraction
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, fuse, row_major
+from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, TileQuestion, choose_tile, pieces
 
 PACK_FROM_ROWS = 6
 """From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
 DOT_BELOW_ROWS = 16
 """Up to so many rows, dot products along the sum cost less than transposing the column operand."""
-UNROLL_TAPS = 32
-"""Reductions of up to this length are unrolled whole where their loads overlap (windows of depthwise convolutions)."""
+UNROLL_TAPS = 16
+"""Inner loops of the sum up to this length are unrolled where their loads overlap (depthwise convolutions)."""
 
 
 NO_AXIS = Axis(-2, 1, False)
 """Stands for the axis of the lanes where the output is a single number."""
 
 
-@dataclass
-class Side:
-    """One operand of the product, as the kernel reads it."""
+@dataclass(frozen=True)
+class Packing:
+    """The copy of a panel of columns, one row for each product of the sum."""
 
-    factor: Factor
-    access: Access
-    form: Linear
-    """Position in the buffer that the kernel reads: the operand itself, or its padded copy."""
-    padded_shape: tuple[int, ...] | None = None
-    """Shape of the padded copy, where reads leave the tensor."""
-    padding: tuple[int, ...] = ()
-    """Elements before the first, in each dim of the copy."""
+    panel: Linear
+    """The row of a product, over the reduction axes as the tiles walk them."""
+    axes: list[Axis]
+    """The reduction axes as the packing walks them."""
+    source: Linear
+    target: Linear
+    """Position in the operand, and the row, over these."""
 
 
 @dataclass
@@ -58,21 +57,18 @@ class Plan:
     """All reduction axes, outermost first."""
     reduce: list[Axis]
     """Reduction axes as the kernel walks them, fused, outermost first."""
-    packed: Linear | None
-    """Position in the packed panel over the reduction axes, in rows of a panel; None where nothing is packed."""
-    pack_reduce: list[Axis]
-    """Reduction axes as the packing walks them."""
-    pack_forms: tuple[Linear, Linear] | None
+    packing: Packing | None
+    """How panels of the column operand are copied; None where it is read in place."""
     tile_rows: int
     tile_vectors: int
     lanes: int
-    unroll: bool
+    unrolled: list[Axis]
+    """The last ones of `reduce`, which are unrolled."""
     dot: bool
     """Whether the lanes run along the sum, and not along the output."""
     writes: list[Linear]
     reads: list[list[Linear | None]]
     indices: list[list[Linear]]
-    extents: dict[int, int] = field(default_factory=dict)
 
     @property
     def tile_columns(self) -> int:
@@ -82,131 +78,172 @@ class Plan:
     def depth(self) -> int:
         return prod(axis.extent for axis in self.reduce)
 
+    @property
+    def guards(self) -> list[Window]:
+        return self.rows.guards
+
+    @property
+    def rows_first(self) -> bool:
+        """Whether the loops over rows are outside of those over panels: each row operand is read once only."""
+        return self.rows.form.stride(self.lane_axis) != 0 and self.packing is None
+
     def cut(self, columns: int) -> list[Piece]:
         """The vectors that cover this many columns."""
         return pieces(columns, self.lanes, self.machine.masked)
 
 
-def make_side(factor: Factor, access: Access, extents: dict[int, int]) -> Side | Decline:
-    """How the kernel reads an operand: as it is, or from a padded copy where its map leaves the tensor."""
-    ranges = [dim.range(extents) for dim in access.dims]
-    beyond = [low < 0 or high >= size for (low, high), size in zip(ranges, access.shape, strict=True)]
-    if not any(beyond):
-        return Side(factor, access, row_major(access.dims, access.shape))
-    if access.outside is None:
-        return decline("an operand is read beyond its edges")
-    shape, before, dims = [], [], []
-    for dim, (low, high), size, is_beyond in zip(access.dims, ranges, access.shape, beyond, strict=True):
-        shift = -low if is_beyond else 0
-        shape.append(high - low + 1 if is_beyond else size)
-        before.append(shift)
-        dims.append(dim.shifted(shift))
-    return Side(factor, access, row_major(dims, shape), tuple(shape), tuple(before))
-
-
 def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     """Decide everything, or say why this contraction is none for register tiles."""
-    extents = contraction.extents
-    lhs = make_side(contraction.product.lhs, contraction.lhs, extents)
-    rhs = make_side(contraction.product.rhs, contraction.rhs, extents)
-    if isinstance(lhs, Decline):
-        return lhs
-    if isinstance(rhs, Decline):
-        return rhs
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
-    reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in contraction.stages]
-    indices = [list(stage.indices) for stage in contraction.stages]
     spatial = sorted(contraction.spatial, key=lambda axis: -writes[0].stride(axis))
-    if any(not lhs.form.stride(a) and not rhs.form.stride(a) for a in spatial):
-        return decline("an axis of the output moves neither operand")
-    flat = [lhs.form, rhs.form, *writes, *(f for f in _flatten(reads) if f is not None), *_flatten(indices)]
-    ragged = contraction.ragged
-    spatial, fused = fuse(spatial, flat, () if ragged is None else (ragged.outer, ragged.inner))
-    it = iter(fused)
-    lhs.form, rhs.form = next(it), next(it)
-    writes = [next(it) for _ in writes]
-    reads = [[None if f is None else next(it) for f in group] for group in reads]
-    indices = [[next(it) for _ in group] for group in indices]
     lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
     if lane_axis is None:
         return decline("no axis along which the output is contiguous")
+    ragged = contraction.ragged
     if ragged is not None and lane_axis.id != ragged.inner:
         return decline("an axis other than that of the lanes is divided into unequal parts")
     if spatial and any(write.stride(lane_axis) != 1 for write in writes):
         return decline("the outputs are contiguous along different axes")
-    rows, columns = _sides(lhs, rhs, lane_axis, spatial)
-    return _finish(contraction, machine, rows, columns, lane_axis, spatial, writes, reads, indices)
+    for allow_edge in (True, False):
+        sides = _sides(contraction, lane_axis, spatial, allow_edge)
+        if isinstance(sides, Decline):
+            return sides
+        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes).plan()
+        edge = plan.rows.edge
+        # Tiles can leave products out at their edges only along their rows, and where the taps are unrolled.
+        if edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled):
+            break
+    return plan
 
 
 def _flatten(groups: Iterable[Iterable[Linear | None]]) -> list[Linear]:
     return [form for group in groups for form in group if form is not None]
 
 
-def _sides(lhs: Side, rhs: Side, lane_axis: Axis, spatial: list[Axis]) -> tuple[Side, Side]:
+def _sides(
+    contraction: Contraction, lane_axis: Axis, spatial: list[Axis], allow_edge: bool
+) -> tuple[Side, Side] | Decline:
     """The operand whose elements are spread over a row, and the one whose vectors run along the lanes."""
-    moves_left, moves_right = lhs.form.stride(lane_axis) != 0, rhs.form.stride(lane_axis) != 0
-    if moves_left and moves_right:
-        walked = [sum(side.form.stride(axis) != 0 for axis in spatial) for side in (lhs, rhs)]
-        return (lhs, rhs) if walked[1] <= walked[0] else (rhs, lhs)
-    return (lhs, rhs) if moves_right else (rhs, lhs)
+    operands = [(contraction.product.lhs, contraction.lhs), (contraction.product.rhs, contraction.rhs)]
+    forms = [row_major(access.dims, access.shape) for _, access in operands]
+    if any(not forms[0].stride(axis) and not forms[1].stride(axis) for axis in spatial):
+        return decline("an axis of the output moves neither operand")
+    left, right = (form.stride(lane_axis) != 0 for form in forms)
+    walked = [sum(form.stride(axis) != 0 for axis in spatial) for form in forms]
+    if (left and right and walked[1] > walked[0]) or not right:
+        operands.reverse()
+        left, right = right, left
+    (row_factor, row_access), (column_factor, column_access) = operands
+    # The innermost axis is that of the tile's rows. Products outside along others are skipped by the bounds of loops;
+    # along this one the tiles at the edges leave them out where that costs nothing (depthwise), else it is padded.
+    inner = next((axis for axis in reversed(spatial) if axis is not lane_axis), None)
+    guarded = {axis.id for axis in spatial if axis is not lane_axis and axis is not inner}
+    edge = inner.id if inner is not None and left and allow_edge else None
+    rows = make_side(row_factor, row_access, contraction.axes, guarded, edge)
+    columns = make_side(column_factor, column_access, contraction.axes)
+    if isinstance(rows, Decline):
+        return rows
+    return columns if isinstance(columns, Decline) else (rows, columns)
 
 
-def _finish(
-    contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis, spatial: list[Axis],
-    writes: list[Linear], reads: list[list[Linear | None]], indices: list[list[Linear]],
-) -> Plan | Decline:  # fmt: skip
-    accumulator_bytes = element_bytes(contraction.product.accumulate_type)
-    lanes = machine.lanes(accumulator_bytes)
-    order = sorted(contraction.reduce, key=lambda axis: -abs(rows.form.stride(axis)))
-    depth = prod(axis.extent for axis in order)
-    ragged = contraction.ragged
-    others = [axis for axis in spatial if axis is not lane_axis]
-    panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
-    shared_columns = [axis for axis in others if columns.form.stride(axis) == 0]
-    question = TileQuestion(
-        1, lane_axis.extent, lanes, depth,
-        shared_columns=bool(shared_columns) or not others, shared_rows=rows.form.stride(lane_axis) == 0,
-        element_bytes=accumulator_bytes,
-    )  # fmt: skip
-    # Rows that multiply vectors of their own cannot share a packed panel.
-    must_pack = columns.form.stride(lane_axis) != 1
-    candidates = shared_columns or ([] if must_pack or panels else others)
-    reuse = prod(axis.extent for axis in shared_columns)
-    along = _contiguous_sum(rows, columns, order) if must_pack and reuse < DOT_BELOW_ROWS else None
-    if along is not None:
-        order = [axis for axis in order if axis is not along] + [along]
-        row_axis, tile_rows, tile_vectors = _dot_tile(shared_columns, lane_axis, machine)
-    else:
-        row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
-    width = tile_vectors * lanes
-    pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, machine)
-    packed: Linear | None = None
-    pack_reduce: list[Axis] = []
-    pack_forms: tuple[Linear, Linear] | None = None
-    rows_form, columns_form = rows.form, columns.form
-    if pack:
-        packed, weight = Linear({}), 1
+class _Planner:
+    """Makes the plan, once the sides and the axis of the lanes are known."""
+
+    def __init__(
+        self, contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis,
+        spatial: list[Axis], writes: list[Linear],
+    ):  # fmt: skip
+        self.contraction = contraction
+        self.machine = machine
+        self.rows = rows
+        self.columns = columns
+        self.windows = [*rows.guards, *([rows.edge] if rows.edge is not None else [])]
+        self.alone = {axis.id for window in self.windows for axis in (window.position, window.tap)}
+        if contraction.ragged is not None:
+            self.alone |= {contraction.ragged.outer, contraction.ragged.inner}
+        self._fuse_spatial(lane_axis, spatial, writes)
+
+    def _fuse_spatial(self, lane_axis: Axis, spatial: list[Axis], writes: list[Linear]) -> None:
+        stages = self.contraction.stages
+        reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
+        indices = [list(stage.indices) for stage in stages]
+        flat = [self.rows.form, self.columns.form, *writes, *_flatten(reads), *_flatten(indices)]
+        self.spatial, fused = fuse(spatial, flat, self.alone)
+        it = iter(fused)
+        self.rows.form, self.columns.form = next(it), next(it)
+        self.writes = [next(it) for _ in writes]
+        self.reads = [[None if f is None else next(it) for f in group] for group in reads]
+        self.indices = [[next(it) for _ in group] for group in indices]
+        self.lane_axis = next((axis for axis in self.spatial if axis.id == lane_axis.id), lane_axis)
+
+    def plan(self) -> Plan:
+        """Choose the tile, the packing and the order of the loops."""
+        rows, columns, lane_axis, machine = self.rows, self.columns, self.lane_axis, self.machine
+        accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
+        lanes = machine.lanes(accumulator_bytes)
+        order = sorted(self.contraction.reduce, key=lambda axis: -abs(rows.form.stride(axis)))
+        ragged = self.contraction.ragged
+        others = [axis for axis in self.spatial if axis is not lane_axis]
+        panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
+        shared = [axis for axis in others if columns.form.stride(axis) == 0]
+        question = TileQuestion(
+            1, lane_axis.extent, lanes, prod(axis.extent for axis in order),
+            shared_columns=bool(shared) or not others, shared_rows=rows.form.stride(lane_axis) == 0,
+            element_bytes=accumulator_bytes,
+        )  # fmt: skip
+        # Rows that multiply vectors of their own cannot share a packed panel.
+        must_pack = columns.form.stride(lane_axis) != 1
+        reuse = prod(axis.extent for axis in shared)
+        few = must_pack and reuse < DOT_BELOW_ROWS and not self.windows
+        along = _contiguous_sum(rows, columns, order) if few else None
+        if along is not None:
+            order = [axis for axis in order if axis is not along] + [along]
+            row_axis, tile_rows, tile_vectors = _dot_tile(shared, lane_axis, machine)
+        else:
+            candidates = self._row_candidates(shared or ([] if must_pack or panels else others))
+            row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
+        width = tile_vectors * lanes
+        pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, machine)
+        reduce, packing = self._fuse_reduce(order, pack)
+        overlap = along is None and not (question.shared_columns and question.shared_rows)
+        rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
+        return Plan(
+            self.contraction, machine, rows, columns, lane_axis, row_axis,
+            column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
+            row_loops=[axis for axis in rest if not columns.form.stride(axis)],
+            reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
+            unrolled=self._unrolled(reduce) if overlap else [], dot=along is not None,
+            writes=self.writes, reads=self.reads, indices=self.indices,
+        )  # fmt: skip
+
+    def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
+        """Axes that the tile's rows may run along."""
+        if self.rows.edge is not None:
+            return [axis for axis in axes if axis.id == self.rows.edge.position.id]
+        guarded = {window.position.id for window in self.rows.guards}
+        return [axis for axis in axes if axis.id not in guarded]
+
+    def _fuse_reduce(self, order: list[Axis], pack: bool) -> tuple[list[Axis], Packing | None]:
+        """The reduction axes as the kernel walks them, and how a panel is packed."""
+        if not pack:
+            reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
+            return reduce, None
+        panel, weight = Linear({}), 1
         for axis in reversed(order):
-            packed = packed + Linear({axis.id: weight})
+            panel = panel + Linear({axis.id: weight})
             weight *= axis.extent
-        pack_reduce, forms = fuse(order, [columns.form, packed])
-        pack_forms = (forms[0], forms[1])
-        reduce, forms = fuse(order, [rows.form, packed])
-        rows_form, packed = forms[0], forms[1]
-    else:
-        reduce, forms = fuse(order, [rows.form, columns.form])
-        rows_form, columns_form = forms[0], forms[1]
-    rows.form, columns.form = rows_form, columns_form
-    rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
-    return Plan(
-        contraction, machine, rows, columns, lane_axis, row_axis,
-        column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
-        row_loops=[axis for axis in rest if not columns.form.stride(axis)],
-        reduce=reduce, packed=packed, pack_reduce=pack_reduce, pack_forms=pack_forms,
-        tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
-        unroll=along is None and not question.shared_columns and depth <= UNROLL_TAPS, dot=along is not None,
-        writes=writes, reads=reads, indices=indices,
-    )  # fmt: skip
+        axes, (source, target) = fuse(order, [self.columns.form, panel])
+        reduce, (self.rows.form, panel) = fuse(order, [self.rows.form, panel], self.alone)
+        return reduce, Packing(panel, axes, source, target)
+
+    def _unrolled(self, reduce: list[Axis]) -> list[Axis]:
+        guarded = {window.tap.id for window in self.rows.guards}
+        found: list[Axis] = []
+        for axis in reversed(reduce):
+            if axis.id in guarded or axis.extent * prod(a.extent for a in found) > UNROLL_TAPS:
+                break
+            found.insert(0, axis)
+        return found
 
 
 def _choose_rows(question: TileQuestion, candidates: list[Axis], machine: Machine) -> tuple[Axis | None, int, int]:

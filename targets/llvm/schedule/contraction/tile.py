@@ -1,68 +1,35 @@
-"""One register tile: sums carried through the reduction loops, then the elementwise blocks on them, then stores."""
+"""One register tile: sums of rows x vectors, carried through the loops of the reduction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
-from mirlo.targets.llvm.schedule.contraction.body import Factor, count_operations, emit_init
+from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.schedule.contraction.body import Factor, emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue, widened
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.sides import Window
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
-
-ROLLED_FROM = 400
-"""An epilogue of more operations than this, over all vectors of a tile, becomes a loop over the tile's rows."""
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where the kernel stands in each buffer."""
+class Extent:
+    """The size of a tile."""
 
-    rows: Cursor
-    columns: Cursor
-    writes: tuple[Cursor, ...]
-    reads: tuple[tuple[Cursor | None, ...], ...]
-    indices: tuple[tuple[Cursor, ...], ...]
-
-    def map(self, move: Callable[[Cursor], Cursor]) -> Places:
-        return Places(
-            move(self.rows), move(self.columns), tuple(map(move, self.writes)),
-            tuple(tuple(None if c is None else move(c) for c in group) for group in self.reads),
-            tuple(tuple(map(move, group)) for group in self.indices),
-        )  # fmt: skip
-
-    def advance(self, axis: Axis, value: Any) -> Places:
-        return self.map(lambda cursor: cursor.advance(axis, value))
-
-    @staticmethod
-    def start(code: Code, plan: Plan) -> Places:
-        def at(form: Any) -> Cursor:
-            return Cursor.start(code, form)
-
-        return Places(
-            at(plan.rows.form), at(plan.columns.form), tuple(map(at, plan.writes)),
-            tuple(tuple(None if f is None else at(f) for f in group) for group in plan.reads),
-            tuple(tuple(map(at, group)) for group in plan.indices),
-        )  # fmt: skip
+    rows: int
+    cut: list[Piece]
+    first_row: int | None = None
+    """The row that it starts at, where products outside of the tensor must be left out."""
 
 
-@dataclass
-class Buffers:
-    """The flat buffers that a tile reads and writes."""
-
-    rows: Any
-    columns: Any
-    writes: list[Any]
-    reads: list[list[Any]]
-
-
-class Tile:
+class Tiles:
     """Emits tiles of a plan. `packed` says that the column operand is read from its panel."""
 
     def __init__(self, code: Code, plan: Plan, buffers: Buffers, packed: bool):
@@ -70,6 +37,7 @@ class Tile:
         self.plan = plan
         self.buffers = buffers
         self.packed = packed
+        self.epilogue = Epilogue(code, plan, buffers)
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.resident: dict[tuple[int, int], Any] = {}
@@ -77,71 +45,94 @@ class Tile:
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
         """Load all vectors of a short column operand once, for the tiles that follow."""
         self.resident = {}
-        if self.plan.unroll and self._row_stride(columns) == 0:
-            for (_, shift), (p, piece) in product(self._taps(columns), enumerate(cut)):
-                self.resident[shift, p] = self._column(columns, shift, piece)
+        if len(self.plan.unrolled) == len(self.plan.reduce) and self.row_stride(columns) == 0:
+            for tap, (p, piece) in product(self._taps(columns), enumerate(cut)):
+                self.resident[tap.columns, p] = self._column(columns, tap.columns, piece)
 
-    def emit(self, places: Places, rows: int, cut: list[Piece]) -> None:
-        """A tile of so many rows whose vectors are `cut`."""
-        start = emit_init(self.plan.contraction.block, self.plan.contraction.product.accumulate_type)
-        sums = [self.code.splat_constant(piece.lanes, start) for _ in range(rows) for piece in cut]
-        sums = self._reduce(self.plan.reduce, places.rows, places.columns, sums, rows, cut)
-        self._finish(places, rows, cut, sums)
+    def emit(self, places: Places, extent: Extent) -> None:
+        """A tile: its sums, what is computed from them, and the stores."""
+        product_ = self.plan.contraction.product
+        start = emit_init(self.plan.contraction.block, product_.accumulate_type)
+        sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
+        sums = self._reduce(self.plan.reduce, places, sums, extent)
+        self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _reduce(
-        self, axes: list[Axis], at_rows: Cursor, at_columns: Cursor, sums: list[Any], rows: int, cut: list[Piece]
-    ) -> list[Any]:
-        if self.plan.unroll:
+    def _reduce(self, axes: list[Axis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+        if len(axes) == len(self.plan.unrolled):
             loaded: dict[Any, Any] = {}
-            for row_shift, column_shift in self._taps(at_columns):
-                sums = self._step(at_rows, at_columns, row_shift, column_shift, sums, rows, cut, loaded)
+            for tap in self._taps(places.columns):
+                sums = self._step(places, tap, sums, extent, loaded)
             return sums
-        if not axes:
-            return self._step(at_rows, at_columns, 0, 0, sums, rows, cut, {})
         axis, *inner = axes
-        return self.code.loop(
-            Span(0, axis.extent, 1),
-            lambda i, *held: self._reduce(
-                inner, at_rows.advance(axis, i), at_columns.advance(axis, i), list(held), rows, cut
-            ),
-            sums,
-        )
 
-    def _taps(self, columns: Cursor) -> list[tuple[int, int]]:
-        """Shifts of the row and the column operand for each product of an unrolled sum."""
-        axes = self.plan.reduce
-        strides = [(self.plan.rows.form.stride(axis), columns.form.stride(axis)) for axis in axes]
+        def body(i: Any, *held: Any) -> list[Any]:
+            return self._reduce(inner, places.advance(axis, i), list(held), extent)
+
+        for window, start in zip(self.plan.guards, places.guards, strict=True):
+            if window.tap.id == axis.id:
+                return self._guarded(window, start, body, sums)
+        return self.code.loop(Span(0, axis.extent, 1), body, sums)
+
+    def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
+        """The loop over those taps of a window that read inside of the tensor."""
+        if start.base is None:
+            taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
+            span = Span(taps[0], taps[-1] + 1, 1) if taps else None
+            return sums if span is None else self.code.loop(span, body, sums)
+        index = ir.IndexType.get()
+        first = start.position()
+        below = create("arith.subi", index, self.code.index(0), first)
+        beyond = create("arith.subi", index, self.code.index(window.size), first)
+        if window.step > 1:
+            below = create("arith.ceildivsi", index, below, self.code.index(window.step))
+            beyond = create("arith.ceildivsi", index, beyond, self.code.index(window.step))
+        lower = create("arith.maxsi", index, below, self.code.index(0))
+        upper = create("arith.minsi", index, beyond, self.code.index(window.tap.extent))
+        return self.code.range_loop(lower, upper, body, sums)
+
+    def _taps(self, columns: Cursor) -> list[_Tap]:
+        """The products of the unrolled loops."""
+        axes, rows = self.plan.unrolled, self.plan.rows.form
         found = []
         for values in product(*(range(axis.extent) for axis in axes)):
-            found.append((
-                sum(v * s[0] for v, s in zip(values, strides, strict=True)),
-                sum(v * s[1] for v, s in zip(values, strides, strict=True)),
+            steps = list(zip(axes, values, strict=True))
+            found.append(_Tap(
+                sum(v * rows.stride(axis) for axis, v in steps),
+                sum(v * columns.form.stride(axis) for axis, v in steps),
+                {axis.id: v for axis, v in steps},
             ))  # fmt: skip
         return found
 
     def _step(
-        self, at_rows: Cursor, at_columns: Cursor, row_shift: int, column_shift: int, sums: list[Any], rows: int,
-        cut: list[Piece], loaded: dict[Any, Any],
-    ) -> list[Any]:  # fmt: skip
+        self, places: Places, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]
+    ) -> list[Any]:
         """Add one product to each sum; `loaded` remembers what was read, by its offset."""
-        row_stride = self._row_stride(at_rows)
-        column_stride = self._row_stride(at_columns)
+        row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
-        for r in range(rows):
-            for p, piece in enumerate(cut):
-                left = self._row(at_rows, row_shift + r * row_stride, piece, loaded)
-                place = column_shift + r * column_stride
+        for r in range(extent.rows):
+            if self._is_outside(tap, extent, r):
+                continue
+            for p, piece in enumerate(extent.cut):
+                left = self._row(places.rows, tap.rows + r * row_stride, piece, loaded)
+                place = tap.columns + r * column_stride
                 right = self.resident.get((place, p))
                 if right is None:
                     key = ("column", place, p)
                     if key not in loaded:
-                        loaded[key] = self._column(at_columns, place, piece)
+                        loaded[key] = self._column(places.columns, place, piece)
                     right = loaded[key]
-                slot = r * len(cut) + p
-                following[slot] = self._multiply_add(left, right, following[slot])
+                slot = r * len(extent.cut) + p
+                following[slot] = multiply_add(left, right, following[slot])
         return following
 
-    def _row_stride(self, cursor: Cursor) -> int:
+    def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
+        edge = self.plan.rows.edge
+        if edge is None or extent.first_row is None:
+            return False
+        return not edge.holds(extent.first_row + row, tap.values[edge.tap.id])
+
+    def row_stride(self, cursor: Cursor) -> int:
+        """How far apart the rows of a tile are."""
         axis = self.plan.row_axis
         return cursor.form.stride(axis) if axis is not None else 0
 
@@ -150,7 +141,7 @@ class Tile:
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
         if key not in loaded:
-            loaded[key] = self._read(self.plan.rows.factor, self.buffers.rows, at, shift, stride, piece)
+            loaded[key] = self.read(self.plan.rows.factor, self.buffers.rows, at, shift, stride, piece)
         if stride:
             return loaded[key]
         spread = (*key, piece.lanes)
@@ -162,17 +153,12 @@ class Tile:
         if self.packed:
             return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
-        made = self._read(self.plan.columns.factor, self.buffers.columns, at, shift, stride, piece)
+        made = self.read(self.plan.columns.factor, self.buffers.columns, at, shift, stride, piece)
         return splat(made, piece.lanes)
 
-    def _read(self, factor: Factor, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
-        position = at.position(shift + piece.offset * stride)
-        if stride == 0:
-            element = self.code.load(buffer, position)
-        elif stride == 1:
-            element = self.code.load_vector(buffer, position, piece)
-        else:
-            element = self.code.load_strided(buffer, position, stride, piece)
+    def read(self, factor: Factor, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
+        """What is multiplied of an operand: a vector along the lanes, or one element where it stays."""
+        element = self.code.load_lanes(buffer, at.position(shift + piece.offset * stride), stride, piece)
         return self.converted(factor, element, piece.lanes)
 
     def converted(self, factor: Factor, element: Any, lanes: int) -> Any:
@@ -183,105 +169,18 @@ class Tile:
         """An element of the column operand, or a vector of them, as what is multiplied."""
         return self.converted(self.plan.columns.factor, element, lanes)
 
-    @staticmethod
-    def _multiply_add(left: Any, right: Any, total: Any) -> Any:
-        if isinstance(total.type.element_type, ir.FloatType):
-            return create("vector.fma", total.type, left, right, total)
-        return create("arith.addi", total.type, total, create("arith.muli", total.type, left, right))
 
-    def _finish(self, places: Places, rows: int, cut: list[Piece], sums: list[Any]) -> None:
-        blocks = [stage.block for stage in self.plan.contraction.stages]
-        axis = self.plan.row_axis
-        if axis is None or rows == 1 or count_operations(blocks) * len(sums) <= ROLLED_FROM:
-            seen: dict[Any, Any] = {}
-            for r in range(rows):
-                here = places if axis is None else places.advance(axis, r)
-                for p, piece in enumerate(cut):
-                    self._finish_vector(here, piece, sums[r * len(cut) + p], seen)
-            return
-        width = sum(piece.lanes for piece in cut)
-        kind = self.plan.contraction.product.accumulate_type
-        held = self.code.scratch(self.plan.tile_rows * width, kind)
-        for r in range(rows):
-            for p, piece in enumerate(cut):
-                position = self.code.index(r * width + piece.offset)
-                self.code.store_vector(sums[r * len(cut) + p], held, position, piece, whole=True)
+@dataclass(frozen=True)
+class _Tap:
+    """One product of the unrolled loops: how far it lies from the first, and the values of their axes."""
 
-        def row(i: Any) -> None:
-            here = places.advance(axis, i)
-            line = self.code.scaled(i, width)
-            for piece in cut:
-                position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
-                value = self.code.load_vector(held, position, piece, whole=True)
-                self._finish_vector(here, piece, value, {})
-
-        self.code.loop(Span(0, rows, 1), row)
-
-    def _finish_vector(self, places: Places, piece: Piece, total: Any, seen: dict[Any, Any]) -> None:
-        """The elementwise blocks on one vector of finished sums, and its stores."""
-        contraction = self.plan.contraction
-        result = contraction.block.outputs[0]
-        values = {result.value: narrowed(total, result.element_type)}
-        for s, stage in enumerate(contraction.stages):
-            env: dict[Any, Any] = {}
-            for argument, cursor in zip(stage.block.index_arguments, places.indices[s], strict=True):
-                env[argument] = self._index(cursor, piece)
-            for i, (argument, operand) in enumerate(zip(stage.block.input_arguments, stage.block.inputs, strict=True)):
-                read = places.reads[s][i]
-                if operand.value in values:
-                    env[argument] = values[operand.value]
-                elif read is None:
-                    env[argument] = self.code.buffers.buffer(operand.value)
-                else:
-                    env[argument] = self._stage_read(self.buffers.reads[s][i], read, piece, seen)
-            made = vector_body(stage.block, env, piece.lanes)
-            values.update(zip((output.value for output in stage.block.outputs), made, strict=True))
-        for (value, _), buffer, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
-            stored = splat(values[value], piece.lanes)
-            self.code.store_vector(stored, buffer, cursor.position(piece.offset), piece)
-
-    def _index(self, cursor: Cursor, piece: Piece) -> Any:
-        """The index of a stage's axis: one for the vector, or one per lane."""
-        stride = cursor.form.stride(self.plan.lane_axis)
-        if stride == 0:
-            return cursor.position()
-        first = cursor.position(piece.offset * stride)
-        if stride == 1:
-            return lane_indices(first, piece.lanes)
-        steps = lane_indices(self.code.index(0), piece.lanes)
-        scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
-        return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
-
-    def _stage_read(self, buffer: Any, cursor: Cursor, piece: Piece, seen: dict[Any, Any]) -> Any:
-        stride = cursor.form.stride(self.plan.lane_axis)
-        key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
-        if key not in seen:
-            position = cursor.position(piece.offset * stride)
-            if stride == 0:
-                seen[key] = self.code.load(buffer, position)
-            elif stride == 1:
-                seen[key] = self.code.load_vector(buffer, position, piece)
-            else:
-                seen[key] = self.code.load_strided(buffer, position, stride, piece)
-        return seen[key]
+    rows: int
+    columns: int
+    values: dict[int, int]
 
 
-def widened(value: Any, kind: Any) -> Any:
-    """A half-precision factor in the type of the sum; others are of that type already."""
-    return _cast("arith.extf", value, kind)
-
-
-def narrowed(value: Any, kind: Any) -> Any:
-    """A sum in the element type of the result."""
-    return _cast("arith.truncf", value, kind)
-
-
-def _cast(name: str, value: Any, kind: Any) -> Any:
-    is_vector = isinstance(value.type, ir.VectorType)
-    wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
-    return value if value.type == wanted else create(name, wanted, value)
-
-
-def with_panel(places: Places, panel: Cursor) -> Places:
-    """The same places, the column operand read from its packed panel."""
-    return replace(places, columns=panel)
+def multiply_add(left: Any, right: Any, total: Any) -> Any:
+    """`total + left * right`, rounded once where it is of floating point."""
+    if isinstance(total.type.element_type, ir.FloatType):
+        return create("vector.fma", total.type, left, right, total)
+    return create("arith.addi", total.type, total, create("arith.muli", total.type, left, right))

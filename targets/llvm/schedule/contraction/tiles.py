@@ -86,7 +86,8 @@ def register_need(rows: int, vectors: int, question: TileQuestion) -> int:
 def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
     """Cycles to add one product to each sum of a tile."""
     sums = rows * vectors
-    row_loads = rows if question.shared_rows else sums
+    # Vectors of rows that overlap, those of windows, are loaded once for several products.
+    row_loads = rows if question.shared_rows else sums / 2
     column_loads = 0 if not question.shared_columns and question.depth <= machine.vector_registers else vectors
     bounds = [
         sums / machine.fma_per_cycle,
@@ -113,8 +114,10 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
     best: tuple[float, int, int] | None = None
     most_vectors = max(1, -(-question.columns // question.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
+    most_sums = machine.vector_registers if question.shared_rows else machine.vector_registers // 2
     for vectors, rows in product(counts, range(min(question.rows, machine.vector_registers), 0, -1)):
-        if register_need(rows, vectors, question) > machine.vector_registers and (rows, vectors) != (1, 1):
+        fits = register_need(rows, vectors, question) <= machine.vector_registers and rows * vectors <= most_sums
+        if not fits and (rows, vectors) != (1, 1):
             continue
         if question.rows <= 2 and vectors < counts[-1] and register_need(rows, 2 * vectors, question) < 20:
             continue  # nothing is used twice: long runs through memory are all that counts

@@ -1,0 +1,110 @@
+"""What happens to finished sums: the elementwise blocks on them, vector by vector, and the stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
+from mirlo.targets.llvm.schedule.contraction.body import count_operations
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+
+ROLLED_FROM = 400
+"""An epilogue of more operations than this, over all vectors of a tile, becomes a loop over the tile's rows."""
+
+
+class Epilogue:
+    """Finishes the sums of tiles of a plan."""
+
+    def __init__(self, code: Code, plan: Plan, buffers: Buffers):
+        self.code = code
+        self.plan = plan
+        self.buffers = buffers
+        self.operations = count_operations([stage.block for stage in plan.contraction.stages])
+
+    def finish(self, places: Places, rows: int, cut: list[Piece], sums: list[Any]) -> None:
+        """Finish a tile whose sums are in registers, row by row."""
+        axis = self.plan.row_axis
+        if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
+            seen: dict[Any, Any] = {}
+            for r in range(rows):
+                here = places if axis is None else places.advance(axis, r)
+                for p, piece in enumerate(cut):
+                    self.finish_vector(here, piece, sums[r * len(cut) + p], seen)
+            return
+        width = sum(piece.lanes for piece in cut)
+        held = self.code.scratch(self.plan.tile_rows * width, self.plan.contraction.product.accumulate_type)
+        for r in range(rows):
+            for p, piece in enumerate(cut):
+                position = self.code.index(r * width + piece.offset)
+                self.code.store_vector(sums[r * len(cut) + p], held, position, piece, whole=True)
+
+        def row(i: Any) -> None:
+            here = places.advance(axis, i)
+            line = self.code.scaled(i, width)
+            for piece in cut:
+                position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
+                self.finish_vector(here, piece, self.code.load_vector(held, position, piece, whole=True), {})
+
+        self.code.loop(Span(0, rows, 1), row)
+
+    def finish_vector(self, places: Places, piece: Piece, total: Any, seen: dict[Any, Any]) -> None:
+        """The elementwise blocks on one vector of finished sums, and its stores; `seen` remembers what was loaded."""
+        contraction = self.plan.contraction
+        result = contraction.block.outputs[0]
+        values = {result.value: narrowed(total, result.element_type)}
+        for s, stage in enumerate(contraction.stages):
+            env: dict[Any, Any] = {}
+            for argument, cursor in zip(stage.block.index_arguments, places.indices[s], strict=True):
+                env[argument] = self._index(cursor, piece)
+            for i, (argument, operand) in enumerate(zip(stage.block.input_arguments, stage.block.inputs, strict=True)):
+                read = places.reads[s][i]
+                if operand.value in values:
+                    env[argument] = values[operand.value]
+                elif read is None:
+                    env[argument] = self.code.buffers.buffer(operand.value)
+                else:
+                    env[argument] = self._read(self.buffers.reads[s][i], read, piece, seen)
+            made = vector_body(stage.block, env, piece.lanes)
+            values.update(zip((output.value for output in stage.block.outputs), made, strict=True))
+        for (value, _), buffer, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
+            self.code.store_vector(splat(values[value], piece.lanes), buffer, cursor.position(piece.offset), piece)
+
+    def _index(self, cursor: Cursor, piece: Piece) -> Any:
+        """The index of a stage's axis: one for the vector, or one per lane."""
+        stride = cursor.form.stride(self.plan.lane_axis)
+        if stride == 0:
+            return cursor.position()
+        first = cursor.position(piece.offset * stride)
+        if stride == 1:
+            return lane_indices(first, piece.lanes)
+        steps = lane_indices(self.code.index(0), piece.lanes)
+        scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
+        return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
+
+    def _read(self, buffer: Any, cursor: Cursor, piece: Piece, seen: dict[Any, Any]) -> Any:
+        stride = cursor.form.stride(self.plan.lane_axis)
+        key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
+        if key not in seen:
+            seen[key] = self.code.load_lanes(buffer, cursor.position(piece.offset * stride), stride, piece)
+        return seen[key]
+
+
+def widened(value: Any, kind: Any) -> Any:
+    """A half-precision factor in the type of the sum; others are of that type already."""
+    return _cast("arith.extf", value, kind)
+
+
+def narrowed(value: Any, kind: Any) -> Any:
+    """A sum in the element type of the result."""
+    return _cast("arith.truncf", value, kind)
+
+
+def _cast(name: str, value: Any, kind: Any) -> Any:
+    is_vector = isinstance(value.type, ir.VectorType)
+    wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
+    return value if value.type == wanted else create(name, wanted, value)

@@ -1,0 +1,61 @@
+"""Where a kernel stands in each buffer that it touches, and the buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+
+
+@dataclass(frozen=True)
+class Places:
+    """A cursor for every access of a kernel; loops advance all of them."""
+
+    rows: Cursor
+    columns: Cursor
+    guards: tuple[Cursor, ...]
+    """The index of the first tap of each guarded window."""
+    writes: tuple[Cursor, ...]
+    reads: tuple[tuple[Cursor | None, ...], ...]
+    indices: tuple[tuple[Cursor, ...], ...]
+
+    def map(self, move: Callable[[Cursor], Cursor]) -> Places:
+        return Places(
+            move(self.rows), move(self.columns), tuple(map(move, self.guards)), tuple(map(move, self.writes)),
+            tuple(tuple(None if c is None else move(c) for c in group) for group in self.reads),
+            tuple(tuple(map(move, group)) for group in self.indices),
+        )  # fmt: skip
+
+    def advance(self, axis: Axis, value: Any) -> Places:
+        """With this value, a number or an index, for an axis."""
+        return self.map(lambda cursor: cursor.advance(axis, value))
+
+    def with_columns(self, columns: Cursor) -> Places:
+        """The column operand read somewhere else: from its packed panel."""
+        return replace(self, columns=columns)
+
+    @staticmethod
+    def start(code: Code, plan: Plan) -> Places:
+        def at(form: Any) -> Cursor:
+            return Cursor.start(code, form)
+
+        return Places(
+            at(plan.rows.form), at(plan.columns.form), tuple(at(w.form) for w in plan.guards),
+            tuple(map(at, plan.writes)),
+            tuple(tuple(None if f is None else at(f) for f in group) for group in plan.reads),
+            tuple(tuple(map(at, group)) for group in plan.indices),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The flat buffers that a tile reads and writes."""
+
+    rows: Any
+    columns: Any
+    writes: list[Any]
+    reads: list[list[Any]]

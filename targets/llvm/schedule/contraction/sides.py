@@ -1,0 +1,106 @@
+"""How a kernel reads an operand whose map leaves the tensor: by skipping products, or from a padded copy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.llvm.schedule.contraction.analysis import Access
+from mirlo.targets.llvm.schedule.contraction.body import Factor
+from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, row_major
+
+
+@dataclass(frozen=True)
+class Window:
+    """An index `stride * position + step * tap + offset` that may lie outside of `0 .. size - 1`."""
+
+    position: Axis
+    tap: Axis
+    stride: int
+    step: int
+    offset: int
+    size: int
+
+    def holds(self, position: int, tap: int) -> bool:
+        """Whether this tap reads inside of the tensor."""
+        return 0 <= self.stride * position + self.step * tap + self.offset < self.size
+
+    def interior(self) -> tuple[int, int]:
+        """The positions `first .. stop - 1` of which every tap reads inside."""
+        first = -(self.offset // self.stride) if self.offset < 0 else 0
+        last = (self.size - 1 - self.offset - self.step * (self.tap.extent - 1)) // self.stride
+        return first, max(first, min(last + 1, self.position.extent))
+
+    @property
+    def form(self) -> Linear:
+        """The index of the first tap."""
+        return Linear({self.position.id: self.stride}, self.offset)
+
+
+@dataclass
+class Side:
+    """One operand of the product, as the kernel reads it."""
+
+    factor: Factor
+    access: Access
+    form: Linear
+    """Position in the buffer that the kernel reads: the operand itself, or its padded copy."""
+    padded_shape: tuple[int, ...] | None = None
+    """Shape of the padded copy, where there is one."""
+    padding: tuple[int, ...] = ()
+    """Elements before the first, in each dim of the copy."""
+    guards: list[Window] = field(default_factory=list)
+    """Windows whose outside products are skipped by the bounds of the tap's loop."""
+    edge: Window | None = None
+    """The window whose outside products are left out tile by tile."""
+
+
+def make_side(
+    factor: Factor, access: Access, axes: Sequence[Axis], guarded: Collection[int] = (), edge: int | None = None
+) -> Side | Decline:
+    """How the kernel reads an operand.
+
+    Where the outside is zero, windows over the axes in `guarded`, and that over the axis `edge`, are read in place;
+    every other dim that its map leaves is padded in a copy.
+    """
+    extents = {axis.id: axis.extent for axis in axes}
+    ranges = [dim.range(extents) for dim in access.dims]
+    beyond = [low < 0 or high >= size for (low, high), size in zip(ranges, access.shape, strict=True)]
+    side = Side(factor, access, row_major(access.dims, access.shape))
+    if not any(beyond):
+        return side
+    if access.outside is None:
+        return decline("an operand is read beyond its edges")
+    shape, before, dims = list(access.shape), [0] * len(access.dims), list(access.dims)
+    for d, (low, high) in enumerate(ranges):
+        if not beyond[d]:
+            continue
+        window = _window(access.dims[d], access.shape[d], axes) if _is_zero(access.outside) else None
+        if window is not None and window.position.id in guarded:
+            side.guards.append(window)
+        elif window is not None and window.position.id == edge:
+            side.edge = window
+        else:
+            shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
+    side.form = row_major(dims, shape)
+    if tuple(shape) != access.shape or any(before):
+        side.padded_shape, side.padding = tuple(shape), tuple(before)
+    return side
+
+
+def _window(index: Linear, size: int, axes: Sequence[Axis]) -> Window | None:
+    """An index as a window: one spatial axis and one of the reduction, both forwards."""
+    moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
+    if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):
+        return None
+    position, tap = moving
+    return Window(position, tap, index.stride(position), index.stride(tap), index.constant, size)
+
+
+def _is_zero(attribute: Any) -> bool:
+    if isinstance(attribute, ir.FloatAttr):
+        return float(ir.FloatAttr(attribute).value) == 0.0
+    return int(ir.IntegerAttr(attribute).value) == 0
