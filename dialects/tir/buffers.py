@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -11,6 +12,18 @@ WORKSPACE = "tir.workspace"
 STACK_LIMIT = 16 * 1024
 """Scratch buffers up to this many bytes, all together, live on the stack."""
 ALIGNMENT = 64
+
+
+def buffer_type(shape: Sequence[int], element_type: Any) -> Any:
+    """The `memref` of a contiguous tensor.
+
+    An empty one, of which no element is ever read, has its 0 in front: upstream's conversion to LLVM loses functions
+    with a parameter such as `memref<3x0xf32>`.
+    """
+    dims = list(shape)
+    if 0 in dims[1:]:
+        dims = [0] + [1] * (len(dims) - 1)
+    return ir.MemRefType.get(dims, element_type)
 
 
 def element_bytes(mlir_type: Any) -> int:

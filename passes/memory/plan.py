@@ -16,10 +16,10 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import WORKSPACE, buffer_bytes, buffer_type
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.memory.layout import Interval, lower_bound, place
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.passes.schedule.buffers import WORKSPACE, buffer_bytes
 from mirlo.passes.schedule.loops import index
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
@@ -61,7 +61,7 @@ def storage_memref(tensor_type: Any) -> Any:
     element = dtype_of_mlir(tensor_type.element_type)
     if element is None:
         raise PassError(f"no buffer can hold {tensor_type}")
-    return ir.MemRefType.get(tensor_type.shape, ir.Type.parse(element.storage))
+    return buffer_type(tensor_type.shape, ir.Type.parse(element.storage))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
-from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, buffer_type
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.loops import index
 
@@ -15,7 +15,7 @@ SCHEDULE = "tir.schedule"
 
 
 def memref_of(tensor_type: Any) -> Any:
-    return ir.MemRefType.get(tensor_type.shape, tensor_type.element_type)
+    return buffer_type(tensor_type.shape, tensor_type.element_type)
 
 
 class BufferFunction:

@@ -25,7 +25,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, buffer_type
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.emit import emit_constant
 from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
@@ -197,7 +197,7 @@ class LoopFunction:
 
 
 def _memref(shape: Sequence[int], element: DType) -> Any:
-    return ir.MemRefType.get(shape, ir.Type.parse(element.storage))
+    return buffer_type(shape, ir.Type.parse(element.storage))
 
 
 def _bytes(size: int) -> Any:

@@ -41,6 +41,8 @@ def shape_cases() -> list[Case]:
             {"block": 3},
             onnx_node("SpaceToDepth", [f32(2, 3, 6, 9)], {"blocksize": 3}),
         ),
+        Case("reshape", [f32(3, 0)], {"shape": (0, 5)}, f32(0, 5)),
+        Case("permute", [f32(0, 3)], {"axes": (1, 0)}, f32(3, 0)),
         Case("shape_of", [X], {}, np.array([3, 4, 5])),
     ]
 
@@ -54,6 +56,7 @@ def slice_cases() -> list[Case]:
         taken((-1, 1), (0, -2), (100, 100), (2, 1), X[:, -2:, ::2]),
         taken((2,), (-1,), (-100,), (-2,), X[:, :, -1:-100:-2]),
         taken((0,), (2,), (1,), (1,), X[2:1]),
+        taken((2,), (2,), (1,), (1,), X[:, :, 2:1]),
         taken((), (), (), (), X),
     ]
     for pads in ((1, 0, 2, 0, 3, 1), (-1, 0, 0, 0, -1, 0), (2, -1, 0, -1, 2, 0)):
@@ -85,6 +88,7 @@ def slice_cases() -> list[Case]:
         made.append(Case("stack", parts, {"axis": axis}, np.stack(parts, axis), variadic=True))
     made += [
         Case("concat", [f32(0, 3), f32(2, 3)], {"axis": 0}, f32(2, 3), variadic=True, note="empty part"),
+        Case("concat", [f32(2, 0), f32(2, 3)], {"axis": 1}, f32(2, 3), variadic=True, note="empty part"),
         Case("concat", [X], {"axis": 0}, X, variadic=True, note="alone"),
         Case("concat", [X > 0, X < 0], {"axis": 0}, np.concatenate([X > 0, X < 0]), variadic=True),
         Case("split", [X], {"axis": 1, "sizes": (1, 3)}, [X[:, :1], X[:, 1:]]),

@@ -53,6 +53,7 @@ def reduce_cases() -> list[Case]:
         Case("reduce_min", [small], {}, small.min()),
         Case("reduce_max", [small], {}, small.max()),
         Case("reduce_max", [np.float32([[1, np.nan], [2, 3]])], {"axes": (1,)}, np.float32([np.nan, 3])),
+        Case("reduce_sum", [f32(3, 0)], {"axes": (1,)}, np.zeros(3, np.float32), note="empty"),
         Case("reduce_sum", [f32(0, 3)], {"axes": (0,)}, np.zeros(3, np.float32), note="empty"),
         Case("reduce_sum", [np.float32(2.0).reshape(())], {}, np.float32(2.0), note="scalar"),
         Case("reduce_log_sum_exp", [np.float32([[1000, 1000], [-np.inf, -np.inf]])], {"axes": (1,)},
