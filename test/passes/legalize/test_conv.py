@@ -85,6 +85,9 @@ TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 9), (2, 3, 4), {"strides": (3,), "padding": (3, 3)}),
     ((1, 2, 3, 3, 3), (2, 2, 2, 2, 2), {"strides": (2, 2, 2)}),
     ((1, 3, 6, 6), (3, 2, 1, 1), {"strides": (2, 2), "padding": (1, 1, 0, 0)}),
+    ((1, 4, 4, 5), (4, 3, 5, 4), {"strides": (3, 2), "padding": (4, 1, 2, 3), "groups": 2}),
+    ((1, 3, 4, 4), (3, 2, 3, 3), {"strides": (2, 2), "dilations": (2, 1), "output_padding": (1, 0)}),
+    ((1, 2, 4, 4), (2, 2, 2, 3), {"strides": (3, 4), "output_padding": (2, 3)}),
 ]
 
 
