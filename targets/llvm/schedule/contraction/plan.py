@@ -134,10 +134,12 @@ def _sides(
         operands.reverse()
         left, right = right, left
     (row_factor, row_access), (column_factor, column_access) = operands
-    # The innermost axis is that of the tile's rows. Products outside along others are skipped by the bounds of loops;
-    # along this one the tiles at the edges leave them out where that costs nothing (depthwise), else it is padded.
-    inner = next((axis for axis in reversed(spatial) if axis is not lane_axis), None)
-    guarded = {axis.id for axis in spatial if axis is not lane_axis and axis is not inner}
+    # The innermost axis of the row operand is that of the tile's rows. Products outside along others are skipped by the
+    # bounds of loops; along this one the tiles at the edges leave them out (depthwise), else it is padded.
+    walks = row_major(row_access.dims, row_access.shape)
+    moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis)]
+    inner = moving[-1] if moving else None
+    guarded = {axis.id for axis in moving[:-1]}
     edge = inner.id if inner is not None and left and allow_edge else None
     rows = make_side(row_factor, row_access, contraction.axes, guarded, edge)
     columns = make_side(column_factor, column_access, contraction.axes)

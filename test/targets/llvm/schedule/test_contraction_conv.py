@@ -181,3 +181,25 @@ def test_packed_weights(out: int, size: int) -> None:
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
     assert kernel.rule == "contraction"
     assert "packed = false" in kernel.schedule
+
+
+def test_packed_weights_under_padding() -> None:
+    """The tile's rows run along the pixels of a row, whatever axes the weights have."""
+
+    def body(p: Any, x: Any, w: Any) -> Any:
+        return p.reduce(
+            "add", (1, 14, 14, 64), (16, 3, 3),
+            lambda n, oh, ow, oc, ic, kh, kw: (
+                x.at(n, oh + kh - 1, ow + kw - 1, ic, outside=0.0) * w[oc // 32, kh, kw, ic, oc % 32]
+            ),
+            name="conv",
+        )  # fmt: skip
+
+    generator = np.random.default_rng(0)
+    x_shape, w_shape = (1, 14, 14, 16), (2, 3, 3, 16, 32)
+    x, w = (generator.standard_normal(s).astype(np.float32) for s in (x_shape, w_shape))
+    kernel = Kernel(body, [(x_shape, "f32"), (w_shape, "f32")], "avx512")
+    plain = Conv(1, 16, (14, 14), 64, (3, 3), pad=1)
+    want = plain.reference(x, w.transpose(1, 2, 3, 0, 4).reshape(3, 3, 16, -1))
+    np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
+    assert "tile = array<i64: 14, 32>" in kernel.schedule
