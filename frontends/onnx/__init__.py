@@ -2,5 +2,6 @@
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.importer import import_model
+from mirlo.frontends.onnx.registry import converter
 
-__all__ = ["OnnxImportError", "import_model"]
+__all__ = ["OnnxImportError", "converter", "import_model"]

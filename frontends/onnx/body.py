@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,18 +144,17 @@ class Body:
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        folded = fold(node(), lambda: _run(node(), domain)[0])
+        folded = fold(node(), lambda: _run(node, domain)[0])
         if folded is not None:
             return folded
         try:
-            results = _run(node(), domain)
+            results = _run(node, domain)
         except NotSupported as problem:
             body = functions.of_schema(step.proto, domain, version, inputs)
             if body is None:
                 raise NodeError(str(problem)) from None
             return self._expand(body, step, inputs, scope)
-        pairs = zip(outputs, results, strict=False)
-        return [found if isinstance(found, Value) else Value(name, type_of(found), ir=found) for name, found in pairs]
+        return [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
 
     def _expand(self, body: Any, step: Step, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value | None]:
         """Import a function's nodes in the place of the node that calls it."""
@@ -232,18 +231,34 @@ class NotSupported(Exception):
     """There is no converter that takes a node as it is; its function body, if it has one, may do."""
 
 
-def _run(node: Node, domain: str) -> Sequence[Any]:
-    """The outputs of a node by its converter."""
-    converter = CONVERTERS.find(domain, node.operator, node.opset)
-    results = NotImplemented if converter is None else converter(node)
-    if results is NotImplemented:
-        raise NotSupported(f"{node.operator} is not supported with these attributes and inputs")
+def _run(node: Callable[[], Node], domain: str) -> Sequence[Any]:
+    """The outputs of a node by the first converter that takes it."""
+    made = node()
+    complaint = f"{made.operator} is not supported with these attributes and inputs"
+    for converter in CONVERTERS.find(domain, made.operator, made.opset):
+        made = node()
+        results = converter(made)
+        if results is NotImplemented:
+            continue
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        unread = _unread(made, len(results))
+        if unread is None:
+            return results
+        complaint = f"{unread} is not supported"
+    raise NotSupported(complaint)
+
+
+def _as_value(name: str, result: Any) -> Value | None:
+    if result is None or isinstance(result, Value):
+        return result
+    return Value(name, type_of(result), ir=result)
+
+
+def _unread(node: Node, results: int) -> str | None:
+    """What of a node its converter did not look at, or made no value for."""
     if node.attr.unread():
-        raise NotSupported(f"attribute '{node.attr.unread()[0]}' is not supported")
+        return f"attribute '{node.attr.unread()[0]}'"
     if node.unread_inputs():
-        raise NotSupported(f"input '{node.input_name(node.unread_inputs()[0])}' is not supported")
-    results = results if isinstance(results, (tuple, list)) else (results,)
-    for index in range(len(results), len(node.outputs)):
-        if node.has_output(index):
-            raise NotSupported(f"output #{index} ('{node.outputs[index]}') is not supported")
-    return results
+        return f"input '{node.input_name(node.unread_inputs()[0])}'"
+    missing = [i for i in range(results, len(node.outputs)) if node.has_output(i)]
+    return f"output #{missing[0]} ('{node.outputs[missing[0]]}')" if missing else None

@@ -12,7 +12,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
-from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.schema import Signature
 from mirlo.frontends.onnx.values import Value, constant
 
@@ -156,7 +156,10 @@ class Node:
 
 def relax_op(name: str) -> Any:
     """The class of a relax operation."""
-    return DIALECT.operations[f"relax.{name}"]
+    found = DIALECT.operations.get(f"relax.{name}")
+    if found is None:
+        raise ValueError(f"relax has no operator '{name}': {nearest(name, (key[6:] for key in DIALECT.operations))}")
+    return found
 
 
 def type_of(value: Any) -> TensorType:

@@ -15,6 +15,15 @@ Converter = Callable[[Any], Any]
 function body expanded instead."""
 
 
+def _name(function: Converter | None) -> str:
+    return f"{function.__module__}.{function.__qualname__}" if function is not None else "none"
+
+
+def _is_same(left: Converter | None, right: Converter | None) -> bool:
+    """Whether both are one definition."""
+    return left is not None and right is not None and _name(left) == _name(right) and "<locals>" not in _name(left)
+
+
 @dataclass
 class _Versions:
     since: list[int] = field(default_factory=list)
@@ -31,7 +40,14 @@ class Registry:
         versions = self._table.setdefault((domain, operator), _Versions())
         at = bisect_right(versions.since, since)
         if at and versions.since[at - 1] == since:
-            raise ValueError(f"operator {operator} of domain '{domain}' has two converters since version {since}")
+            present = versions.converters[at - 1]
+            if _is_same(present, function):  # a module that is loaded again
+                versions.converters[at - 1] = function
+                return
+            raise ValueError(
+                f"operator {operator} of domain '{domain or 'ai.onnx'}' has two converters since version {since}: "
+                f"{_name(present)} and {_name(function)}"
+            )
         versions.since.insert(at, since)
         versions.converters.insert(at, function)
 
@@ -51,17 +67,47 @@ class Registry:
         return sorted(self._table)
 
 
-CONVERTERS = Registry()
+class Converters:
+    """Mirlo's own converters, and before them those that users register."""
+
+    def __init__(self) -> None:
+        self.built_in = Registry()
+        self.users = Registry()
+
+    def add(self, domain: str, operator: str, since: int, function: Converter | None) -> None:
+        self.built_in.add(domain, operator, since, function)
+
+    def find(self, domain: str, operator: str, version: int) -> list[Converter]:
+        """Those for an operator in a version, in the order in which they are asked."""
+        found = (registry.find(domain, operator, version) for registry in (self.users, self.built_in))
+        return [function for function in found if function is not None]
+
+    def since(self, domain: str, operator: str) -> tuple[int, ...]:
+        return self.users.since(domain, operator) or self.built_in.since(domain, operator)
+
+    def operators(self) -> list[tuple[str, str]]:
+        return sorted({*self.users.operators(), *self.built_in.operators()})
+
+
+CONVERTERS = Converters()
 FOLDERS = Registry()
 """Operators that import time can compute on known values; same form, but they return numpy arrays."""
 
+_BUILT_IN = f"{__package__}.ops."
+
 
 def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register a function as the converter of these operators, from operator set version `since` on."""
+    """Register a function as the converter of these operators, from operator set version `since` on.
+
+    It takes a `Node` and returns the value of the output, or a tuple of them. A user's converter comes before Mirlo's
+    own for the same operator, which is asked where it returns NotImplemented.
+    """
 
     def register(function: Converter) -> Converter:
+        is_built_in = function.__module__.startswith(_BUILT_IN)
+        registry = CONVERTERS.built_in if is_built_in else CONVERTERS.users
         for operator in operators:
-            CONVERTERS.add(domain, operator, since, function)
+            registry.add("" if domain == "ai.onnx" else domain, operator, since, function)
         return function
 
     return register

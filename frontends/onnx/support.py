@@ -35,8 +35,7 @@ class _Search:
         body = functions.local(self.model, domain, operator, overload)
         if body is None:
             version = opsets.get(domain, 0)
-            exists = domain or schema.signature(domain, operator, version) is not None
-            if exists and CONVERTERS.find(domain, operator, version) is not None:
+            if CONVERTERS.find(domain, operator, version):
                 return
             body = _schema_body(domain, operator, version)
             if body is None:

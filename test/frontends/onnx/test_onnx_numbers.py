@@ -133,6 +133,51 @@ def test_form(name: str) -> None:
     compare(make_model([made], {"x": (F32, IMAGE)}, outputs, constants, opset=opset), numbers(*IMAGE))
 
 
+def of_microsoft(operator: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
+    return node(operator, inputs, outputs, domain="com.microsoft", **attributes)
+
+
+SCALES = {
+    "s1": np.float32(0.05), "z1": U8(130), "s2": np.float32(0.02), "z2": U8(110), "s3": np.float32(0.07), "z3": U8(90),
+}  # fmt: skip
+BYTES = np.random.default_rng(1).integers(0, 255, IMAGE).astype(U8)
+MATRIX = np.random.default_rng(2).integers(0, 255, (7, 5)).astype(U8)
+
+# of com.microsoft: node, constants, whether the data is quantized
+CONTRIBUTED: dict[str, tuple[Any, dict[str, Any], bool]] = {
+    "gelu": (of_microsoft("Gelu", "x"), {}, False),
+    "bias gelu": (of_microsoft("BiasGelu", "x b"), {"b": numbers(7)}, False),
+    "fast gelu": (of_microsoft("FastGelu", "x b"), {"b": numbers(7)}, False),
+    "quick gelu": (of_microsoft("QuickGelu", "x", alpha=1.5), {}, False),
+    "matmul": (of_microsoft("FusedMatMul", "x w", transB=1, alpha=0.5), {"w": numbers(3, 7)}, False),
+    "skip": (of_microsoft("SkipLayerNormalization", "v k s b c", "y _ _ z", epsilon=1e-5),
+             {"v": numbers(2, 3, 7), "k": numbers(2, 3, 7, seed=3), "s": numbers(7), "b": numbers(7), "c": numbers(7)},
+             False),
+    "skip simplified": (of_microsoft("SkipSimplifiedLayerNormalization", "v k s"),
+                        {"v": numbers(2, 3, 7), "k": numbers(2, 3, 7, seed=3), "s": numbers(7)}, False),
+    "q add": (of_microsoft("QLinearAdd", "x s1 z1 b s2 z2 s3 z3"), {**SCALES, "b": BYTES[:, :1]}, True),
+    "q mul": (of_microsoft("QLinearMul", "x s1 z1 b s2 z2 s3 z3"), {**SCALES, "b": BYTES[:, :1]}, True),
+    "q sigmoid": (of_microsoft("QLinearSigmoid", "x s1 z1 s2 z2"), SCALES, True),
+    "q leaky relu": (of_microsoft("QLinearLeakyRelu", "x s1 z1 s2 z2", alpha=0.1), SCALES, True),
+    "q pool": (of_microsoft("QLinearGlobalAveragePool", "x s1 z1 s2 z2"), SCALES, True),
+    "q concat": (of_microsoft("QLinearConcat", "s3 z3 x s1 z1 b s2 z2", axis=1), {**SCALES, "b": BYTES}, True),
+    "q gemm": (of_microsoft("QGemm", "m s1 z1 w s2 z2 c s3 z3", transB=1),
+               {**SCALES, "m": MATRIX, "w": MATRIX[:4], "c": np.array([1, -500, 300, 0], np.int32)}, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTRIBUTED)
+def test_contributed(name: str) -> None:
+    made, constants, is_quantized = CONTRIBUTED[name]
+    outputs = [output for output in made.output if output]
+    data = BYTES if is_quantized else numbers(*IMAGE)
+    inputs = {"x": (2 if is_quantized else F32, IMAGE)}
+    used = {key: array for key, array in constants.items() if key in made.input}
+    model = make_model([made, node("Identity", "x", "same")], inputs, [*outputs, "same"], used)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    compare(model, data, tolerance=1.01 if is_quantized else 1e-3)
+
+
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_gemm(trans_a: int, trans_b: int) -> None:
     a, b = ((5, 3) if trans_a else (3, 5)), ((4, 5) if trans_b else (5, 4))

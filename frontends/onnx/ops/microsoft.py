@@ -1,0 +1,174 @@
+"""Operators of `com.microsoft` that ONNX Runtime's optimizer and quantizer write into models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+DOMAIN = "com.microsoft"
+
+
+@converter("Gelu", domain=DOMAIN)
+def gelu(node: Node) -> Any:
+    return node.emit("gelu", node[0])
+
+
+@converter("BiasGelu", domain=DOMAIN)
+def bias_gelu(node: Node) -> Any:
+    return node.emit("gelu", node.emit("add", node[0], node[1]))
+
+
+@converter("FastGelu", domain=DOMAIN)
+def fast_gelu(node: Node) -> Any:
+    x = node.emit("add", node[0], node[1]) if node.has(1) else node[0]
+    return node.emit("gelu", x, approximate="tanh")
+
+
+@converter("QuickGelu", domain=DOMAIN)
+def quick_gelu(node: Node) -> Any:
+    scaled = node.emit("multiply", node[0], node.constant(node.attr.float("alpha", 1.702), node.type(0)))
+    return node.emit("multiply", node[0], node.emit("sigmoid", scaled))
+
+
+@converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
+def fused_matmul(node: Node) -> Any:
+    if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):
+        raise NodeError("attributes 'transBatchA' and 'transBatchB' must be 0")
+    product = node.emit(
+        "matmul",
+        node[0],
+        node[1],
+        transpose_lhs=node.attr.bool("transA", 0),
+        transpose_rhs=node.attr.bool("transB", 0),
+    )
+    alpha = node.attr.float("alpha", 1.0)
+    return product if alpha == 1 else node.emit("multiply", product, node.constant(alpha, type_of(product)))
+
+
+@converter("SimplifiedLayerNormalization")
+@converter("SimplifiedLayerNormalization", domain=DOMAIN)
+def simplified_layer_normalization(node: Node) -> Any:
+    node.attr.ignore("stash_type")  # sums are kept in f32 or better
+    attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
+    return node.emit("rms_norm", node[0], node[1], **attributes)
+
+
+@converter("SkipLayerNormalization", domain=DOMAIN)
+def skip_layer_normalization(node: Node) -> Any:
+    """Of input + skip (+ bias); outputs 1 and 2 are only made in training, output 3 is the sum."""
+    total = _skip_sum(node, 4)
+    epsilon = node.attr.float("epsilon", 1e-12)
+    return _with_sum(node, node.emit("layer_norm", total, node[2], node.optional(3), axis=-1, epsilon=epsilon), total)
+
+
+@converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
+def skip_simplified_layer_normalization(node: Node) -> Any:
+    total = _skip_sum(node, 3)
+    epsilon = node.attr.float("epsilon", 1e-12)
+    return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
+
+
+def _skip_sum(node: Node, bias: int) -> Any:
+    total = node.emit("add", node[0], node[1])
+    return node.emit("add", total, node[bias]) if node.has(bias) else total
+
+
+def _with_sum(node: Node, result: Any, total: Any) -> Any:
+    if node.has_output(1) or node.has_output(2):
+        raise NodeError("training is not supported: the mean or the deviation is asked for; export for inference")
+    return result, None, None, total
+
+
+# Quantized operators: on the numbers that the quantized ones stand for.
+
+
+def _real(node: Node, value: int, scale: int, zero_point: int) -> Any:
+    """A quantized input as f32; the scale and zero point are of the whole tensor."""
+    zero = _scalar(node, zero_point) if node.has(zero_point) else None
+    return node.emit("dequantize", node[value], _scalar(node, scale), zero, dtype=node.type(scale).dtype)
+
+
+def _scalar(node: Node, index: int) -> Any:
+    found = node.type(index)
+    if found.elements != 1:
+        raise NodeError(f"input {node.input_name(index)} must have one element, got {found}")
+    return node[index] if found.rank == 0 else node.emit("reshape", node[index], shape=())
+
+
+def _quantized(node: Node, value: Any, scale: int, zero_point: int, default: str = "u8") -> Any:
+    dtype = node.type(zero_point).dtype if node.has(zero_point) else DTYPES[default]
+    zero = _scalar(node, zero_point) if node.has(zero_point) else None
+    return node.emit("quantize", value, _scalar(node, scale), zero, dtype=dtype)
+
+
+@converter("QLinearAdd", "QLinearMul", domain=DOMAIN)
+def qlinear_binary(node: Node) -> Any:
+    name = "add" if node.operator == "QLinearAdd" else "multiply"
+    result = node.emit(name, _real(node, 0, 1, 2), _real(node, 3, 4, 5))
+    return _quantized(node, result, 6, 7, node.type(0).dtype.name)
+
+
+@converter("QLinearSigmoid", "QLinearLeakyRelu", domain=DOMAIN)
+def qlinear_unary(node: Node) -> Any:
+    x = _real(node, 0, 1, 2)
+    if node.operator == "QLinearSigmoid":
+        result = node.emit("sigmoid", x)
+    else:
+        result = node.emit("leaky_relu", x, alpha=node.attr.float("alpha", 0.01))
+    return _quantized(node, result, 3, 4, node.type(0).dtype.name)
+
+
+@converter("QLinearGlobalAveragePool", domain=DOMAIN)
+def qlinear_global_average_pool(node: Node) -> Any:
+    rank = node.type(0).rank
+    axes = range(1, rank - 1) if node.attr.bool("channels_last", 0) else range(2, rank)
+    result = node.emit("reduce_mean", _real(node, 0, 1, 2), axes=tuple(axes), keepdims=True)
+    return _quantized(node, result, 3, 4, node.type(0).dtype.name)
+
+
+@converter("QLinearConcat", domain=DOMAIN)
+def qlinear_concat(node: Node) -> Any:
+    """Inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
+    parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
+    return _quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
+
+
+@converter("QGemm", domain=DOMAIN)
+def qgemm(node: Node) -> Any:
+    """alpha * A' * B' + C. C is i32, in units of alpha and the two scales; without an output scale, Y is real."""
+    if node.type(4).elements != 1:
+        raise NodeError(f"input #4, the scale of B, must have one element, got {node.type(4)}")
+    product = node.emit(
+        "matmul",
+        _real(node, 0, 1, 2),
+        _real(node, 3, 4, 5),
+        transpose_lhs=node.attr.bool("transA", 0),
+        transpose_rhs=node.attr.bool("transB", 0),
+    )
+    alpha = node.attr.float("alpha", 1.0)
+    if alpha != 1:
+        product = node.emit("multiply", product, node.constant(alpha, type_of(product)))
+    if node.has(6):
+        unit = node.emit("multiply", _scalar(node, 1), _scalar(node, 4))
+        if alpha != 1:
+            unit = node.emit("multiply", unit, node.constant(alpha, type_of(unit)))
+        addend = node.emit("multiply", node.emit("cast", node[6], dtype=type_of(product).dtype), unit)
+        product = node.emit("add", product, addend)
+    return _quantized(node, product, 7, 8) if node.has(7) else product
+
+
+@converter("MatMulIntegerToFloat", domain=DOMAIN)
+def matmul_integer_to_float(node: Node) -> Any:
+    """Inputs: A, B, scale of A, scale of B (perhaps one per column), zero point of A, of B, bias."""
+    lhs = _real(node, 0, 2, 4)
+    scale, zero = node[3], node.optional(5)
+    axis = node.type(1).rank - 1
+    if node.type(3).elements == 1:
+        scale, zero = _scalar(node, 3), _scalar(node, 5) if node.has(5) else None
+    rhs = node.emit("dequantize", node[1], scale, zero, axis=axis, dtype=node.type(3).dtype)
+    product = node.emit("matmul", lhs, rhs)
+    return node.emit("add", product, node[6]) if node.has(6) else product
