@@ -15,6 +15,7 @@ test: lint typecheck lit pytest
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 # mypy finds the package by the name of its folder, which is the checkout's and may be any: it is given a link.
 typecheck: $(VENV)/ready

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_LAZY = {"compile": "mirlo.tools.compile", 
+_LAZY = {
+    "compile": "mirlo.tools.compile",
     "Executable": "mirlo.runtime.executable",
     "Pipeline": "mirlo.passes.pipeline",
     "load": "mirlo.runtime.executable",

@@ -1,9 +1,9 @@
 """The rule system: legalization, intrinsic lowering and scheduling are one idea.
 
-Rules are registered for a subject (an operator, an intrinsic, a kind of prim function) on a target. For one subject they are
-tried in order: a user's own map first, then along the target chain (`mydsp → llvm → default`), within a target by priority.
-The first that accepts wins. A rule that declines returns `decline("why", fact=...)`; the reason is recorded and the next
-rule is tried. Returning None is a mistake in the rule, and an error that names it.
+Rules are registered for a subject (an operator, an intrinsic, a kind of prim function) on a target. For one subject
+they are tried in order: a user's own map first, then along the target chain (`mydsp → llvm → default`), within a
+target by priority. The first that accepts wins. A rule that declines returns `decline("why", fact=...)`; the reason is
+recorded and the next rule is tried. Returning None is a mistake in the rule, and an error that names it.
 """
 
 from __future__ import annotations

@@ -57,9 +57,7 @@ _ROWS = (
 )
 ELEMENT_TYPES = {row[0]: ElementType(*row) for row in _ROWS}
 _BY_NUMPY = {row.numpy_name: row for row in ELEMENT_TYPES.values()}
-_BY_DLPACK = {
-    (row.dlpack_code, row.dlpack_bits): row for row in ELEMENT_TYPES.values() if row.dlpack_code is not None
-}
+_BY_DLPACK = {(row.dlpack_code, row.dlpack_bits): row for row in ELEMENT_TYPES.values() if row.dlpack_code is not None}
 
 
 @cache

@@ -1,7 +1,7 @@
 """The thread pool that compiled models share: one per process, made when the first model asks for threads.
 
-It is a page of LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Workers sleep when
-there is nothing to do. A model that is called while another one uses the pool runs on the caller's thread alone.
+It is a page of LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Workers sleep
+when there is nothing to do. A model that is called while another one uses the pool runs on the caller's thread alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""Tests import the checkout that they are in, whatever is installed."""
+"""Tests import the checkout that they are in, whatever is installed, and the modules that they share by plain name."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 
 if ROOT.name == "mirlo":
     sys.path.insert(0, str(ROOT.parent))
+
+SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
+sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")

@@ -31,6 +31,7 @@ from mirlo.dialects.core.values import Layout, Values, operand, operands, option
 
 __all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
+
 class DialectOp(ir.OpView):
     """Base of Mirlo's operations. Subclass with `name=`, and `dialect=` where no base class has one, to define one."""
 

@@ -19,7 +19,9 @@ def replace_op(op: Any, values: Sequence[Any]) -> None:
     """Let the users of an operation's results use these values, and erase it."""
     operation = op.operation
     if len(values) != len(operation.results):
-        raise SurgeryError(f"'{operation.name}' has {len(operation.results)} results, got {len(values)} values for them")
+        raise SurgeryError(
+            f"'{operation.name}' has {len(operation.results)} results, got {len(values)} values for them"
+        )
     for old, new in zip(operation.results, values, strict=True):
         if old.type != new.type:
             raise SurgeryError(f"'{operation.name}' returns {old.type}, the value in its place is {new.type}")

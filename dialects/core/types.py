@@ -145,6 +145,4 @@ def compatible(declared: TensorType, inferred: TensorType) -> bool:
     """Whether a result declared like this may hold what was inferred: its dims are equal, or unknown on one side."""
     if declared.dtype is not inferred.dtype or declared.rank != inferred.rank:
         return False
-    return all(
-        d is D.UNKNOWN or i is D.UNKNOWN or d == i for d, i in zip(declared.shape, inferred.shape, strict=True)
-    )
+    return all(d is D.UNKNOWN or i is D.UNKNOWN or d == i for d, i in zip(declared.shape, inferred.shape, strict=True))

@@ -74,7 +74,10 @@ def _fuse(function: Any, functions: dict[str, Any]) -> Any:
     with op.location:
         types = [_storage(a.type) for a in entry.arguments]
         made = func.FuncOp(
-            _name(function) + "_tir", ir.FunctionType.get(types, results), visibility="private", ip=ir.InsertionPoint(op)
+            _name(function) + "_tir",
+            ir.FunctionType.get(types, results),
+            visibility="private",
+            ip=ir.InsertionPoint(op),
         )
         made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         block = made.add_entry_block()

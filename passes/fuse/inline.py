@@ -92,7 +92,8 @@ def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
             plan.append((operand, slot(_Slot(operand.value, operand.map, operand.outside))))
             continue
         inner = [
-            slot(_Slot(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside)) for o in producer.inputs
+            slot(_Slot(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside))
+            for o in producer.inputs
         ]
         plan.append((operand, inner))
     made = _new_block(reader, slots)

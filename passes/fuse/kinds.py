@@ -1,7 +1,7 @@
 """What a prim function is, for fusion: the kinds, and the pass `annotate-kinds` that writes them down.
 
-The kinds are TVM's op patterns, with one more: `row`, a reduction along trailing axes that is mapped back over them (softmax,
-layer norm). Elementwise work is cheap before and after it, as it holds a row at a time.
+The kinds are TVM's op patterns, with one more: `row`, a reduction along trailing axes that is mapped back over them
+(softmax, layer norm). Elementwise work is cheap before and after it, as it holds a row at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def analyze(function: Any) -> Kind:
     kind = Kind.ELEMENTWISE
     for block in view.blocks:
         found = block_kind(block)
-        if kind is Kind.REDUCE and found <= Kind.BROADCAST or kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
+        ends_reduction = kind is Kind.REDUCE and found <= Kind.BROADCAST
+        if ends_reduction or kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
             kind = Kind.ROW
         else:
             kind = max(kind, found)
@@ -80,7 +81,8 @@ def _access_kind(operand: Any, output: Any) -> Kind:
         return Kind.ELEMENTWISE
     wanted = iter(output.results)
     is_part = all(
-        isinstance(expr, ir.AffineConstantExpr) or any(expr == other for other in wanted) for expr in operand.map.results
+        isinstance(expr, ir.AffineConstantExpr) or any(expr == other for other in wanted)
+        for expr in operand.map.results
     )
     return Kind.BROADCAST if is_part else Kind.INJECTIVE
 

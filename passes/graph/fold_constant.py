@@ -20,7 +20,8 @@ from mirlo.passes.registry import Pass, option, register_pass
 class FoldConstant(Pass):
     """Evaluate operators whose operands are all constants, with numpy.
 
-    A result may be larger than its operands only up to `grow` bytes: what repeats data is cheaper to compute than to store.
+    A result may be larger than its operands only up to `grow` bytes: what repeats data is cheaper to compute than to
+    store.
     """
 
     name = "fold-constant"

@@ -160,7 +160,7 @@ class Lowering:
             message += f"; these declined:{tried}"
         else:
             where = " or ".join(f"'{target}'" for target in self.targets)
-            message += f": none is registered for {where}; add one with @intrinsic(\"{call.name}\", target=...)"
+            message += f': none is registered for {where}; add one with @intrinsic("{call.name}", target=...)'
         return PassError(message, call.location)
 
 

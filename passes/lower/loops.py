@@ -90,7 +90,9 @@ def _unroll(loop: Any, view: Any) -> None:
     if low is None or high is None:
         raise PassError("an unrolled loop needs bounds that are constants", loop.operation.location)
     if high - low > MAX_UNROLL:
-        raise PassError(f"unrolling {high - low} iterations would explode: at most {MAX_UNROLL}", loop.operation.location)
+        raise PassError(
+            f"unrolling {high - low} iterations would explode: at most {MAX_UNROLL}", loop.operation.location
+        )
     for i in range(low, high):
         with ir.InsertionPoint(loop), loop.operation.location:
             copy = loop.operation.clone()

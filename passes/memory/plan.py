@@ -2,7 +2,8 @@
 
     func.func @main(%x: tensor<..> {relax.name = "x"}) -> (tensor<..> {relax.name = "y"})
 becomes
-    func.func @main(%x: memref<..> {..}, %y: memref<..> {..}, %w: memref<..> {relax.param = "w"}, %arena: memref<Nxi8> {relax.arena})
+    func.func @main(%x: memref<..> {..}, %y: memref<..> {..}, %w: memref<..> {relax.param = "w"},
+                    %arena: memref<Nxi8> {relax.arena})
 
 whose body is calls of prim functions on parameters and views of the arena. Liveness is by program order.
 """

@@ -33,7 +33,10 @@ class BufferFunction:
         self.stack_bytes = 0
         with self.location:
             self.function = func.FuncOp(
-                view.name, ir.FunctionType.get(inputs + outputs, []), visibility="private", ip=ir.InsertionPoint(view.op)
+                view.name,
+                ir.FunctionType.get(inputs + outputs, []),
+                visibility="private",
+                ip=ir.InsertionPoint(view.op),
             )
             self.entry = self.function.add_entry_block()
         arguments = list(self.entry.arguments)

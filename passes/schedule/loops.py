@@ -114,7 +114,7 @@ def _range(expr: Any, domain: Sequence[int]) -> tuple[int, int]:
         return min(corners), max(corners)
     divisor = right[0]
     if isinstance(expr, ir.AffineModExpr):
-        return (left if left[0] >= 0 and left[1] < divisor else (0, divisor - 1))
+        return left if left[0] >= 0 and left[1] < divisor else (0, divisor - 1)
     if isinstance(expr, ir.AffineFloorDivExpr):
         return left[0] // divisor, left[1] // divisor
     return -(-left[0] // divisor), -(-left[1] // divisor)

@@ -38,7 +38,8 @@ def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
     code = _object_code(module, opt_level)
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
-        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads, metadata=llvm_host(),
+        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
+        metadata=llvm_host(),
     )  # fmt: skip
 
 

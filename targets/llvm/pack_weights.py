@@ -98,12 +98,12 @@ class Panels:
         made = np.zeros(self.shape, array.dtype)
         whole = total // self.width
         lead = (slice(None),) * at
-        full = moved[(*lead, slice(0, whole * self.width))]
+        full = moved[lead + (slice(0, whole * self.width),)]
         split = full.reshape(*full.shape[:at], whole, self.width, *full.shape[at + 1 :])
-        made[(*lead, slice(0, whole))] = np.moveaxis(split, at + 1, -1)
+        made[lead + (slice(0, whole),)] = np.moveaxis(split, at + 1, -1)
         if whole * self.width < total:
-            rest = moved[(*lead, slice(whole * self.width, total))]
-            made[(*lead, whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
+            rest = moved[lead + (slice(whole * self.width, total),)]
+            made[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
         return made
 
 

@@ -122,4 +122,3 @@ def test_loading_a_compiled_model_imports_no_compiler(tmp_path: Path) -> None:
     assert _imported(code) <= {"numpy", "ml_dtypes", "llvmlite"}
     blocked = "".join(f"sys.modules[{name!r}] = None\n" for name in ("torch_mlir", "mlir", "onnx"))
     output_of(python("-c", f"import sys\n{blocked}{code}"))
-

@@ -172,9 +172,7 @@ PREFIXES = ("or it is damaged: ",)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_message(
-    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_message(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command, message = CASES[case]
     monkeypatch.chdir(folder)
     assert main(command.split()) == 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import mirlo
 import numpy as np
 import pytest
+
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime import threads

@@ -49,9 +49,7 @@ def test_make_has_the_targets() -> None:
 
 def test_commands(folder: Path) -> None:
     environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["sh", "-ec", _blocks("sh")[1]], capture_output=True, text=True, cwd=folder, env=environment
-    )
+    done = subprocess.run(["sh", "-ec", _blocks("sh")[1]], capture_output=True, text=True, cwd=folder, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("latency: ") == 2 and "kernels: " in done.stdout
     assert (folder / "end.mlir").stat().st_size > 0

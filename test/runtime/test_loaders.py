@@ -68,9 +68,7 @@ def test_symbol_that_the_process_defines(make_artifact):
       %v = call i32 @mirlo_test_answer()
       store i32 %v, ptr %y
       ret void"""
-    artifact = make_artifact(
-        body, "declare i32 @mirlo_test_answer()", outputs=(TensorSpec("y", "i32", ()),)
-    )
+    artifact = make_artifact(body, "declare i32 @mirlo_test_answer()", outputs=(TensorSpec("y", "i32", ()),))
     answer = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 42)
     loaders.define_symbol("mirlo_test_answer", ctypes.cast(answer, ctypes.c_void_p).value)
     assert int(Executable(artifact, ParameterStore())()) == 42

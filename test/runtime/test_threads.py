@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+
 from mirlo.runtime import threads
 
 llvm = pytest.importorskip("llvmlite.binding")

@@ -12,7 +12,10 @@ from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import decline, layout
 
 MARK = "relax.layout"
-_ACTIVATIONS = ["relu", "leaky_relu", "elu", "selu", "celu", "sigmoid", "hard_sigmoid", "hard_swish", "silu", "mish", "softplus", "softsign", "thresholded_relu", "shrink", "gelu", "clip"]
+_ACTIVATIONS = [
+    *("relu", "leaky_relu", "elu", "selu", "celu", "sigmoid", "hard_sigmoid", "hard_swish", "silu", "mish", "softplus"),
+    *("softsign", "thresholded_relu", "shrink", "gelu", "clip"),
+]
 _ELEMENTWISE = tuple(f"relax.{n}" for n in (*UNARY, *UNARY_TO_BOOL, *_ACTIVATIONS, "cast"))
 _BINARY = tuple(f"relax.{n}" for n in (*BINARY, *COMPARE))
 
@@ -130,7 +133,8 @@ def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
 
 
 _REDUCTIONS = tuple(
-    f"relax.reduce_{n}" for n in ["sum", "mean", "max", "min", "prod", "l1", "l2", "log_sum", "log_sum_exp", "sum_square", "any", "all"]
+    f"relax.reduce_{n}"
+    for n in ["sum", "mean", "max", "min", "prod", "l1", "l2", "log_sum", "log_sum_exp", "sum_square", "any", "all"]
 )
 
 

@@ -1,4 +1,4 @@
-"""Simplifications that prepare weights: transposed ones are stored as kernels read them, batch norms folded into them."""
+"""Simplifications that prepare weights: transposed ones stored as kernels read them, batch norms folded into them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,18 @@ from mirlo.runtime.params import ParameterStore
 F32 = dtype("f32")
 LIMIT = 50.0
 """A value with larger elements is passed through tanh before it is used again."""
-SHAPES = [(2, 3, 8, 8), (1, 8, 6, 6), (1, 16, 5, 5), (4, 6, 16), (1, 12, 32), (12, 32), (7, 19), (33,), (2, 2, 4, 8), (1, 40, 64)]
+SHAPES = [
+    (2, 3, 8, 8),
+    (1, 8, 6, 6),
+    (1, 16, 5, 5),
+    (4, 6, 16),
+    (1, 12, 32),
+    (12, 32),
+    (7, 19),
+    (33,),
+    (2, 2, 4, 8),
+    (1, 40, 64),
+]
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,9 @@ class Graph:
     def constant_of(self, array: np.ndarray) -> Node:
         kind = TensorType(array.shape, F32 if array.dtype == np.float32 else dtype("i64"))
         if array.size <= 16 and self.flip():
-            value = OPS["constant"].make(value=ir.DenseElementsAttr.get(array, type=kind.to_mlir()), result_types=[kind])
+            value = OPS["constant"].make(
+                value=ir.DenseElementsAttr.get(array, type=kind.to_mlir()), result_types=[kind]
+            )
         else:
             name = self.params.add_unique("weight", array)
             value = OPS["constant"].make(param=name, result_types=[kind])

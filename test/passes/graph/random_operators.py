@@ -41,7 +41,11 @@ def unary(g: Graph) -> None:
 
 def binary(g: Graph) -> None:
     x = g.pick()
-    y = g.pick(lambda n: n.shape == x.shape or _broadcasts(n.shape, x.shape)) if g.flip() else g.broadcast_operand(x.shape)
+    y = (
+        g.pick(lambda n: n.shape == x.shape or _broadcasts(n.shape, x.shape))
+        if g.flip()
+        else g.broadcast_operand(x.shape)
+    )
     name = g.choice(list(BINARY))
     pair = (x, y) if g.flip(0.7) else (y, x)
     g.emit(name, list(pair), BINARY[name](pair[0].array, pair[1].array))
@@ -108,7 +112,9 @@ def concat(g: Graph) -> None:
     if x is None:
         return
     axis = g.integer(0, x.rank)
-    others = [g.pick(lambda n: n.rank == x.rank and _without(n.shape, axis) == _without(x.shape, axis)) for _ in range(2)]
+    others = [
+        g.pick(lambda n: n.rank == x.rank and _without(n.shape, axis) == _without(x.shape, axis)) for _ in range(2)
+    ]
     parts = [x, *(o for o in others if o is not None)]
     g.emit("concat", [parts], np.concatenate([p.array for p in parts], axis), axis=axis)
 
@@ -138,7 +144,7 @@ def strided_slice(g: Graph) -> None:
 
 
 def pad(g: Graph) -> None:
-    x = g.pick(lambda n: 1 <= n.rank and n.array.size < 4000)
+    x = g.pick(lambda n: n.rank >= 1 and n.array.size < 4000)
     if x is None:
         return
     widths = [(g.integer(0, 2), g.integer(0, 2)) for _ in range(x.rank)]
@@ -199,7 +205,9 @@ def matmul(g: Graph) -> None:
     transpose_lhs, transpose_rhs = g.flip(0.2), g.flip(0.3)
     left = x.array.swapaxes(-1, -2) if transpose_lhs else x.array
     depth = left.shape[-1]
-    y = g.pick(lambda n: n.rank >= 2 and n.shape[:-2] in (x.shape[:-2], ()) and n.shape[-1 if transpose_rhs else -2] == depth)
+    y = g.pick(
+        lambda n: n.rank >= 2 and n.shape[:-2] in (x.shape[:-2], ()) and n.shape[-1 if transpose_rhs else -2] == depth
+    )
     if y is None or g.flip():
         columns = g.integer(1, 40)
         y = g.constant((columns, depth) if transpose_rhs else (depth, columns), scale=depth**-0.5)

@@ -210,7 +210,9 @@ SMALL_INTS = {"i4": ml_dtypes.int4, "u4": ml_dtypes.uint4, "i2": ml_dtypes.int2,
 def narrow_cases() -> list[Case]:
     made = []
     spread = np.concatenate([f32(200, scale=s) for s in (1e-3, 0.05, 1.0, 30.0, 3e4)])
-    special = np.float32([0.0, -0.0, np.nan, np.inf, -np.inf, 448, 464, 465, 57344, 61440, 1e30, -1e30, 2.0**-9, 2.0**-10])
+    special = np.float32(
+        [0.0, -0.0, np.nan, np.inf, -np.inf, 448, 464, 465, 57344, 61440, 1e30, -1e30, 2.0**-9, 2.0**-10]
+    )
     for name, kind in SMALL_FLOATS.items():
         codes = np.arange(16 if name == "f4e2m1" else 256, dtype=np.uint8).view(kind)
         made.append(Case("cast", [codes], {"dtype": "f32"}, codes.astype(np.float32), note=f"from {name}"))

@@ -95,7 +95,7 @@ def test_stages_are_saved_and_can_be_compiled(files: Path, tmp_path: Path, capsy
     model = (files / "m.onnx", "--shape", "image/x=5x8")
     _call(capsys, "compile", *model, "-o", tmp_path / "o.mirlo", "--save-ir", tmp_path)
     stages = sorted(tmp_path.glob("*.mlir"))
-    assert stages[0].name == "00-import.mlir" and stages[-1].stem.endswith("plan-memory")
+    assert stages[0].name == "00-import.mlir" and len(stages) > 10
     product = np.load(files / "x.npy") @ WEIGHT
     for stage in stages:
         assert stage.read_text().startswith("// configuration: --pass-pipeline='builtin.module(")
@@ -104,7 +104,7 @@ def test_stages_are_saved_and_can_be_compiled(files: Path, tmp_path: Path, capsy
 
 
 def test_info_of_a_model(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _call(capsys, "info", files / "m.onnx") == f"""\
+    expected = f"""\
 {files}/m.onnx: ONNX, operator sets: ai.onnx 18
 inputs:
   image/x  f32[rows, 8]
@@ -117,6 +117,7 @@ operators: 3 of 3 kinds
   Relu    1
 every operator is supported
 """
+    assert _call(capsys, "info", files / "m.onnx") == expected
 
 
 def test_info_of_a_compiled_model(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

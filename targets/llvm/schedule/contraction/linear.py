@@ -108,9 +108,7 @@ def row_major(dims: Sequence[Linear], shape: Sequence[int]) -> Linear:
     return position
 
 
-def fuse(
-    axes: Sequence[Axis], forms: Sequence[Linear], alone: Collection[int] = ()
-) -> tuple[list[Axis], list[Linear]]:
+def fuse(axes: Sequence[Axis], forms: Sequence[Linear], alone: Collection[int] = ()) -> tuple[list[Axis], list[Linear]]:
     """Join neighbouring axes (outer, inner) that every form walks as one; the inner one stands for both.
 
     Axes whose ids are in `alone` stay by themselves.

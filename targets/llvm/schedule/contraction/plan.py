@@ -278,9 +278,7 @@ def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tupl
     return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
 
 
-def _wants_packing(
-    columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, machine: Machine
-) -> bool:
+def _wants_packing(columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, machine: Machine) -> bool:
     """Whether the kernel copies each panel of the column operand before it uses it."""
     if columns.form.stride(lane_axis) != 1:
         return True

@@ -103,9 +103,7 @@ class Tiles:
             ))  # fmt: skip
         return found
 
-    def _step(
-        self, places: Places, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]
-    ) -> list[Any]:
+    def _step(self, places: Places, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]) -> list[Any]:
         """Add one product to each sum; `loaded` remembers what was read, by its offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
