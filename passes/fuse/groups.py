@@ -91,7 +91,7 @@ class Groups:
         return False
 
     def _continues(self, group: Kind, node: Node, end: Node) -> bool:
-        """Whether more may follow what already follows a contraction, a reduction or a row: what has its elements at hand."""
+        """Whether more may follow what follows a contraction, a reduction or a row: what has its elements at hand."""
         if end.kind > Kind.BROADCAST or self.kind[self.find(end.index)] > Kind.INJECTIVE:
             return False
         return group is not Kind.CONTRACTION or end.shape == node.shape

@@ -82,7 +82,8 @@ def _weight_of_phases(
     phases = math.prod(strides)
 
     def element(made: Expr, ic: Expr, *at: Expr) -> Expr:
-        rest, inner = made, []
+        rest = made
+        inner: list[Expr] = []
         for i in reversed(range(len(strides))):
             inner.insert(0, rest % strides[i] + ((taps[i] - 1) - at[i]) * strides[i])
             rest = rest // strides[i]

@@ -303,9 +303,9 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 OPERATORS: list[tuple[float, Callable[[Graph], None]]] = [
-    (3, unary), (4, binary), (1, divide), (0.7, power), (1, select), (2, permute), (2, reshape), (1, unit_dims), (1.5, concat),
-    (1, split), (1, strided_slice), (1, pad), (0.7, expand), (1, gather), (2, reduce), (1.5, softmax), (1.5, layer_norm),
-    (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm),
+    (3, unary), (4, binary), (1, divide), (0.7, power), (1, select), (2, permute), (2, reshape), (1, unit_dims),
+    (1.5, concat), (1, split), (1, strided_slice), (1, pad), (0.7, expand), (1, gather), (2, reduce), (1.5, softmax),
+    (1.5, layer_norm), (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm),
 ]  # fmt: skip
 """How often, and what."""
 
