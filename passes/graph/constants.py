@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import array_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 
@@ -30,17 +31,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
         return session.params.get(op.param) if op.param in session.params else None
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
-    return from_dense(op.value, kind)
-
-
-def from_dense(attribute: Any, kind: TensorType) -> np.ndarray:
-    """A dense attribute as an array of the element type's numpy type."""
-    target = kind.dtype.to_numpy()
-    try:
-        found = np.array(attribute)
-    except (TypeError, ValueError, BufferError):
-        found = np.array([float(x) if kind.dtype.is_float else int(x) for x in attribute]).astype(target)
-    return found.reshape(kind.static_shape).astype(target, copy=False)
+    return array_of(op.value, kind)
 
 
 def to_dense(array: np.ndarray, kind: TensorType) -> Any:

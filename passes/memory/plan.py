@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.core.dense import array_of
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import WORKSPACE, buffer_bytes, buffer_type
@@ -294,14 +295,17 @@ def reshaped(buffer: Any, wanted: Any) -> Any:
 
 
 def stored(value: Any, kind: Any) -> Any:
-    """A dense attribute of a relax tensor as the bytes that a buffer holds."""
+    """A dense attribute of a relax tensor as what a buffer of this type holds."""
     tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
-    if value.type.element_type == kind.element_type:
+    if value.type == tensor:
         return value
     import numpy as np
 
-    raw = np.array(value)
-    return ir.DenseElementsAttr.get(np.ascontiguousarray(raw.astype(np.dtype(f"i{raw.dtype.itemsize}"))), type=tensor)
+    declared = TensorType.from_mlir(value.type)
+    assert declared is not None
+    raw = array_of(value, declared)
+    bits = np.ascontiguousarray(raw).view(f"u{raw.dtype.itemsize}").reshape(kind.shape)
+    return ir.DenseElementsAttr.get(bits, type=tensor)
 
 
 def _names(op: Any, attribute: str, count: int) -> list[str]:

@@ -1,0 +1,53 @@
+"""Dense attributes as numpy arrays, of all element types."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.core.types import TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
+
+
+def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
+    """The elements of a dense attribute as an array of the element type's numpy type."""
+    import numpy as np
+
+    target = kind.dtype.to_numpy()
+    try:
+        found = np.array(attribute)
+    except (TypeError, ValueError, BufferError):
+        found = np.array(None)
+    if found.dtype == object:
+        found = _from_text(attribute, kind)
+    return found.reshape(kind.static_shape).astype(target, copy=False)
+
+
+def _from_text(attribute: Any, kind: TensorType) -> np.ndarray:
+    """For element types that the bindings do not hand out, such as bf16: what MLIR prints."""
+    import numpy as np
+
+    target = kind.dtype.to_numpy()
+    if attribute.is_splat:
+        number = attribute.get_splat_value().value
+        return np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()
+    text = str(attribute)
+    listed = text[text.index("<") + 1 : text.rindex("> :")]
+    if listed.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(listed.strip('"')[2:]), target).copy()
+    unsigned = np.dtype(f"u{target.itemsize}")
+    return np.array([_bits(word, target, unsigned) for word in _NUMBER.findall(listed)], unsigned).view(target)
+
+
+def _bits(word: str, target: Any, unsigned: Any) -> int:
+    """The bits of a number as MLIR writes it; it writes infinities and NaN by their bits."""
+    import numpy as np
+
+    if word.startswith("0x"):
+        return int(word, 16)
+    number = int(word) if target.kind in "iu" else float(word)
+    return int(np.array(number).astype(target).view(unsigned))

@@ -1,0 +1,30 @@
+"""Dense attributes of every element type become the arrays that they were made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+
+VALUES = {"mixed": [1.5, -2.0, np.nan, np.inf], "splat": [1.0, 1.0, 1.0, 1.0], "many": list(range(200))}
+
+
+@pytest.mark.parametrize("values", VALUES, ids=str)
+@pytest.mark.parametrize("name", [name for name in DTYPES if name != "index"])
+def test_round_trip(name: str, values: str) -> None:
+    numbers = np.array(VALUES[values], np.float32)
+    with make_context(), ir.Location.unknown(), np.errstate(invalid="ignore"):
+        kind = TensorType.of(numbers.shape, name)
+        array = numbers.astype(kind.dtype.to_numpy())
+        bits = array if array.dtype == np.bool_ else array.view(f"u{array.itemsize}")
+        attribute = ir.DenseElementsAttr.get(bits, type=kind.to_mlir())
+        found = array_of(attribute, kind)
+        assert found.dtype == array.dtype
+        assert found.tobytes() == array.tobytes()
+        parsed = array_of(ir.Attribute.parse(str(attribute)), kind)
+        np.testing.assert_array_equal(parsed.astype(np.float64), array.astype(np.float64))
