@@ -65,11 +65,11 @@ def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
     if refusal is not None:
         return refusal
     domain = group.blocks[0].domain
-    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks))
+    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks)).drop_units()
     refusal = _in_place(space, group)
     if refusal is not None:
         return refusal
-    space = _ordered(space.drop_units().split_divided(), group)
+    space = _ordered(space.split_divided(), group)
     last = len(space.extents) - 1
     cut = pieces(space, range(last - 1, -1, -1), last + 1)
     spaces = [merge_all(piece.drop_units(), 0) for piece in cut]

@@ -159,8 +159,8 @@ def _row_axes(group: Group) -> int:
     def fits(block: BlockView, count: int) -> bool:
         if block.axes[:count] != (SPATIAL,) * count or block.domain[:count] != first.domain[:count]:
             return False
-        place = placed(block, range(block.rank), block.domain)
-        row = tuple(axis_index(i) for i in range(count))
+        place = _standing(block)
+        row = place.where[:count]
         inner = [operand for operand in block.inputs if operand.value in made]
         return all(place.dims(operand)[:count] == row for operand in (*inner, *block.outputs))
 
@@ -198,7 +198,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[int, ...]) -> bool:
         return False
     totals = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
     elements = {o.value: o for i, b in enumerate(walk.blocks) if i not in walk.reductions for o in b.outputs}
-    place = placed(block, range(block.rank), block.domain)
+    place = _standing(block)
     for operand in block.inputs:
         if operand.value in totals:
             return False
@@ -209,13 +209,16 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[int, ...]) -> bool:
 
 def _same_element(place: Place, operand: Any, output: Any) -> bool:
     """Whether an operand is read where the block stands, and was written in the order of the axes."""
-    dims = [axis_index(i) for i in range(place.block.rank)]
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
     units = [size == 1 for size in output.shape]
-    found = place.dims(operand)
-    own = iter(d for d in dims if place.extents[next(iter(d.axes()))] != 1)
-    return all(unit or dim == next(own, None) for dim, unit in zip(found, units, strict=True))
+    own = iter(dim for dim in place.where if not dim.is_constant)
+    return all(unit or dim == next(own, None) for dim, unit in zip(place.dims(operand), units, strict=True))
+
+
+def _standing(block: BlockView) -> Place:
+    """The block with its own axes for loops, those of one element left out."""
+    return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
 def _place(walk: Walk, rows: tuple[int, ...], group: Group) -> Decline | None:

@@ -174,7 +174,7 @@ def plan_window(group: Group) -> WindowPlan | Decline:
     places += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
     space = Space(extents, tuple(places))
     made: dict[Any, Any] = {}
-    for place in places:
+    for place in space.drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:
                 return decline("a value computed here is read at another place", block=place.block.name)

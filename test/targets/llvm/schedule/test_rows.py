@@ -125,6 +125,15 @@ def test_several_reduction_axes() -> None:
     compare(lambda p, x: p.reduce("max", (3,), (4, 9), lambda n, c, w: x[n, c, 2, w]), [tensor(3, 4, 5, 9)], "rows")
 
 
+def test_batch_of_one_read_at_zero() -> None:
+    def build(p, x, y):
+        total = p.compute((1, 9, 48), lambda n, i, j: x[0, i, j] + y[i, j])
+        peak = p.reduce("max", (1, 9), (48,), lambda n, i, j: total[0, i, j])
+        return p.compute((1, 9, 48), lambda n, i, j: total[0, i, j] - peak[0, i])
+
+    compare(build, [tensor(1, 9, 48), tensor(9, 48)], "rows")
+
+
 def test_kept_dims() -> None:
     def build(p, x):
         total = p.reduce("add", (4, 3, 1), (40,), lambda i, j, k, r: x[i, j, r])
