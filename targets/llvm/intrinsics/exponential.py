@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.intrinsics.elementary import elementary
+from mirlo.targets.llvm.intrinsics.x86 import can_scale, scale_by_power
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -58,11 +59,17 @@ EXP = {
 
 def reduce_exp(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     """r and n with x = r + n · ln 2; of n, an integer, only the low bits are right."""
+    r, _, n = _reduce(b, x)
+    return r, n
+
+
+def _reduce(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
+    """As `reduce_exp`, with n also as a float."""
     constants = EXP[x.kind]
     shifted = b.fma(x, LOG2_E, x.format.magic)
     n = shifted - x.format.magic
     r = b.fma(n, -constants.ln2_low, b.fma(n, -constants.ln2_high, x))
-    return r, b.bits(shifted)
+    return r, n, b.bits(shifted)
 
 
 def expm1_reduced(b: ValueBuilder, r: Num) -> Num:
@@ -81,15 +88,21 @@ def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
     return x * b.power_of_two(half, x.kind) * b.power_of_two(n - half, x.kind)
 
 
-def clamp_exponent(b: ValueBuilder, x: Num) -> Num:
-    constants = EXP[x.kind]
-    return b.clamp_below(b.clamp_above(x, constants.overflow), constants.vanish)
+def _exp_up_to(b: ValueBuilder, x: Num) -> Num:
+    """e^x for x that does not overflow by much."""
+    vanish = EXP[x.kind].vanish
+    if can_scale(b, x.kind):
+        r, whole, _ = _reduce(b, b.clamp_below(x, vanish))
+        return scale_by_power(b, exp_reduced(b, r), whole)
+    # Products that underflow are slow on many machines, and masks of attention are full of them.
+    vanishes = x < vanish
+    r, _, n = _reduce(b, b.select(vanishes, 0.0, x))
+    return b.select(vanishes, 0.0, scale(b, exp_reduced(b, r), n))
 
 
 @elementary("exp")
 def exp(b: ValueBuilder, x: Num) -> Num:
-    r, n = reduce_exp(b, clamp_exponent(b, x))
-    return scale(b, exp_reduced(b, r), n)
+    return _exp_up_to(b, b.clamp_above(x, EXP[x.kind].overflow))
 
 
 @elementary("exp2")
@@ -115,6 +128,5 @@ def expm1(b: ValueBuilder, x: Num) -> Num:
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
     # e^-|x| never overflows; for negative x it is the numerator.
     size = b.abs(x)
-    r, n = reduce_exp(b, b.clamp_below(-size, EXP[x.kind].vanish))
-    power = scale(b, exp_reduced(b, r), n)
+    power = _exp_up_to(b, -size)
     return b.select(x < 0.0, power, 1.0) / (power + 1.0)
