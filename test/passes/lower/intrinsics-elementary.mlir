@@ -2,7 +2,7 @@
 // RUN: mirlo-opt %s --lower-intrinsics | FileCheck %s
 // RUN: mirlo-opt %s --lower-intrinsics=target=llvm | FileCheck %s --check-prefix=NONE
 // NONE-NOT: "tir.
-// NONE-NOT: call
+// NONE-NOT: call @
 
 // CHECK-LABEL: func.func @exp(
 // CHECK-SAME: %[[X:.*]]: vector<32xf32>
