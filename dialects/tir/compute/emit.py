@@ -102,10 +102,23 @@ class BodyEmitter:
             return create("arith.remui", a.type, a, b)
         # Python's remainder: the sign of the divisor.
         if expr.dtype.is_float:
-            quotient = emit_intrinsic("floor", create("arith.divf", a.type, a, b))
-            return create("arith.subf", a.type, a, create("arith.mulf", a.type, quotient, b))
+            return self._float_mod(a, b)
         quotient = create("arith.floordivsi", a.type, a, b)
         return create("arith.subi", a.type, a, create("arith.muli", a.type, quotient, b))
+
+    def _float_mod(self, a: Any, b: Any) -> Any:
+        """Exact where the quotient is large, numpy's for infinities; a remainder of 0 has the divisor's sign."""
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        zero = emit_constant(0.0, a.type)
+
+        def compared(predicate: str, value: Any) -> Any:
+            number = ir.IntegerAttr.get(i64, _FLOAT_PREDICATES[predicate])
+            return create("arith.cmpf", i1, value, zero, predicate=number)
+
+        rest = emit_intrinsic("fmod", a, b)
+        crosses = create("arith.xori", i1, compared("lt", rest), compared("lt", b))
+        moved = create("arith.select", a.type, crosses, create("arith.addf", a.type, rest, b), rest)
+        return create("arith.select", a.type, compared("eq", rest), emit_intrinsic("copysign", zero, b), moved)
 
     def _emit_neg(self, expr: Expr, a: Any) -> Any:
         if expr.dtype.is_float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, sqrt
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, select, sqrt
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import Rows
 from mirlo.passes.rules import legalize
@@ -163,7 +163,9 @@ def lp_normalize(op: Any, b: Any) -> Any:
 
         def element(at: Sequence[Expr]) -> Expr:
             size = rows.of(total, at)
-            return (wide(x.at(*at)) / (size if op.p == 1 else sqrt(size))).cast(x.dtype)
+            norm = size if op.p == 1 else sqrt(size)
+            # Nothing but zeros stays that.
+            return (wide(x.at(*at)) / select(norm.equals(0.0), 1.0, norm)).cast(x.dtype)
 
         return rows.compute(element, "lp_normalize")
 

@@ -173,10 +173,15 @@ func.func @test_divide(%arg0: tensor<2x8xf32>, %arg1: tensor<8xf32>) -> tensor<2
 // CHECK-LABEL: func.func @test_mod
 // CHECK:       relax.call_tir{{.*}}callee = @mod
 // CHECK:       func.func private @mod
-// CHECK:       arith.divf
-// CHECK:       tir.floor
-// CHECK:       arith.mulf
-// CHECK:       arith.subf
+// CHECK:       tir.fmod
+// CHECK:       arith.cmpf olt
+// CHECK:       arith.cmpf olt
+// CHECK:       arith.xori
+// CHECK:       arith.addf
+// CHECK:       arith.select
+// CHECK:       arith.cmpf oeq
+// CHECK:       tir.copysign
+// CHECK:       arith.select
 // CHECK:       domain = [2, 8]{{.*}}name = "mod"
 func.func @test_mod(%arg0: tensor<2x8xf32>, %arg1: tensor<8xf32>) -> tensor<2x8xf32> {
   %0 = "relax.mod"(%arg0, %arg1) : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>

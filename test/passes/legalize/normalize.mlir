@@ -189,6 +189,8 @@ func.func @test_lrn(%arg0: tensor<1x6x4x4xf32>) -> tensor<1x6x4x4xf32> {
 // CHECK:       arith.addf
 // CHECK:       domain = [4, 16]{{.*}}name = "powers"
 // CHECK:       tir.sqrt
+// CHECK:       arith.cmpf oeq
+// CHECK:       arith.select
 // CHECK:       arith.divf
 // CHECK:       domain = [4, 16]{{.*}}name = "lp_normalize"
 func.func @test_lp_normalize(%arg0: tensor<4x16xf32>) -> tensor<4x16xf32> {

@@ -67,6 +67,11 @@ def float_cases() -> list[Case]:
             "where", [np.array([[True], [False]]), X[0], np.float32(1.0).reshape(())], {}, np.stack([X[0], np.ones(21)])
         ),
     ]
+    infinity = np.float32(np.inf)
+    for x, divisor in ((SPECIAL, np.float32(2.5)), (SPECIAL, -infinity), (X * 1000, np.float32(0.1)), (X, infinity)):
+        exact = np.mod(x, divisor)
+        made.append(Case("mod", [x, np.asarray(divisor)], {}, exact, rtol=1e-4, note=f"by {divisor}"))
+        made.append(Case("fmod", [x, np.asarray(divisor)], {}, np.fmod(x, divisor), rtol=1e-4, note=f"by {divisor}"))
     for kind in (np.float16, ml_dtypes.bfloat16):
         a, b = X.astype(kind), y.astype(kind)
         wide = (a.astype(np.float32), b.astype(np.float32))

@@ -73,6 +73,7 @@ def normalize_cases() -> list[Case]:
         for p in (1, 2):
             exact = y / np.linalg.norm(y.astype(np.float64), ord=p, axis=axis, keepdims=True)
             made.append(Case("lp_normalize", [y], {"axis": axis, "p": p}, exact))
+    made.append(Case("lp_normalize", [np.zeros((2, 3), np.float32)], {}, np.zeros((2, 3)), note="zeros"))
     return made
 
 
