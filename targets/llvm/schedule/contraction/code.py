@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
@@ -70,6 +70,12 @@ class Code:
 
     def load(self, buffer: Any, position: Any) -> Any:
         return create("memref.load", buffer.type.element_type, buffer, position)
+
+    def prefetch(self, buffer: Any, position: Any) -> None:
+        """Ask for the cache line of an element, which may be past the last one."""
+        last = self.index(buffer.type.shape[0] - 1)
+        inside = create("arith.minsi", position.type, position, last)
+        memref.PrefetchOp(buffer, [inside], isWrite=False, localityHint=2, isDataCache=True)
 
     def load_vector(self, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> Any:
         """Consecutive elements; lanes that are not there are zero, unless `whole` says that they may be read."""

@@ -17,6 +17,8 @@ class Places:
 
     rows: Cursor
     columns: Cursor
+    ahead: Cursor | None
+    """What to fetch for the panel after this one."""
     guards: tuple[Cursor, ...]
     """The index of the first tap of each guarded window."""
     writes: tuple[Cursor, ...]
@@ -25,7 +27,9 @@ class Places:
 
     def map(self, move: Callable[[Cursor], Cursor]) -> Places:
         return Places(
-            move(self.rows), move(self.columns), tuple(map(move, self.guards)), tuple(map(move, self.writes)),
+            move(self.rows), move(self.columns), None if self.ahead is None else move(self.ahead),
+            tuple(map(move, self.guards)),
+            tuple(map(move, self.writes)),
             tuple(tuple(None if c is None else move(c) for c in group) for group in self.reads),
             tuple(tuple(map(move, group)) for group in self.indices),
         )  # fmt: skip
@@ -44,7 +48,8 @@ class Places:
             return Cursor.start(code, form)
 
         return Places(
-            at(plan.rows.form), at(plan.columns.form), tuple(at(w.form) for w in plan.guards),
+            at(plan.rows.form), at(plan.columns.form), None if plan.ahead is None else at(plan.ahead),
+            tuple(at(w.form) for w in plan.guards),
             tuple(map(at, plan.writes)),
             tuple(tuple(None if f is None else at(f) for f in group) for group in plan.reads),
             tuple(tuple(map(at, group)) for group in plan.indices),

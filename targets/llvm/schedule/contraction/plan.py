@@ -79,6 +79,33 @@ class Plan:
         return prod(axis.extent for axis in self.reduce)
 
     @property
+    def ahead(self) -> Linear | None:
+        """Position in the column operand of what the tiles at hand should fetch for the next panel, or None.
+
+        Panels that come from memory are read by the first row of tiles only; spread over all tiles of a panel, the next
+        one arrives while this one is computed with.
+        """
+        form, width = self.columns.form, self.tile_columns
+        tiles = prod(axis.extent for axis in self.row_loops)
+        tiles *= -(-self.row_axis.extent // self.tile_rows) if self.row_axis is not None else 1
+        size = prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
+        inner = self.reduce[-1] if self.reduce else None
+        is_panel = inner is not None and form.stride(inner) == width == self.lane_axis.extent
+        if not is_panel or self.dot or self.unrolled or tiles < 2 or size <= self.machine.l2_bytes:
+            return None
+        share = -(-width // tiles)
+        terms = {axis.id: form.stride(axis) for axis in self.column_loops}
+        terms |= {axis.id: form.stride(axis) // width * share for axis in self.reduce}
+        weight = self.depth * share
+        if self.row_axis is not None:
+            terms[self.row_axis.id] = -(-weight // self.tile_rows)
+            weight *= -(-self.row_axis.extent // self.tile_rows)
+        for axis in reversed(self.row_loops):
+            terms[axis.id] = weight
+            weight *= axis.extent
+        return Linear(terms, form.constant + self.depth * width)
+
+    @property
     def guards(self) -> list[Window]:
         return self.rows.guards
 

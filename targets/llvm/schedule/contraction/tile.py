@@ -107,6 +107,8 @@ class Tiles:
         """Add one product to each sum; `loaded` remembers what was read, by its offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
+        if places.ahead is not None:
+            self.code.prefetch(self.buffers.columns, places.ahead.position())
         for r in range(extent.rows):
             if self._is_outside(tap, extent, r):
                 continue
