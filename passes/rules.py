@@ -3,20 +3,32 @@
 Rules are registered for a subject (an operator, an intrinsic, a kind of prim function) on a target. For one subject
 they are tried in order: a user's own map first, then along the target chain (`mydsp → llvm → default`), within a
 target by priority. The first that accepts wins. A rule that declines returns `decline("why", fact=...)`; the reason is
-recorded and the next rule is tried. Returning None is a mistake in the rule, and an error that names it.
+recorded and the next rule is tried. Returning None or raising an exception is a mistake in the rule, and an error that
+names it.
+
+    @legalize("relax.softmax", target="mydsp")                  # by decorator
+    LEGALIZE.table({"relax.exp": fast_exp}, target="mydsp")     # by table
+
+Several rules for one subject on one target are *strategies*, known by their names: one that is asked for by name is
+tried before the others of the chain (`preferring`).
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
 
 DEFAULT = "default"
 """The last target of every chain."""
+CUSTOM = "custom"
+"""Stands for the target of rules that were given to one compilation."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +59,18 @@ class Rule:
     priority: int = 0
     name: str = ""
 
-    @property
+    @cached_property
     def place(self) -> str:
         """`file:line` where the rule was written."""
-        try:
-            function = inspect.unwrap(self.function)
-            return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
-        except (TypeError, OSError):
-            return "<unknown>"
+        function = inspect.unwrap(self.function)
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "<unknown>"
+
+    @property
+    def summary(self) -> str:
+        """The first line of what its author says about it."""
+        text = inspect.getdoc(self.function) if inspect.isroutine(self.function) else self.function.__doc__
+        return (text or "").strip().split("\n")[0]
 
     def __str__(self) -> str:
         return f"{self.name} for {self.subject} on {self.target}"
@@ -71,6 +87,10 @@ class Attempt:
         return f"{self.rule.name} [{self.rule.target}]: {self.decline}"
 
 
+Given = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
+"""Rules of a caller's own, by subject: one, or several in the order in which they are tried."""
+
+
 class RuleBook:
     """All registered rules of one kind."""
 
@@ -79,7 +99,8 @@ class RuleBook:
         self._rules: dict[tuple[str, str], list[Rule]] = {}
 
     def add(self, subject: str, target: str, function: Callable[..., Any], priority: int = 0, name: str = "") -> Rule:
-        rule = Rule(self.kind, subject, target, function, priority, name or getattr(function, "__name__", "rule"))
+        """Register a rule; its name is that of the function, unless another is given."""
+        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function))
         present = self._rules.setdefault((subject, target), [])
         for other in present:
             if other.name == rule.name and other.priority == priority and other.function is not function:
@@ -88,47 +109,95 @@ class RuleBook:
         present.sort(key=lambda r: -r.priority)
         return rule
 
+    def table(self, rules: Given, target: str = DEFAULT, priority: int = 0) -> None:
+        """Register rules by subject."""
+        for subject, given in rules.items():
+            for function in functions_of(given):
+                self.add(subject, target, function, priority)
+
     def subjects(self) -> set[str]:
         return {subject for subject, _ in self._rules}
 
-    def candidates(
-        self, subject: str, chain: Iterable[str], custom: Mapping[str, Callable[..., Any]] | None = None
-    ) -> list[Rule]:
+    def __iter__(self) -> Iterator[Rule]:
+        """All rules, those of one subject and target in the order in which they are tried."""
+        return (rule for rules in self._rules.values() for rule in rules)
+
+    def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
         """Rules for this subject, in the order in which they are tried."""
         found = []
         if custom and subject in custom:
-            function = custom[subject]
-            found.append(Rule(self.kind, subject, "custom", function, name=getattr(function, "__name__", "rule")))
+            found += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
         for target in chain:
             found += self._rules.get((subject, target), [])
         return found
 
-    def decorator(self, *subjects: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
+    def decorator(
+        self, *subjects: str, target: str = DEFAULT, priority: int = 0, name: str = ""
+    ) -> Callable[[Any], Any]:
         """Register the decorated function for these subjects."""
+        if not subjects or not all(isinstance(subject, str) for subject in subjects):
+            # @legalize without parentheses would otherwise register nothing, and say nothing.
+            raise TypeError(f"a {self.kind} rule needs the names that it is for: @{self.kind}(\"name\", target=...)")
 
         def register(function: Any) -> Any:
             for subject in subjects:
-                self.add(subject, target, function, priority)
+                self.add(subject, target, function, priority, name)
             return function
 
         return register
+
+
+def name_of(function: Any) -> str:
+    """What a rule is called that is not given a name."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def functions_of(given: Callable[..., Any] | Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
+    return given if isinstance(given, (tuple, list)) else [given]
 
 
 class RuleError(MirloError, RuntimeError):
     """A rule that misbehaves, or a subject that every rule declined."""
 
 
+def run_rule(rule: Rule, *arguments: Any) -> Any:
+    """What a rule returns; an exception in it, or None, is an error that names the rule."""
+    try:
+        outcome = rule.function(*arguments)
+    except (RuleError, MemoryError):
+        raise
+    except Exception as error:
+        if getattr(error, "location", None) is not None:
+            raise  # an error about a place in the user's model, raised on purpose
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        at = f" (at {last.filename}:{last.lineno})"
+        raise RuleError(f"rule '{rule}' at {rule.place} raised {text}{at}") from error
+    if outcome is None:
+        raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
+    return outcome
+
+
 def try_rules(rules: Iterable[Rule], *arguments: Any) -> tuple[Any, Rule | None, list[Attempt]]:
     """Result and rule of the first that accepts, and the attempts before it."""
     attempts: list[Attempt] = []
     for rule in rules:
-        outcome = rule.function(*arguments)
-        if outcome is None:
-            raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
+        outcome = run_rule(rule, *arguments)
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
         attempts.append(Attempt(rule, outcome))
     return None, None, attempts
+
+
+def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:
+    """The rules with those of a name before the others; a caller's own stay in front of all."""
+    return sorted(rules, key=lambda rule: (rule.target != CUSTOM, rule.name != name))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known: `; did you mean 'x'?`, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 LEGALIZE = RuleBook("legalize")
@@ -136,9 +205,12 @@ INTRINSIC = RuleBook("intrinsic")
 SCHEDULE = RuleBook("schedule")
 
 
-def legalize(*operators: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
-    """Register a legalization: `f(op, builder)` returns the values that replace the operator's results."""
-    return LEGALIZE.decorator(*operators, target=target, priority=priority)
+def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: str = "") -> Callable[[Any], Any]:
+    """Register a legalization: `f(op, builder)` returns the values that replace the operator's results.
+
+    `name` is what it is called as a strategy; the name of the function, unless told.
+    """
+    return LEGALIZE.decorator(*operators, target=target, priority=priority, name=name)
 
 
 def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
+Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
+"""By operator, the name of the rule that is wanted, or a function of the operator that gives it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def compile(
     pipeline: Pipeline | str | None = None,
     legalize: Mapping[str, Callable[..., Any]] | None = None,
     intrinsics: Mapping[str, Callable[..., Any]] | None = None,
+    strategies: Strategies | None = None,
     opt_level: int = 2,
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
@@ -58,8 +61,9 @@ def compile(
 
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
     operators (`"relax.softmax"`) to rules that come before all registered ones, `intrinsics` does so with intrinsics
-    (`"exp"`). `save_ir` names a folder for the IR of every stage; each file can be continued with `mirlo-opt
-    --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the arrays
+    (`"exp"`). `strategies` says by name which of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or
+    a function of the operator in place of the name. `save_ir` names a folder for the IR of every stage; each file can
+    be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the arrays
     that it names.
     """
     from mirlo.runtime.executable import Executable
@@ -76,6 +80,7 @@ def compile(
     require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
     session.options["intrinsics"] = dict(intrinsics or {})
+    session.options["strategies"] = strategies
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
     instruments: list[Instrument] = [_Steps(tell)]
     if save_ir is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 
@@ -73,6 +73,8 @@ class LegalizeBuilder:
         self._prims = prims
         self._key = key
         self._calls = 0
+        self.created: list[str] = []
+        """Names of the operators and `@names` of the functions that the rule made so far."""
         # Inside a conversion the operator still shows the values from before it; these are the current ones.
         self._current = dict(zip(list(op.operation.operands), operands, strict=True))
 
@@ -141,8 +143,18 @@ class LegalizeBuilder:
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make another relax operator; it is legalized in turn."""
+        self.created.append(operator.OPERATION_NAME)
         with self.ip, self.loc:
             return operator.make(*(self._now(v) for v in values), **attributes)
+
+    def call_packed(self, function: str, *values: Any, results: Sequence[TensorType] | None = None) -> Any:
+        """Call a run-time function by name, with the values and then the results, which it writes."""
+        given = [self.value(v) for v in values]
+        outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
+        self.created.append(f'"{function}"')
+        with self.ip, self.loc:
+            made = CallDpsPacked.build(given, result_types=outputs, function=function).operation.results
+        return made[0] if len(made) == 1 else tuple(made)
 
     def _now(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -162,6 +174,7 @@ class LegalizeBuilder:
             function, outputs = build()
             self._prims.known[key] = (self._prims.insert(function), outputs)
         symbol, outputs = self._prims.known[key]
+        self.created.append(f"@{symbol}")
         with self.ip, self.loc:
             made = CallTir.build(given, result_types=outputs, callee=symbol).operation.results
         return made[0] if len(made) == 1 else tuple(made)

@@ -1,0 +1,1 @@
+"""What compilation costs."""

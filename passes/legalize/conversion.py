@@ -1,0 +1,236 @@
+"""Rounds of dialect conversion over a module: each operator is given to its rules until one accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, rewrite
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
+from mirlo.passes.locations import describe, names_of
+from mirlo.passes.registry import PassError
+from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
+
+Choose = Callable[[Any, Sequence[Rule]], "str | None"]
+"""The name of the rule that is wanted for an operator, of those that may take it; None leaves the order."""
+
+
+@dataclass(frozen=True)
+class LegalizationRecord:
+    """What became of one operator: the rule that won, and those that declined before it."""
+
+    operator: str
+    location: str
+    """For people: the name of the user's node, the place in a file."""
+    names: tuple[str, ...]
+    """The names of the user's nodes that the operator comes from."""
+    rule: Rule | None
+    """None where none accepted."""
+    attempts: tuple[Attempt, ...]
+    chosen: str | None = None
+    """The strategy that was asked for, if one was."""
+    created: tuple[str, ...] = ()
+    """What the rule made of it: other operators, `@names` of prim functions."""
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """An operator that every rule declined."""
+
+    operation: Any
+    attempts: tuple[Attempt, ...]
+
+
+class Conversion:
+    """Rounds of dialect conversion over one module, until nothing is left to convert or nothing changes.
+
+    Rules may make operators that have rules in turn: they are for the next round.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        targets: tuple[str, ...],
+        custom: Given,
+        is_pending: Callable[[str], bool],
+        choose: Choose | None = None,
+    ):
+        self.module = module
+        self.targets = targets
+        self.custom = custom
+        self.is_pending = is_pending
+        self.choose = choose
+        self.prims = PrimFunctions(module)
+        self.records: list[LegalizationRecord] = []
+        self.seen: set[str] = set()
+        """Names of all operators that there were to legalize."""
+        self._refused: list[_Refused] = []
+        self._choices: dict[Any, str] = {}
+        self._rules: dict[str, list[Rule]] = {}
+
+    def run(self) -> bool:
+        """One round; whether anything was converted."""
+        pending = self.pending()
+        names = {op.name for op in pending}
+        self.seen |= names
+        # Handles of operators do not outlive the round.
+        self._refused.clear()
+        self._choices = self._choose(pending)
+        if not names:
+            return False
+        converter = rewrite.TypeConverter()
+        converter.add_conversion(_same_type)
+        patterns = rewrite.RewritePatternSet()
+        for name in sorted(names):
+            # One pattern for all rules of an operator: it knows who declined when the next is tried.
+            patterns.add_conversion(name, self._convert, converter)
+        before = len(self.records)
+        try:
+            rewrite.apply_partial_conversion(self.module, rewrite.ConversionTarget(), patterns.freeze())
+        except ir.MLIRError as error:
+            raise PassError(f"legalization failed: {error}") from error
+        return len(self.records) > before
+
+    def pending(self) -> list[Any]:
+        """Operators that are not legal yet, outside prim functions."""
+        found: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            name = op.name
+            if self.is_pending(name):
+                found.append(op)
+            if name == "func.func" and "tir.prim_func" in op.attributes:
+                return ir.WalkResult.SKIP
+            return ir.WalkResult.ADVANCE
+
+        self.module.walk(visit, ir.WalkOrder.PRE_ORDER)
+        return found
+
+    def rules(self, name: str) -> list[Rule]:
+        """The rules of an operator, in the order in which they are tried."""
+        found = self._rules.get(name)
+        if found is None:
+            found = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
+        return found
+
+    def finish(self) -> None:
+        """Record the operators that nobody took."""
+        self.records += [_record(left.operation, None, left.attempts) for left in self._refused]
+
+    def gate(self) -> None:
+        """Nothing illegal survives: one error for all that is left, with each rule's reason."""
+        left = self.pending()
+        if not left:
+            return
+        reasons = {refused.operation: refused.attempts for refused in self._refused}
+        lines = [f"{len(left)} operator(s) cannot be legalized for target '{self.targets[0]}':"]
+        for op in left:
+            lines.append(f"  {op.name}, {describe(op.location)}")
+            tried = reasons.get(op, ())
+            lines += [f"    {attempt}" for attempt in tried]
+            if not tried:
+                lines.append(f"    {self._why_untried(op.name)}")
+        raise PassError("\n".join(lines), left[0].location)
+
+    def _why_untried(self, name: str) -> str:
+        if not self.rules(name):
+            return f"no rule is registered for it on {' → '.join(self.targets)}"
+        return "its rules make operators that need rules in turn, without end"
+
+    def _choose(self, pending: Sequence[Any]) -> dict[Any, str]:
+        """The strategies that are wanted, by operator; those without an alternative are not asked about."""
+        if self.choose is None:
+            return {}
+        choices = {}
+        for op in pending:
+            rules = self.rules(op.name)
+            name = self.choose(op.opview, rules) if rules else None
+            if name is not None:
+                choices[op] = name
+        return choices
+
+    def _convert(self, op: Any, adaptor: Any, converter: Any, rewriter: Any) -> Any:
+        """The pattern of all operators. True says that it stays as it is."""
+        operation = op.operation
+        try:
+            return self._try_rules(op, operation, list(adaptor.operands), rewriter)
+        except RuleError as error:
+            raise PassError(f"{operation.name}, {describe(operation.location)}: {error}", operation.location) from error
+
+    def _try_rules(self, op: Any, operation: Any, operands: list[Any], rewriter: Any) -> Any:
+        attempts: list[Attempt] = []
+        refusal = _refusal(operation)
+        rules = self.rules(operation.name)
+        chosen = self._choices.get(operation)
+        for rule in rules if chosen is None else preferring(rules, chosen):
+            builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation))
+            outcome = refusal or run_rule(rule, op, builder)
+            if isinstance(outcome, Decline):
+                if builder.created:
+                    raise RuleError(
+                        f"rule '{rule}' at {rule.place} declined after it had made {', '.join(builder.created)}: "
+                        "a rule decides first, then builds"
+                    )
+                attempts.append(Attempt(rule, outcome))
+                continue
+            values = list(outcome) if isinstance(outcome, (tuple, list)) else [outcome]
+            _check(operation, rule, values)
+            self.records.append(_record(operation, rule, tuple(attempts), chosen, tuple(builder.created)))
+            rewriter.replace_op(operation, values)
+            return None
+        self._refused.append(_Refused(operation, tuple(attempts)))
+        return True
+
+
+def _same_type(mlir_type: Any) -> Any:
+    return mlir_type
+
+
+def _record(
+    op: Any,
+    rule: Rule | None,
+    attempts: tuple[Attempt, ...],
+    chosen: str | None = None,
+    created: tuple[str, ...] = (),
+) -> LegalizationRecord:
+    location = op.location
+    return LegalizationRecord(
+        op.name, describe(location), tuple(names_of(location)), rule, attempts, chosen, created
+    )
+
+
+def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
+    """Prim functions of operators with equal keys are the same, for equal operands."""
+    attributes = op.attributes
+    named = (attributes[i] for i in range(len(attributes)))
+    return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named)
+
+
+def _refusal(op: Any) -> Decline | None:
+    """What holds for every rule: shapes must be numbers."""
+    for value in (*op.operands, *op.results):
+        found = TensorType.from_mlir(value.type)
+        if found is not None and not found.is_static:
+            return decline("needs dims that are numbers: fix the symbolic ones when compiling", type=str(found))
+    return None
+
+
+def _check(op: Any, rule: Rule, values: list[Any]) -> None:
+    """The values that a rule returned must fit the results that they replace."""
+    results = list(op.results)
+    if len(values) != len(results):
+        raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")
+    for i, (value, result) in enumerate(zip(values, results, strict=True)):
+        if not isinstance(value, ir.Value):
+            raise RuleError(
+                f"rule '{rule}' at {rule.place} returned a {type(value).__name__} for result #{i}: "
+                "expected a value, which the builder's methods give"
+            )
+        if value == result:
+            raise RuleError(f"rule '{rule}' at {rule.place} returned result #{i} itself: nothing would change")
+        if value.type != result.type:
+            raise RuleError(
+                f"rule '{rule}' at {rule.place} returned {value.type} for result #{i}, which is {result.type}"
+            )
