@@ -17,7 +17,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.chunks import chunks, widest_bytes
-from mirlo.targets.llvm.schedule.combine import Combiner, combiners
+from mirlo.targets.llvm.schedule.combine import Reducer, reducer_of
 from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
 from mirlo.targets.llvm.schedule.linear import axis_index, number
@@ -35,7 +35,7 @@ class Walk:
     own: tuple[int, ...]
     """Extents of the loops inside of a row."""
     blocks: list[BlockView] = field(default_factory=list)
-    reductions: dict[int, list[Combiner]] = field(default_factory=dict)
+    reductions: dict[int, Reducer] = field(default_factory=dict)
     space: Space = field(default_factory=lambda: Space((), ()))
 
 
@@ -176,9 +176,9 @@ def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Declin
     if len(kinds) > 1:
         return decline("a block both computes and reduces within a row", block=block.name)
     extents = tuple(block.domain[i] for i in own)
-    found: list[Combiner] | None = None
+    found: Reducer | None = None
     if block.is_reduction:
-        found = combiners(block)
+        found = reducer_of(block)
         if found is None:
             return decline("a reduction combines in a way that has no order of its own choice", block=block.name)
         if kinds == {SPATIAL}:
@@ -229,7 +229,7 @@ def _place(walk: Walk, rows: tuple[int, ...], group: Group) -> Decline | None:
         loops = [a if a < len(rows) else next(inner) if block.domain[a] != 1 else None for a in range(block.rank)]
         place = placed(block, loops, extents)
         if i in walk.reductions:
-            place = Place(block, place.where, extents, [c.contribution for c in walk.reductions[i]])
+            place = Place(block, place.where, extents, walk.reductions[i].contributions)
         places.append(place)
     start = len(rows)
     space = merge_all(_ordered(Space(extents, tuple(places)), start), start)

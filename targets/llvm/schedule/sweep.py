@@ -13,7 +13,7 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, widest_bytes, work
-from mirlo.targets.llvm.schedule.combine import Combiner
+from mirlo.targets.llvm.schedule.combine import Reducer
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.pieces import along
 from mirlo.targets.llvm.schedule.space import Place, Space
@@ -22,8 +22,8 @@ from mirlo.targets.llvm.schedule.space import Place, Space
 class Sweep:
     """Emits the loops from `start` on, the last one in vectors; the loops before it are the caller's.
 
-    `reductions` has the combiners by position of the block, `stored` the tensor values that go to memory, `held` those
-    that are in registers already. `lanes` overrides how many there are.
+    `reductions` has the reducers by position of the block, `stored` the tensor values that go to memory, `held` those that
+    are in registers already. `lanes` overrides how many there are.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Sweep:
         memory: Memory,
         stored: set[Any],
         machine: Machine,
-        reductions: Mapping[int, list[Combiner]] | None = None,
+        reductions: Mapping[int, Reducer] | None = None,
         held: dict[Any, Any] | None = None,
         lanes: int | None = None,
     ):
@@ -43,11 +43,11 @@ class Sweep:
         self.stored = stored
         self.held = held or {}
         self.by_position = reductions or {}
-        self.combiners = [c for found in self.by_position.values() for c in found]
+        self.reducers = list(self.by_position.values())
         places = space.places
         self.lanes = machine.lanes(widest_bytes(places)) if lanes is None else lanes
         heavy = work(places)
-        self.unroll = 4 if self.combiners or heavy <= 12 else 2 if heavy <= 40 else 1
+        self.unroll = 4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
         self.masked = self.has_loops and can_mask(places, self.last, machine)
@@ -56,14 +56,14 @@ class Sweep:
         """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value."""
         if not self.has_loops:
             return self._single(indices)
-        parallel = parallel and not self.combiners
-        parts = [self.space] if self.combiners else along(self.space, self.last, self.lanes)
+        parallel = parallel and not self.reducers
+        parts = [self.space] if self.reducers else along(self.space, self.last, self.lanes)
         walks = [_Vectors(self, part) for part in parts]
         begin: list[Any] = []
-        if self.combiners:
+        if self.reducers:
             begin = walks[0].begin()
         totals = self._level(list(indices), walks, begin, parallel)
-        return self._reduced(indices, walks[0].finish(totals)) if self.combiners else {}
+        return self._reduced(indices, walks[0].finish(totals)) if self.reducers else {}
 
     def elementwise(self, space: Space) -> list[Place]:
         """The blocks that do not reduce."""
@@ -95,18 +95,18 @@ class Sweep:
             for place in self.elementwise(self.space)
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
-        return {**found, **self._reduced(indices, [c.finish(point.find(c.contribution)) for c in self.combiners])}
+        totals = [r.finish([point.find(value) for value in r.contributions]) for r in self.reducers]
+        return {**found, **self._reduced(indices, totals)}
 
-    def _reduced(self, indices: Sequence[Any], scalars: Sequence[Any]) -> dict[Any, Any]:
+    def _reduced(self, indices: Sequence[Any], totals: Sequence[list[Any]]) -> dict[Any, Any]:
         point = Point(self.frame(self.space, None), indices)
         results = {}
-        following = iter(scalars)
-        for position in self.by_position:
+        for position, scalars in zip(self.by_position, totals, strict=True):
             place = self.space.places[position]
-            for output in place.block.outputs:
-                results[output.value] = next(following)
+            for output, scalar in zip(place.block.outputs, scalars, strict=True):
+                results[output.value] = scalar
                 if output.value in self.stored:
-                    point.store(place, output, results[output.value])
+                    point.store(place, output, scalar)
         return results
 
     def _level(self, indices: list[Any], walks: list[_Vectors], carried: list[Any], parallel: bool) -> list[Any]:
@@ -123,7 +123,7 @@ class Sweep:
 class _Vectors:
     """The innermost loop of a sweep, or a part of it.
 
-    Carried are `unroll` partial results for each combiner, then one scalar each where the rest has fewer lanes.
+    Carried are, for each reducer, `unroll` partial results in vectors, then one in scalars where the rest has fewer lanes.
     """
 
     def __init__(self, sweep: Sweep, space: Space):
@@ -133,9 +133,12 @@ class _Vectors:
         self.chunks: Chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
 
     def begin(self) -> list[Any]:
-        combiners, count = self.sweep.combiners, self.chunks
-        first = [splat(c.identity(), count.lanes) for c in combiners for _ in range(count.unroll)]
-        return first + ([c.identity() for c in combiners] if count.has_narrow_rest else [])
+        carried = []
+        for reducer in self.sweep.reducers:
+            scalars = reducer.identity()
+            carried += [splat(value, self.chunks.lanes) for value in scalars] * self.chunks.unroll
+            carried += scalars if self.chunks.has_narrow_rest else []
+        return carried
 
     def emit(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
         outer = Point(self.frame, [*indices, None])
@@ -154,35 +157,46 @@ class _Vectors:
     def _accumulate(self, point: Point, carried: list[Any], slot: int) -> list[Any]:
         """What is carried after a vector; `slot` says which of the unrolled ones it is."""
         following = list(carried)
-        combiners, unroll = self.sweep.combiners, self.chunks.unroll
-        for i, combiner in enumerate(combiners):
-            value = point.find(combiner.contribution)
+        slot = slot if point.lanes == self.chunks.lanes else self.chunks.unroll
+        for reducer, first in self._spans():
+            values = [point.find(value) for value in reducer.contributions]
             if point.lanes > 1:
-                value = _only_active(combiner, splat(value, point.lanes), point)
-            at = i * unroll + slot
-            if point.lanes != self.chunks.lanes:
-                at = len(combiners) * unroll + i
-                value = combiner.horizontal(value) if point.lanes > 1 else value
-            following[at] = combiner.combine(following[at], value)
+                values = _only_active(reducer, [splat(value, point.lanes) for value in values], point)
+            if point.lanes > 1 and point.lanes != self.chunks.lanes:
+                values = reducer.horizontal(values)
+            at = first + slot * len(values)
+            following[at : at + len(values)] = reducer.combine(following[at : at + len(values)], values)
         return following
 
-    def finish(self, carried: list[Any]) -> list[Any]:
-        """The scalar of each combiner."""
-        combiners, count = self.sweep.combiners, self.chunks
-        rests = carried[len(combiners) * count.unroll :]
+    def _spans(self) -> list[tuple[Reducer, int]]:
+        """The reducers, and where in what is carried each of them starts."""
+        found, at = [], 0
+        for reducer in self.sweep.reducers:
+            found.append((reducer, at))
+            at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_rest))
+        return found
+
+    def finish(self, carried: list[Any]) -> list[list[Any]]:
+        """The outputs of each reducer."""
         results = []
-        for i, combiner in enumerate(combiners):
-            partial = carried[i * count.unroll : (i + 1) * count.unroll]
-            while len(partial) > 1:
-                pairs = [combiner.combine(a, b) for a, b in zip(partial[::2], partial[1::2], strict=False)]
-                partial = pairs + ([partial[-1]] if len(partial) % 2 else [])
-            total = combiner.horizontal(partial[0]) if count.lanes > 1 else partial[0]
-            results.append(combiner.finish(combiner.combine(total, rests[i]) if rests else total))
+        for reducer, first in self._spans():
+            width = len(reducer.contributions)
+            parts = [carried[at : at + width] for at in range(first, first + width * self.chunks.unroll, width)]
+            while len(parts) > 1:
+                pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+                parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
+            total = reducer.horizontal(parts[0]) if self.chunks.lanes > 1 else parts[0]
+            if self.chunks.has_narrow_rest:
+                at = first + width * self.chunks.unroll
+                total = reducer.combine(total, carried[at : at + width])
+            results.append(reducer.finish(total))
         return results
 
 
-def _only_active(combiner: Combiner, value: Any, point: Point) -> Any:
+def _only_active(reducer: Reducer, values: list[Any], point: Point) -> list[Any]:
+    """The lanes that are on; the others get what changes nothing."""
     if point.active == point.lanes:
-        return value
+        return values
     on = lane_mask(point.lanes, point.active)
-    return create("arith.select", value.type, on, value, splat(combiner.identity(), point.lanes))
+    others = [splat(scalar, point.lanes) for scalar in reducer.identity()]
+    return [create("arith.select", v.type, on, v, other) for v, other in zip(values, others, strict=True)]
