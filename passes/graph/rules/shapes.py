@@ -62,3 +62,37 @@ def same_type(op: Any, b: Rewriter) -> Any:
     if op.operation.name == "relax.pad" and any(op.pads):
         return decline("elements move")
     return operands[0]
+
+
+@simplify("relax.split")
+def split_as_slices(op: Any, b: Rewriter) -> Any:
+    """One slice per piece, so that each can be computed where it is used."""
+    if not all(isinstance(size, int) for size in op.sizes):
+        return decline("a piece has a size that is not known")
+    axis, begin, made = op.axis % kind_of(op.x).rank, 0, []
+    for size in op.sizes:
+        made.append(b.emit(OPS["strided_slice"], op.x, axes=[axis], begin=[begin], end=[begin + size], strides=[1]))
+        begin += size
+    return made
+
+
+@simplify("relax.reshape")
+def reshape_of_slice(op: Any, b: Rewriter) -> Any:
+    """A slice whose axis is then cut into pieces of a size: whole pieces are sliced, after a reshape that costs nothing."""
+    inner = defining(op.x, "relax.strided_slice")
+    if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):
+        return decline("the operand is no slice along one axis")
+    whole, cut, target = kind_of(inner.x), kind_of(op.x), kind_of(op.output)
+    axis = inner.axes[0] % whole.rank
+    if not (whole.is_static and target.is_static) or target.rank != whole.rank + 1:
+        return decline("the reshape does not add one dim to a static shape")
+    before, after = cut.static_shape[:axis], cut.static_shape[axis + 1 :]
+    piece = target.static_shape[axis + 1]
+    if target.shape != (*before, target.shape[axis], piece, *after):
+        return decline("the reshape does not cut the axis of the slice")
+    total, begin = whole.static_shape[axis], range(whole.static_shape[axis])[slice(inner.begin[0], inner.end[0])].start
+    if piece == 0 or total % piece or begin % piece:
+        return decline("the slice does not begin between pieces", begin=begin, piece=piece)
+    pieces = b.emit(OPS["reshape"], inner.x, shape=(*before, total // piece, piece, *after))
+    first, count = begin // piece, target.static_shape[axis]
+    return b.emit(OPS["strided_slice"], pieces, axes=[axis], begin=[first], end=[first + count], strides=[1])

@@ -1,4 +1,4 @@
-"""Simplifications that prepare weights: transposed ones stored as kernels read them, batch norms folded into them."""
+"""Simplifications that fold what follows a convolution or a matrix product into its weights."""
 
 from __future__ import annotations
 
@@ -12,34 +12,42 @@ from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
 from mirlo.passes.rules import decline, simplify
 
 
-@simplify("relax.matmul")
-def transposed_weight(op: Any, b: Rewriter) -> Any:
-    """A constant that is read transposed is stored transposed."""
-    if not op.transpose_rhs or not is_constant(op.rhs):
-        return decline("the right operand is no transposed constant")
-    rank = kind_of(op.rhs).rank
-    axes = [*range(rank - 2), rank - 1, rank - 2]
-    weight = b.emit(OPS["permute"], op.rhs, axes=axes)
-    return b.emit(
-        OPS["matmul"], op.lhs, weight, transpose_lhs=op.transpose_lhs, transpose_rhs=False, out_dtype=op.out_dtype
-    )
-
-
-@simplify("relax.matmul")
-def permuted_operand(op: Any, b: Rewriter) -> Any:
-    """A permute that swaps the last two dims is read transposed instead."""
-    attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
-    operands = [op.lhs, op.rhs]
-    for i, flag in enumerate(attributes):
-        inner = defining(operands[i], "relax.permute")
-        if inner is None or len(inner.axes) < 2 or is_constant(inner.x):
+@simplify("relax.multiply", "relax.divide")
+def scale_into_weights(op: Any, b: Rewriter) -> Any:
+    """A factor per channel of a convolution or a matrix product with constant weights, also across an added constant."""
+    is_product = op.operation.name == "relax.multiply"
+    for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_product else 1]:
+        shifted = defining(x, "relax.add")
+        shift = shifted.rhs if shifted is not None and only_use(x) and is_constant(shifted.rhs) else None
+        producer = _weighted(shifted.lhs if shift is not None else x)
+        numbers = _per_channel(factor, x, producer, op, b)
+        added = None if shift is None else _per_channel(shift, x, producer, op, b)
+        if numbers is None or (shift is not None and added is None):
             continue
-        rank = len(inner.axes)
-        if tuple(inner.axes) == (*range(rank - 2), rank - 1, rank - 2):
-            operands[i] = inner.x
-            attributes[flag] = not attributes[flag]
-            return b.emit(OPS["matmul"], *operands, **attributes, out_dtype=op.out_dtype)
-    return decline("no operand is a permute of its last two dims")
+        if not is_product:
+            with np.errstate(divide="ignore"):
+                numbers = 1.0 / numbers
+        if not np.isfinite(numbers).all():
+            continue
+        made = _scaled(producer, numbers, None, b)
+        if made is not None:
+            return made if added is None else b.emit(OPS["add"], made, _like(added * numbers, shift, b))
+    return decline("it is no constant factor per channel of constant weights")
+
+
+@simplify("relax.add", "relax.subtract")
+def shift_into_bias(op: Any, b: Rewriter) -> Any:
+    """A constant per channel after a convolution is its bias."""
+    is_sum = op.operation.name == "relax.add"
+    for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
+        producer = _weighted(x)
+        numbers = _per_channel(shift, x, producer, op, b)
+        if numbers is None or producer.operation.name != "relax.conv":
+            continue
+        made = _scaled(producer, None, numbers if is_sum else -numbers, b)
+        if made is not None:
+            return made
+    return decline("it is no constant per channel after a convolution")
 
 
 @simplify("relax.batch_norm")
@@ -52,9 +60,9 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
     factor = scale / np.sqrt(variance + op.epsilon)
     shift = bias - mean * factor
     kind = kind_of(op.x)
-    conv = defining(op.x, "relax.conv")
-    if conv is not None and only_use(op.x) and op.axis % kind.rank == _channel(conv, kind.rank):
-        made = _into_conv(conv, factor, shift, b)
+    conv = _weighted(op.x)
+    if conv is not None and op.axis % kind.rank == _channel_axis(conv, kind.rank):
+        made = _scaled(conv, factor, shift, b)
         if made is not None:
             return made
     shape = [1] * kind.rank
@@ -65,23 +73,81 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
     return b.emit(OPS["add"], scaled, b.constant(shift.astype(dtype), kinds, b.name_of(op.bias)))
 
 
-def _channel(conv: Any, rank: int) -> int:
-    return 1 if conv.data_layout == "NC*" else rank - 1
+def _weighted(value: Any) -> Any | None:
+    """The convolution or matrix product, of floats with a constant operand of its own, that only this value is used of."""
+    for name in ("relax.conv", "relax.matmul"):
+        found = defining(value, name)
+        if found is not None and only_use(value) and found.out_dtype is None and kind_of(value).dtype.is_float:
+            weight = found.operation.operands[1]
+            return found if is_constant(weight) and only_use(weight) else None
+    return None
 
 
-def _into_conv(conv: Any, factor: np.ndarray, shift: np.ndarray, b: Rewriter) -> Any:
-    weight = b.array(conv.weight)
-    bias = b.array(conv.bias) if conv.bias is not None else np.zeros_like(factor)
-    if weight is None or bias is None:
+def _channel_axis(producer: Any, rank: int) -> int:
+    return 1 if producer.operation.name == "relax.conv" and producer.data_layout == "NC*" else rank - 1
+
+
+def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.ndarray | None:
+    """The numbers of a constant with an element per channel of x, or one for all channels."""
+    kind = kind_of(x)
+    if producer is None or not is_constant(value) or x.type != op.output.type:
         return None
-    kind = kind_of(conv.weight)
-    dtype = kind.dtype.to_numpy()
-    shape = (-1,) + (1,) * (kind.rank - 1) if conv.kernel_layout == "OI*" else (-1,)
-    scaled = (np.asarray(weight, np.float64) * factor.reshape(shape)).astype(dtype)
-    new_bias = (np.asarray(bias, np.float64) * factor + shift).astype(dtype)
-    attributes = conv.attribute_values()
-    name = b.name_of(conv.weight)
-    return b.emit(
-        OPS["conv"], conv.x, b.constant(scaled, kind, f"{name}.scaled"),
-        b.constant(new_bias, kind.with_shape((len(new_bias),)), f"{name}.bias"), **attributes,
-    )  # fmt: skip
+    axis = _channel_axis(producer, kind.rank)
+    shape = kind_of(value).static_shape
+    shape = (1,) * (kind.rank - len(shape)) + shape
+    channels = kind.shape[axis]
+    if not isinstance(channels, int) or any(dim != 1 for i, dim in enumerate(shape) if i != axis):
+        return None
+    array = b.array(value)
+    return None if array is None else np.broadcast_to(np.asarray(array, np.float64).reshape(-1), (channels,))
+
+
+def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
+    """The producer with its result times `factor` plus `shift` per channel, or None where its weights do not allow it."""
+    weight = producer.operation.operands[1]
+    kind = kind_of(weight)
+    if b.array(weight) is None:  # IR without its parameter files
+        return None
+    if producer.operation.name == "relax.matmul":
+        return _scaled_product(producer, factor, shift, b)
+    bias = None if producer.bias is None else b.array(producer.bias)
+    if producer.bias is not None and bias is None:
+        return None
+    numbers = np.zeros(1) if bias is None else np.asarray(bias, np.float64)
+    if factor is not None:
+        shape = (-1,) + (1,) * (kind.rank - 1) if producer.kernel_layout == "OI*" else (-1,)
+        weight, numbers = _times(weight, factor.reshape(shape), b), numbers * factor
+    if shift is not None:
+        numbers = numbers + shift
+    made_bias = None
+    if bias is not None or shift is not None:
+        name = f"{b.name_of(producer.weight)}.bias"
+        made_bias = b.constant(numbers.astype(kind.dtype.to_numpy()), kind.with_shape((len(numbers),)), name)
+    return b.emit(OPS["conv"], producer.x, weight, made_bias, **producer.attribute_values())
+
+
+def _scaled_product(matmul: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
+    kind = kind_of(matmul.rhs)
+    if kind.rank != 2 or matmul.transpose_rhs or factor is None:
+        return None
+    made = b.emit(OPS["matmul"], matmul.lhs, _times(matmul.rhs, factor, b), **matmul.attribute_values())
+    if shift is None:
+        return made
+    name = f"{b.name_of(matmul.rhs)}.bias"
+    return b.emit(OPS["add"], made, b.constant(shift.astype(kind.dtype.to_numpy()), kind.with_shape(shift.shape), name))
+
+
+def _times(weight: Any, factor: np.ndarray, b: Rewriter) -> Any:
+    kind = kind_of(weight)
+    scaled = np.asarray(b.array(weight), np.float64) * factor
+    return b.constant(scaled.astype(kind.dtype.to_numpy()), kind, f"{b.name_of(weight)}.scaled")
+
+
+def _like(array: np.ndarray, value: Any, b: Rewriter) -> Any:
+    """A constant of one number per channel, with the rank of another one."""
+    kind = kind_of(value)
+    shape = [1] * kind.rank
+    axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)
+    shape[axis] = len(array)
+    made = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))
+    return b.constant(array.astype(kind.dtype.to_numpy()), made, f"{b.name_of(value)}.scaled")

@@ -1,0 +1,112 @@
+"""Reshapes sink through what computes element by element or along the last axis, so that it can follow a kernel at once.
+
+A matrix product on [64, 768] is often looked at as [1, 64, 768] by what comes next. Reshapes that raise the rank move down, the
+operators above them work on fewer dims, and the operands beside them are looked at in the smaller shape: views cost nothing.
+Each step lowers the rank of an operator, so there is an end to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.activation import Activation
+from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
+from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.rules import decline, simplify
+
+_ELEMENTWISE = (
+    *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
+    *(name for name, op in ((f"relax.{n}", op) for n, op in OPS.items()) if issubclass(op, Activation)),
+)
+_LAST_AXIS = ("relax.softmax", "relax.log_softmax", "relax.layer_norm", "relax.rms_norm")
+
+Shape = tuple[int, ...]
+
+
+@simplify(*_ELEMENTWISE)
+def sink_through_unary(op: Any, b: Rewriter) -> Any:
+    inner = raising(op.x)
+    if inner is None:
+        return decline("the operand is no reshape that raises the rank")
+    made = b.emit(type(op), inner.x, **op.attribute_values())
+    return b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+
+
+@simplify(*(f"relax.{name}" for name in (*BINARY, *COMPARE)))
+def sink_through_binary(op: Any, b: Rewriter) -> Any:
+    """The other operand is looked at in the smaller shape, with its broadcast dims where they belong there."""
+    for position, value in enumerate((op.lhs, op.rhs)):
+        inner = raising(value)
+        if inner is None or kind_of(value).shape != kind_of(op.output).shape:
+            continue
+        source, target = kind_of(inner.x).static_shape, kind_of(value).static_shape
+        other = (op.rhs, op.lhs)[position]
+        shape = narrowed(kind_of(other).shape, source, target)
+        if shape is None:
+            continue
+        if shape != kind_of(other).shape:
+            other = b.emit(OPS["reshape"], other, shape=shape)
+        pair = (inner.x, other) if position == 0 else (other, inner.x)
+        return b.emit(OPS["reshape"], b.emit(type(op), *pair), shape=target)
+    return decline("no operand is a reshape that raises the rank and that the other one fits")
+
+
+@simplify(*_LAST_AXIS)
+def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
+    inner = raising(op.x)
+    if inner is None:
+        return decline("the operand is no reshape that raises the rank")
+    source, target = kind_of(inner.x), kind_of(op.x)
+    if op.axis % target.rank != target.rank - 1 or source.shape[-1:] != target.shape[-1:]:
+        return decline("the last axis is another one below the reshape", axis=op.axis)
+    others = list(op.operation.operands)[1:]
+    made = b.emit(type(op), inner.x, *others, **{**op.attribute_values(), "axis": -1})
+    return b.emit(OPS["reshape"], made, shape=target.shape)
+
+
+def raising(value: Any) -> Any | None:
+    """The reshape that makes this value, if it adds dims to a static shape of one or more that an operator computes."""
+    found = defining(value, "relax.reshape")
+    if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):
+        return None
+    source, target = kind_of(found.x), kind_of(value)
+    fits = source.is_static and target.is_static and 0 < source.rank < target.rank and source.elements != 0
+    return found if fits else None
+
+
+def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
+    """The shape in which an operand that broadcasts to `target` broadcasts to `source`, the same elements meeting."""
+    if len(other) > len(target) or not all(isinstance(dim, int) for dim in other):
+        return None
+    full = (1,) * (len(target) - len(other)) + tuple(other)
+    made: list[int] = []
+    for ours, theirs in _factors(source, target):
+        part = full[theirs]
+        if part == target[theirs]:
+            made += source[ours]
+        elif all(dim == 1 for dim in part):
+            made += [1] * len(source[ours])
+        else:
+            return None
+    while made and made[0] == 1 and len(made) > len(other):
+        made.pop(0)
+    return tuple(made)
+
+
+def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]]:
+    """The smallest runs of dims on both sides that hold equally many elements."""
+    found, i, j = [], 0, 0
+    while i < len(source) or j < len(target):
+        first, left, right = (i, j), 1, 1
+        while True:
+            if left <= right and i < len(source) and (left < right or i == first[0]):
+                left, i = left * source[i], i + 1
+            elif j < len(target) and (right < left or j == first[1]):
+                right, j = right * target[j], j + 1
+            else:
+                break
+        found.append((slice(first[0], i), slice(first[1], j)))
+    return found
