@@ -78,7 +78,7 @@ def split_as_slices(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.reshape")
 def reshape_of_slice(op: Any, b: Rewriter) -> Any:
-    """A slice whose axis is then cut into pieces of a size: whole pieces are sliced, after a reshape that costs nothing."""
+    """Of a slice whose axis is then cut into pieces: whole pieces are sliced, after a reshape that costs nothing."""
     inner = defining(op.x, "relax.strided_slice")
     if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):
         return decline("the operand is no slice along one axis")

@@ -1,8 +1,8 @@
-"""Reshapes sink through what computes element by element or along the last axis, so that it can follow a kernel at once.
+"""Reshapes sink through what computes by element or along the last axis, so that it can follow a kernel at once.
 
-A matrix product on [64, 768] is often looked at as [1, 64, 768] by what comes next. Reshapes that raise the rank move down, the
-operators above them work on fewer dims, and the operands beside them are looked at in the smaller shape: views cost nothing.
-Each step lowers the rank of an operator, so there is an end to it.
+A matrix product on [64, 768] is often looked at as [1, 64, 768] by what comes next. Reshapes that raise the rank move
+down, the operators above them work on fewer dims, and the operands beside them are looked at in the smaller shape:
+views cost nothing. Each step lowers the rank of an operator, so there is an end to it.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from mirlo.passes.rules import decline, simplify
 
 @simplify("relax.multiply", "relax.divide")
 def scale_into_weights(op: Any, b: Rewriter) -> Any:
-    """A factor per channel of a convolution or a matrix product with constant weights, also across an added constant."""
+    """A factor per channel of a convolution or matrix product with constant weights, also across an added constant."""
     is_product = op.operation.name == "relax.multiply"
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_product else 1]:
         shifted = defining(x, "relax.add")
-        shift = shifted.rhs if shifted is not None and only_use(x) and is_constant(shifted.rhs) else None
-        producer = _weighted(shifted.lhs if shift is not None else x)
+        if shifted is not None and not (only_use(x) and is_constant(shifted.rhs)):
+            shifted = None
+        shift = None if shifted is None else shifted.rhs
+        producer = _weighted(x if shifted is None else shifted.lhs)
         numbers = _per_channel(factor, x, producer, op, b)
         added = None if shift is None else _per_channel(shift, x, producer, op, b)
         if numbers is None or (shift is not None and added is None):
@@ -42,7 +44,7 @@ def shift_into_bias(op: Any, b: Rewriter) -> Any:
     for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
         producer = _weighted(x)
         numbers = _per_channel(shift, x, producer, op, b)
-        if numbers is None or producer.operation.name != "relax.conv":
+        if numbers is None or producer is None or producer.operation.name != "relax.conv":
             continue
         made = _scaled(producer, None, numbers if is_sum else -numbers, b)
         if made is not None:
@@ -74,7 +76,7 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
 
 
 def _weighted(value: Any) -> Any | None:
-    """The convolution or matrix product, of floats with a constant operand of its own, that only this value is used of."""
+    """The convolution or matrix product, of floats with weights of its own, whose result is used only here."""
     for name in ("relax.conv", "relax.matmul"):
         found = defining(value, name)
         if found is not None and only_use(value) and found.out_dtype is None and kind_of(value).dtype.is_float:
@@ -103,7 +105,7 @@ def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.
 
 
 def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
-    """The producer with its result times `factor` plus `shift` per channel, or None where its weights do not allow it."""
+    """The producer with its result times `factor` plus `shift` per channel; None where its weights do not allow it."""
     weight = producer.operation.operands[1]
     kind = kind_of(weight)
     if b.array(weight) is None:  # IR without its parameter files
@@ -146,7 +148,7 @@ def _times(weight: Any, factor: np.ndarray, b: Rewriter) -> Any:
 def _like(array: np.ndarray, value: Any, b: Rewriter) -> Any:
     """A constant of one number per channel, with the rank of another one."""
     kind = kind_of(value)
-    shape = [1] * kind.rank
+    shape: list[Any] = [1] * kind.rank
     axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)
     shape[axis] = len(array)
     made = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))
