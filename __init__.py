@@ -6,10 +6,14 @@ import importlib
 from typing import Any
 
 _LAZY = {
-    "compile": "mirlo.tools.compile",
     "Executable": "mirlo.runtime.executable",
     "Pipeline": "mirlo.passes.pipeline",
+    "R": "mirlo.frontends.script.language",
+    "T": "mirlo.frontends.script.language",
+    "compile": "mirlo.tools.compile",
+    "legalize": "mirlo.passes.rules",
     "load": "mirlo.runtime.executable",
+    "prim_func": "mirlo.frontends.script.prim",
 }
 """Where the names of the package come from; imported on first use, since most commands need few of them."""
 

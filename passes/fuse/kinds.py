@@ -35,9 +35,9 @@ class Kind(IntEnum):
 
 
 def kind_of(function: Any) -> Kind:
-    """The kind that the function is annotated with, or found by looking at it."""
+    """The kind that the function is annotated with, or found by looking at it; loops over buffers cannot be fused."""
     attributes = function.operation.attributes
-    if KIND in attributes:
+    if KIND in attributes and is_tensor_form(function):
         return Kind[ir.StringAttr(attributes[KIND]).value.upper()]
     return analyze(function)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -12,6 +12,18 @@ from mirlo.dialects.tir.compute import Expr, LoopFunction, PrimBuilder, TensorEx
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 
 Body = Callable[..., Any]
+
+
+class PrimTemplate(Protocol):
+    """A prim function with symbols, made for the types of each use."""
+
+    @property
+    def name(self) -> str: ...
+
+    def specialize(
+        self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None, name: str
+    ) -> tuple[Any, list[TensorType]]:
+        """The `func.func` for these types, and the types of its outputs."""
 
 
 class PrimFunctions:
@@ -140,6 +152,22 @@ class LegalizeBuilder:
 
         given = [v for v in current if v is not None]
         return self._call(given, types, build, tuple(v is None for v in current))
+
+    def call_prim_func(
+        self, template: PrimTemplate, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
+    ) -> Any:
+        """Call a hand-written prim function (`@mirlo.prim_func`) for these values.
+
+        Its symbols take the dims of the values and of the results: those of the operator unless `results` lists others.
+        """
+        current = [self.value(v) for v in values]
+        types = [tensor_type(v) for v in current]
+        outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
+
+        def build() -> tuple[Any, list[TensorType]]:
+            return template.specialize(types, outputs, name or template.name)
+
+        return self._call(current, types, build, (id(template), tuple(outputs)))
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make another relax operator; it is legalized in turn."""

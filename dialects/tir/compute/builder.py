@@ -159,6 +159,23 @@ class PrimBuilder:
         values = list(elements(*axes))
         return self._block(name, tuple(shape), tuple(extents), values, list(init), combine)
 
+    def block(
+        self,
+        name: str,
+        shape: Sequence[int],
+        extents: Sequence[int],
+        values: Sequence[Expr],
+        init: Sequence[float | int] | None = None,
+        reads: Sequence[Expr] = (),
+    ) -> list[TensorExpr]:
+        """A block whose values are given as expressions over its axes: `Axis(0)`, `Axis(1)`...
+
+        Over reduction axes `Expr("acc", (), dtype, i)` in them is what value `i` was before. `reads` are loads that
+        come first among the operands, whether they are used or not.
+        """
+        combine = None if init is None else lambda acc, new: new
+        return self._block(name, tuple(shape), tuple(extents), list(values), init and list(init), combine, reads)
+
     def finish(self, *outputs: TensorExpr, attributes: dict[str, Any] | None = None) -> Any:
         """End the function: it returns these tensors. Returns the `func.func`, in no module yet."""
         self.outputs = list(outputs)
@@ -188,11 +205,12 @@ class PrimBuilder:
         values: list[Expr],
         init: list[Any] | None,
         combine: Callable[..., Sequence[Expr]] | None,
+        reads: Sequence[Expr] = (),
     ) -> list[TensorExpr]:
         rank, domain = len(shape), shape + extents
         if not extents:
             init = combine = None  # nothing is combined
-        accesses = _collect(values, len(domain))
+        accesses = _collect([*reads, *values], len(domain))
         out_types = [TensorType(shape, INDEX_AS if v.dtype is INDEX else v.dtype) for v in values]
         values = [v.cast(INDEX_AS) if v.dtype is INDEX else v for v in values]
         out_map = ir.AffineMap.get(len(domain), 0, [ir.AffineExpr.get_dim(i) for i in range(rank)])

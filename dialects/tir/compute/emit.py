@@ -139,6 +139,11 @@ class BodyEmitter:
     def _emit_intrinsic(self, expr: Expr, *args: Any) -> Any:
         return emit_intrinsic(expr.data, *args)
 
+    def _emit_op(self, expr: Expr, *args: Any) -> Any:
+        name, attributes = expr.data
+        parsed = {key: ir.Attribute.parse(text) for key, text in attributes}
+        return create(name, scalar_type(expr.dtype), *args, **parsed)
+
     def _emit_bitcast(self, expr: Expr, a: Any) -> Any:
         return create("arith.bitcast", scalar_type(expr.dtype), a)
 

@@ -146,6 +146,10 @@ class LoopBuilder:
         """Memory that only this function sees; what it holds at first is unknown."""
         return self._function.scratch(tuple(shape), dtype(element))
 
+    def alloca(self, shape: Sequence[int], element: str | DType, scope: str = "local") -> Buffer:
+        """Memory of this thread ("local"), on the stack, or of its block of threads ("shared")."""
+        return self._function.alloca(tuple(shape), dtype(element), scope)
+
     def copy(self, source: Buffer, target: Buffer) -> None:
         """All elements of a buffer of the same shape and type."""
         memref.CopyOp(source.value, target.value)
@@ -180,6 +184,14 @@ class LoopFunction:
             offset = emit_constant(self._workspace_bytes, ir.IndexType.get())
             self._workspace_bytes += -(-size // ALIGNMENT) * ALIGNMENT
             return Buffer(memref.ViewOp(kind, self._workspace, offset, []).result, shape, element)
+
+    def alloca(self, shape: tuple[int, ...], element: DType, scope: str) -> Buffer:
+        """Memory on the stack, or shared by a block of threads."""
+        space = ir.Attribute.parse("#gpu.address_space<workgroup>") if scope == "shared" else None
+        kind = ir.MemRefType.get(shape, ir.Type.parse(element.storage), memory_space=space)
+        with ir.InsertionPoint.at_block_begin(self.entry), self.loc:
+            alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT) if shape else None
+            return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
 
     def build(self, body: Body) -> Any:
         """Run `body(loops, *buffers)` and finish. Returns the `func.func`, in no module yet."""

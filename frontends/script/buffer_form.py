@@ -1,0 +1,323 @@
+"""Prim functions written as loops over buffers: loops with kinds, conditions, variables, scratch memory, C calls."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.tir.calls import CallExtern
+from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, Variable, all_of, clamp, constant, select
+from mirlo.dialects.tir.compute.builder import from_storage
+from mirlo.dialects.tir.compute.emit import scalar_type
+from mirlo.dialects.tir.compute.loops import emit, held
+from mirlo.dialects.tir.loops import For
+from mirlo.frontends.script.interpreter import Interpreter, describe, is_number, kind_of
+from mirlo.frontends.script.loops import LoopHeader, axes_kinds, block_name, header, is_docstring, is_init, word_of
+
+SCOPES = ("global", "local", "shared")
+_KINDS = {"grid": "serial", "thread_binding": "bound"}
+
+
+class MemoryBuffer:
+    """A buffer in memory."""
+
+    def __init__(self, name: str, buffer: Buffer):
+        self.name = name
+        self.buffer = buffer
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.buffer.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr:
+        if outside is None:
+            return self.buffer[tuple(indices)]
+        inside = all_of([c for i, size in zip(indices, self.shape, strict=True) for c in (i >= 0, i < size)])
+        held_in = tuple(clamp(i, 0, size - 1) for i, size in zip(indices, self.shape, strict=True))
+        return select(inside, self.buffer[held_in], constant(outside, self.dtype))
+
+
+class BufferForm(Interpreter):
+    """Reads the body of a function as statements, each emitted where it stands."""
+
+    builder: LoopBuilder
+    init: Expr | None = None
+    """Where a block's reduction starts: a condition, inside of a block with reduction axes."""
+
+    def body(self, statements: Sequence[Any]) -> None:
+        self.mutable = {name for name, count in _assigned(statements).items() if count > 1}
+        for node in statements:
+            self.statement(node)
+
+    def statements(self, nodes: Sequence[Any]) -> None:
+        """A nested body: names that it makes are gone after it."""
+        outer = dict(self.names)
+        for node in nodes:
+            self.statement(node)
+        self.names = outer
+
+    def statement(self, node: Any) -> None:
+        with self.source.location(node):
+            handler = getattr(self, f"_statement_{type(node).__name__}", None)
+            if handler is None:
+                raise self.error(
+                    node, f"statement '{describe(node)}' has no meaning in a prim function{_instead(node)}"
+                )
+            handler(node)
+
+    def read_name(self, value: Any) -> Any:
+        return value.get() if isinstance(value, Variable) else value
+
+    # Statements
+
+    def _statement_Pass(self, node: Any) -> None:
+        """Nothing."""
+
+    def _statement_Expr(self, node: Any) -> None:
+        if is_docstring(node):
+            return
+        word = word_of(self, node.value)
+        if word == "call_extern":
+            self._call_extern(node.value)
+        elif word == "copy":
+            self._copy(node.value)
+        elif word != "reads":
+            if not isinstance(node.value, ast.Call):
+                raise self.error(node, "this value is not used")
+            self.value(node.value)
+
+    def _statement_Assign(self, node: Any) -> None:
+        if len(node.targets) != 1:
+            raise self.error(node, "one target at a time: a = b = c has no meaning here")
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript):
+            self._store(target, self.value(node.value), node.value)
+            return
+        word = word_of(self, node.value)
+        if word == "alloc":
+            if not isinstance(target, ast.Name):
+                raise self.error(target, "T.alloc makes one buffer: give it one name")
+            self.names[target.id] = self._alloc(target.id, node.value)
+            return
+        value = self._axes(node.value) if word == "axes" else self.value(node.value)
+        for name, item in self.unpack(target, value):
+            self._define(name, item, node)
+
+    def _define(self, name: str, value: Any, node: Any) -> None:
+        """A name for a value: a variable where it is assigned more than once, or else the value as it is now."""
+        present = self.names.get(name)
+        if isinstance(present, Variable):
+            element = present.get().dtype
+            scalar = self.lifted(value, element, node.value)
+            if scalar.dtype is not element:
+                raise self.error(node.value, f"'{name}' holds {element}, found {scalar.dtype}: cast it")
+            present.set(scalar)
+        elif name in self.mutable and (isinstance(value, Expr) or is_number(value)):
+            if not isinstance(value, Expr):
+                raise self.error(
+                    node, f"'{name}' changes later, so it needs a type: {name} = T.f32({value}), for instance"
+                )
+            self.names[name] = self.builder.variable(value, value.dtype)
+        elif isinstance(value, Expr) and value.op not in ("const", "value"):
+            self.names[name] = self.builder.let(value)
+        else:
+            self.names[name] = value
+
+    def _statement_AugAssign(self, node: Any) -> None:
+        loaded = ast.copy_location(_as_value(node.target), node.target)
+        value = self.value(ast.copy_location(ast.BinOp(loaded, node.op, node.value), node))
+        if isinstance(node.target, ast.Subscript):
+            self._store(node.target, value, node.value)
+        else:
+            for name, item in self.unpack(node.target, value):
+                if name not in self.names or not isinstance(self.names[name], Variable):
+                    raise self.error(node, f"'{name}' is no variable: give it a value with a type first")
+                self._define(name, item, node)
+
+    def _store(self, target: Any, value: Any, node: Any) -> None:
+        buffer = self.value(target.value)
+        if not isinstance(buffer, MemoryBuffer):
+            raise self.error(target, "only elements of buffers can be stored to")
+        indices = self.indices(buffer, target.slice, target)
+        scalar = self.lifted(value, buffer.dtype, node)
+        if scalar.dtype is not buffer.dtype:
+            raise self.error(
+                node,
+                f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: cast it with .cast('{buffer.dtype}')",
+            )
+        buffer.buffer[tuple(indices)] = scalar
+
+    def _statement_If(self, node: Any) -> None:
+        condition = self.value(node.test)
+        if is_number(condition):
+            self.statements(node.body if condition else node.orelse)
+            return
+        with self.builder.if_(self.condition(condition, node.test)):
+            self.statements(node.body)
+        if node.orelse:
+            with self.builder.else_():
+                self.statements(node.orelse)
+
+    def _statement_For(self, node: Any) -> None:
+        loop = header(self, node)
+        outer = dict(self.names)
+        with self._opened(loop) as indices:
+            value = tuple(indices) if loop.as_tuple or len(indices) != 1 else indices[0]
+            for name, item in self.unpack(node.target, value):
+                self.names[name] = item
+            for statement in node.body:
+                self.statement(statement)
+        self.names = outer
+
+    @contextmanager
+    def _opened(self, loop: LoopHeader) -> Iterator[list[Expr]]:
+        """The loops of a header, open; their indices."""
+        if loop.kind == "range":
+            for i in self.builder.range(loop.lower[0], loop.upper[0], loop.step):
+                yield [i]
+            return
+        indices: list[Expr] = []
+        points = []
+        for lower, upper in zip(loop.lower, loop.upper, strict=True):
+            bounds = [emit(constant(b, INDEX) if is_number(b) else b.cast(INDEX)) for b in (lower, upper)]
+            made = For.build(*bounds, result_types=[], kind=_KINDS.get(loop.kind, loop.kind), thread=loop.thread)
+            body = made.operation.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[made.operation.location])
+            points.append(ir.InsertionPoint(body))
+            points[-1].__enter__()
+            indices.append(held(body.arguments[0], INDEX))
+        try:
+            yield indices
+        finally:
+            for point in reversed(points):
+                ir.Operation.create("tir.yield", operands=[], attributes=_NO_VALUES())
+                point.__exit__(None, None, None)
+
+    def _statement_With(self, node: Any) -> None:
+        if is_init(self, node):
+            if self.init is None:
+                raise self.error(node, "T.init is for blocks with a reduction axis, after T.axes")
+            with self.builder.if_(self.init):
+                self.statements(node.body)
+            return
+        if block_name(self, node) is None:
+            raise self.error(node, "'with' is for T.block(...) and T.init()")
+        outer, self.init = self.init, None
+        self.statements(node.body)
+        self.init = outer
+
+    def _axes(self, call: Any) -> Any:
+        """The indices of a block, computed here; where all reduction indices are 0, the reduction starts."""
+        letters, arguments = axes_kinds(self, call)
+        values: list[Any] = []
+        starts = []
+        for letter, argument in zip(letters, arguments, strict=True):
+            value = self.value(argument)
+            made = []
+            for item in self.flat(value):
+                scalar = self.lifted(item, INDEX, argument).cast(INDEX)
+                made.append(scalar if scalar.op in ("const", "value") else self.builder.let(scalar))
+            values.append(tuple(made) if isinstance(value, tuple) else made[0])
+            starts += [index.equals(0) for index in made if letter == "R"]
+        if starts:
+            self.init = all_of(starts)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    # Memory and calls
+
+    def _alloc(self, name: str, call: Any) -> MemoryBuffer:
+        self.arguments(call, 2, 3, ("scope",))
+        shape, element = self.shape(call.args[0]), self.element_type(call.args[1])
+        given = call.args[2] if len(call.args) == 3 else self.keyword(call, "scope")
+        scope = "global" if given is None else self.text(given, "the scope")
+        if scope not in SCOPES:
+            raise self.error(given, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'")
+        if scope == "global":
+            return MemoryBuffer(name, self.builder.scratch(shape, element))
+        return MemoryBuffer(name, self.builder.alloca(shape, element, scope))
+
+    def _copy(self, call: Any) -> None:
+        source, target = self.arguments(call, 2, 2)
+        for value, argument in ((source, call.args[0]), (target, call.args[1])):
+            if not isinstance(value, MemoryBuffer):
+                raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
+        if source.shape != target.shape or source.dtype is not target.dtype:
+            raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
+        memref.CopyOp(source.buffer.value, target.buffer.value)
+
+    def call_word(self, word: Any, node: Any) -> Any:
+        if word.name == "call_extern":
+            return self._call_extern(node)
+        return super().call_word(word, node)
+
+    def _call_extern(self, call: Any) -> Any:
+        """`T.call_extern("name", x, buffer, dtype="f32")`; a buffer goes as a pointer, or to an element of it."""
+        name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
+        if not isinstance(name, str):
+            raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")
+        operands = []
+        for value, argument in zip(given, call.args[1:], strict=True):
+            if isinstance(value, MemoryBuffer):
+                operands.append(value.buffer.value)
+            elif isinstance(value, Expr):
+                operands.append(emit(value))
+            else:
+                raise self.error(
+                    argument, f"T.call_extern takes buffers and scalars with a type, found {kind_of(value)}"
+                )
+        returned = self.keyword(call, "dtype")
+        element = None if returned is None else self.element_type(returned)
+        types = [] if element is None else [scalar_type(element)]
+        pure = self.keyword(call, "pure")
+        made = CallExtern.build(
+            operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
+        )
+        return None if element is None else held(from_scalar(made.operation.results[0], element), element)
+
+
+def from_scalar(value: Any, element: DType) -> Any:
+    """What a C function returns, as the scalar that is computed with."""
+    return value if element is BOOL else from_storage(value, element) if element is not INDEX else value
+
+
+def _typed(buffer: MemoryBuffer) -> str:
+    return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
+
+
+def _as_value(target: Any) -> Any:
+    if isinstance(target, ast.Subscript):
+        return ast.Subscript(target.value, target.slice, ast.Load())
+    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+
+
+def _assigned(statements: Sequence[Any]) -> Counter[str]:
+    """How often each name is assigned; indices of loops do not count."""
+    found: Counter[str] = Counter()
+    for statement in statements:
+        for node in ast.walk(statement):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AugAssign):
+                found.update({node.target.id: 2} if isinstance(node.target, ast.Name) else {})
+            for target in targets:
+                found.update(n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return found
+
+
+def _NO_VALUES() -> dict[str, Any]:
+    return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
+
+
+def _instead(node: Any) -> str:
+    if isinstance(node, ast.While):
+        return ": a loop runs over range or T.serial, with its bounds"
+    if isinstance(node, ast.Return):
+        return ": outputs are the parameters marked T.Out, stored to"
+    return ""

@@ -1,0 +1,18 @@
+"""The error of a script: the user's file, line and column, the line itself, and what is expected."""
+
+from __future__ import annotations
+
+from mirlo.runtime.errors import MirloError
+
+
+class ScriptError(MirloError, ValueError):
+    """A script that cannot be understood; the message shows the place."""
+
+    def __init__(self, problem: str, place: str = "", line: str = "", column: int = 0, width: int = 1):
+        self.problem = problem
+        caret = " " * column + "^" * max(1, min(width, len(line) - column))
+        super().__init__(f"{place}: error: {problem}\n  {line}\n  {caret}" if place else problem)
+
+
+class NotRegular(Exception):
+    """Why a function is no sequence of structured blocks; it is then written as loops."""

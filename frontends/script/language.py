@@ -1,0 +1,161 @@
+"""The words of scripts, `T` for prim functions and `R` for graphs.
+
+They are names for the parser. Python itself evaluates only annotations, `T.dims` and the decorators; a word that is
+called outside of a script is an error that says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.frontends.script.errors import ScriptError
+
+
+@dataclass(frozen=True)
+class Word:
+    """A name of the language: `T.grid`."""
+
+    language: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.language}.{self.name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ScriptError(
+            f"{self} has a meaning only inside a script: is the function decorated with @mirlo.prim_func or @mirlo.script?"
+        )
+
+    def __enter__(self) -> Any:
+        return self()
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+    def __getitem__(self, what: Any) -> Any:
+        """In annotations, which Python evaluates and the parser reads from the source."""
+        return self
+
+
+@dataclass(frozen=True)
+class DimSymbol:
+    """A dim of a template, a number at each use."""
+
+    name: str
+
+    def _refuse(self, *_: Any) -> Any:
+        return self
+
+    # Annotations such as T.Buffer[(M // 4, 2 * N), "f32"] are evaluated by Python: any arithmetic will do.
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = _refuse
+
+
+@dataclass(frozen=True)
+class ShapeSymbol:
+    """A whole shape of a template."""
+
+    name: str
+
+    def __iter__(self) -> Any:
+        yield self
+
+
+@dataclass(frozen=True)
+class TypeSymbol:
+    """An element type of a template."""
+
+    name: str
+
+
+LOOPS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding", "grid")
+TYPES = tuple(name for name in DTYPES)
+_TIR = (
+    *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",
+    "call_extern", "copy", "op", "reads", "inline", "prim_func", "mlir",
+)  # fmt: skip
+_RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", "function", "mlir")
+
+
+class Language:
+    """`T` or `R`: its attributes are words."""
+
+    def __init__(self, name: str, words: tuple[str, ...]):
+        self._name = name
+        self._words = frozenset(words)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._words:
+            return Word(self._name, name)
+        raise AttributeError(f"there is no {self._name}.{name}{self.nearest(name)}")
+
+    def nearest(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._words, n=1)
+        return f"; did you mean {self._name}.{near[0]}?" if near else ""
+
+
+class TirLanguage(Language):
+    """The words of prim functions."""
+
+    def dims(self, *names: str) -> Any:
+        """Symbols for dims of a template: `M, N = T.dims("M", "N")`. One name gives one symbol."""
+        return _symbols(DimSymbol, names)
+
+    def shapes(self, *names: str) -> Any:
+        """Symbols for whole shapes: `S = T.shapes("S")`, then `T.Buffer[S, "f32"]`."""
+        return _symbols(ShapeSymbol, names)
+
+    def types(self, *names: str) -> Any:
+        """Symbols for element types: `DT = T.types("DT")`, then `T.Buffer[S, DT]`."""
+        return _symbols(TypeSymbol, names)
+
+    def inline(self, function: Any) -> Any:
+        """Decorator of a helper that is expanded where prim functions call it."""
+        from mirlo.frontends.script.inline import InlineFunction
+
+        return InlineFunction.of(function)
+
+    def prim_func(self, function: Any = None, **options: Any) -> Any:
+        """`@T.prim_func`, the same as `@mirlo.prim_func`."""
+        from mirlo.frontends.script.prim import prim_func
+
+        return prim_func(function, **options)
+
+
+class RelaxLanguage(Language):
+    """The words of graphs, and every relax operator by its name."""
+
+    def __init__(self) -> None:
+        super().__init__("R", _RELAX)
+
+    def __getattr__(self, name: str) -> Any:
+        from mirlo.dialects.relax import OPS
+
+        if name in OPS and name not in self._words:
+            return Word("R", name)
+        return super().__getattr__(name)
+
+    def nearest(self, name: str) -> str:
+        from mirlo.dialects.relax import OPS
+
+        near = difflib.get_close_matches(name, [*self._words, *OPS], n=1)
+        return f"; did you mean R.{near[0]}?" if near else ""
+
+    def function(self, function: Any) -> Any:
+        """`@R.function`: marks the graphs of a module of `@mirlo.script`; parsed, never executed."""
+        return function
+
+
+def _symbols(kind: type, names: tuple[str, ...]) -> Any:
+    made = tuple(kind(name) for name in names)
+    return made[0] if len(made) == 1 else made
+
+
+T = TirLanguage("T", _TIR)
+R = RelaxLanguage()

@@ -1,0 +1,119 @@
+"""How `for` statements and blocks of prim functions are read, in both forms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.frontends.script.interpreter import Interpreter, describe, is_number, kind_of
+from mirlo.frontends.script.language import LOOPS, Word
+
+
+@dataclass(frozen=True)
+class LoopHeader:
+    """`for target in kind(lower, upper, step)`; a grid has several extents, the other kinds one."""
+
+    kind: str
+    lower: tuple[Any, ...]
+    upper: tuple[Any, ...]
+    step: Any
+    thread: str | None
+    as_tuple: bool
+    """Whether one name on the left stands for all indices."""
+
+
+def header(interpreter: Interpreter, node: Any) -> LoopHeader:
+    """The loop that a `for` statement asks for."""
+    if node.orelse:
+        raise interpreter.error(node.orelse[0], "a loop of a prim function has no 'else'")
+    call = node.iter
+    function = interpreter.value(call.func) if isinstance(call, ast.Call) else None
+    kind = "range" if function is range else function.name if isinstance(function, Word) else None
+    if kind != "range" and kind not in LOOPS:
+        names = ", ".join(f"T.{name}" for name in LOOPS)
+        raise interpreter.error(node.iter, f"a loop runs over range or one of {names}; found {describe_call(call)}")
+    if kind == "grid":
+        extents = interpreter.flat(interpreter.arguments(call))
+        for extent in extents:
+            _check_bound(interpreter, call, extent)
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+        as_tuple = isinstance(node.target, ast.Name) and (starred or len(extents) != 1)
+        return LoopHeader(kind, (0,) * len(extents), tuple(extents), 1, None, as_tuple)
+    if kind == "thread_binding":
+        return _thread_binding(interpreter, call)
+    bounds = interpreter.arguments(call, 1, 3 if kind == "range" else 2)
+    for bound in bounds:
+        _check_bound(interpreter, call, bound)
+    lower, upper = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    step = bounds[2] if len(bounds) == 3 else 1
+    if is_number(step) and step < 1:
+        raise interpreter.error(call, f"the step of a loop must be positive, found {step}")
+    return LoopHeader(str(kind), (lower,), (upper,), step, None, False)
+
+
+def _thread_binding(interpreter: Interpreter, call: Any) -> LoopHeader:
+    extent, thread = interpreter.arguments(call, 2, 2)
+    _check_bound(interpreter, call, extent)
+    if not isinstance(thread, str):
+        raise interpreter.error(call.args[1], "the hardware axis must be text, such as 'threadIdx.x'")
+    return LoopHeader("thread_binding", (0,), (extent,), 1, thread, False)
+
+
+def describe_call(node: Any) -> str:
+    return f"'{ast.unparse(node.func)}'" if isinstance(node, ast.Call) else describe(node)
+
+
+def _check_bound(interpreter: Interpreter, node: Any, bound: Any) -> None:
+    is_int = isinstance(bound, int) and not isinstance(bound, bool)
+    scalar = getattr(bound, "dtype", None)
+    if not is_int and not (scalar is not None and scalar.is_integer):
+        raise interpreter.error(node, f"a bound of a loop must be an integer, found {kind_of(bound)}")
+
+
+def block_name(interpreter: Interpreter, node: Any) -> str | None:
+    """The name in `with T.block("name"):`, "" without one, None for another `with`."""
+    call = _only_context(interpreter, node)
+    if call is None or call[0].name != "block":
+        return None
+    arguments = call[1].args
+    return interpreter.text(arguments[0], "the name of a block") if arguments else ""
+
+
+def is_init(interpreter: Interpreter, node: Any) -> bool:
+    """Whether this is `with T.init():`."""
+    call = _only_context(interpreter, node)
+    return call is not None and call[0].name == "init"
+
+
+def _only_context(interpreter: Interpreter, node: Any) -> tuple[Word, Any] | None:
+    if not isinstance(node, ast.With) or len(node.items) != 1 or node.items[0].optional_vars is not None:
+        return None
+    call = node.items[0].context_expr
+    function = interpreter.value(call.func) if isinstance(call, ast.Call) else None
+    return (function, call) if isinstance(function, Word) else None
+
+
+def word_of(interpreter: Interpreter, node: Any) -> str | None:
+    """`name` where an expression is a call of T.name."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Attribute, ast.Name)):
+        return None
+    function = interpreter.value(node.func)
+    return function.name if isinstance(function, Word) else None
+
+
+def axes_kinds(interpreter: Interpreter, call: Any) -> tuple[str, Sequence[Any]]:
+    """The letters of `T.axes("SSR", i, j, k)`, one per index, and the arguments."""
+    if not call.args:
+        raise interpreter.error(call, "T.axes takes a letter for each axis, 'S' or 'R', and then the indices")
+    letters = interpreter.text(call.args[0], "the kinds of the axes")
+    if set(letters) - {"S", "R"}:
+        raise interpreter.error(call.args[0], f"axes are S (spatial) or R (reduction), found '{letters}'")
+    if len(letters) != len(call.args) - 1:
+        raise interpreter.error(call, f"T.axes has {len(letters)} letters for {len(call.args) - 1} indices")
+    return letters, call.args[1:]
+
+
+def is_docstring(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,0 +1,323 @@
+"""`@mirlo.prim_func`: a function over buffers, written in Python syntax; a template for the shapes of its uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
+from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
+from mirlo.frontends.script.errors import NotRegular, ScriptError
+from mirlo.frontends.script.interpreter import Interpreter, kind_of
+from mirlo.frontends.script.language import DimSymbol, ShapeSymbol, TypeSymbol, Word
+from mirlo.frontends.script.source import Source, captured_names, parse_object
+from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
+
+KIND = "tir.kind"
+KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")
+Bindings = dict[str, Any]
+"""What the symbols of a template are at one use: numbers, shapes, element types."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A buffer that the function takes: its annotation is `T.Buffer[shape, dtype]` or `T.Out[shape, dtype]`."""
+
+    name: str
+    is_output: bool
+    shape: Any
+    dtype: Any
+    node: Any
+
+
+@dataclass(frozen=True, eq=False)
+class PrimFunc:
+    """A prim function, or a template of them where its annotations have symbols (`T.dims`, `T.shapes`, `T.types`)."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    tree: Any = field(repr=False)
+    source: Source = field(repr=False)
+    captured: dict[str, Any] = field(repr=False)
+    attributes: dict[str, str] = field(default_factory=dict)
+    buffers: bool = False
+    """Whether it is kept as loops, though it could be raised to blocks."""
+
+    @property
+    def inputs(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if not p.is_output)
+
+    @property
+    def outputs(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if p.is_output)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ScriptError(
+            f"prim function '{self.name}' is not called from Python: use it with R.call_tir in a @mirlo.script, "
+            "with b.call_prim_func in a legalization, or for an ONNX operator"
+        )
+
+    def bind(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None = None) -> Bindings:
+        """What the symbols are for these types; outputs may be left out where the inputs say everything."""
+        bindings: Bindings = {}
+        _count(self, "inputs", self.inputs, inputs)
+        given = list(zip(self.inputs, inputs, strict=True))
+        if outputs is not None:
+            _count(self, "outputs", self.outputs, outputs)
+            given += zip(self.outputs, outputs, strict=True)
+        for parameter, found in given:
+            self._unify(parameter, found, bindings)
+        for parameter, found in given:
+            wanted = self.type_of(parameter, bindings)
+            if wanted != found:
+                raise self._misfit(parameter, found, f"it takes {wanted}")
+        return bindings
+
+    def type_of(self, parameter: Parameter, bindings: Bindings) -> TensorType:
+        """The type of a parameter when the symbols are known."""
+        shape = [
+            d for dim in (parameter.shape if isinstance(parameter.shape, tuple) else (parameter.shape,))
+            for d in self._dims(parameter, dim, bindings)
+        ]  # fmt: skip
+        element = parameter.dtype
+        if isinstance(element, TypeSymbol):
+            element = self._bound(parameter, element.name, bindings)
+        return TensorType(tuple(shape), element)
+
+    def output_types(self, bindings: Bindings) -> list[TensorType]:
+        return [self.type_of(parameter, bindings) for parameter in self.outputs]
+
+    def specialize(
+        self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None, name: str
+    ) -> tuple[Any, list[TensorType]]:
+        """The `func.func` for these types, in no module yet, and the types of its outputs."""
+        bindings = self.bind(inputs, outputs)
+        return self.build(bindings, name), self.output_types(bindings)
+
+    def build(self, bindings: Bindings, name: str | None = None) -> Any:
+        """The `func.func` for these bindings: in tensor form where it is regular, else in buffer form."""
+        reason = "it is declared buffers=True"
+        if not self.buffers:
+            try:
+                return self._finished(self._tensor_form(bindings, name or self.name))
+            except NotRegular as found:
+                reason = str(found)
+        if KIND in self.attributes and self.attributes[KIND] != '"opaque"':
+            raise self.source.error(
+                self.tree,
+                f"kind={self.attributes[KIND]} is for functions that are blocks, but '{self.name}' is not: {reason}",
+            )
+        return self._finished(self._buffer_form(bindings, name or self.name))
+
+    def why_loops(self, *inputs: TensorType) -> str | None:
+        """Why the function is loops over buffers and not blocks over tensors; None where it is blocks."""
+        with _current_or_new_context(), ir.Location.unknown():
+            try:
+                self._tensor_form(self.bind(inputs), self.name)
+            except NotRegular as found:
+                return str(found)
+        return None
+
+    def _finished(self, function: Any) -> Any:
+        for name, text in self.attributes.items():
+            function.operation.attributes[name] = ir.Attribute.parse(text)
+        return function
+
+    def _tensor_form(self, bindings: Bindings, name: str) -> Any:
+        types = [self.type_of(p, bindings) for p in self.parameters]
+        if [p.is_output for p in self.parameters] != sorted(p.is_output for p in self.parameters):
+            raise NotRegular("outputs come before inputs")
+        count = len(self.inputs)
+        builder = PrimBuilder(name, types[:count], self.source.location(self.tree))
+        buffers = [TensorBuffer(p.name, t) for p, t in zip(self.parameters, types, strict=True)]
+        for buffer, tensor in zip(buffers, builder.inputs, strict=False):
+            buffer.tensor = tensor
+        form = TensorForm(self.source, {**bindings, **{b.name: b for b in buffers}}, self.captured)
+        form.builder = builder
+        form.body(self.tree.body)
+        made = [buffer.tensor for buffer in buffers[count:]]
+        for buffer, tensor in zip(buffers[count:], made, strict=True):
+            if tensor is None:
+                raise NotRegular(f"no block writes '{buffer.name}'")
+        builder.loc = self.source.location(self.tree)
+        return builder.finish(*[tensor for tensor in made if tensor is not None])
+
+    def _buffer_form(self, bindings: Bindings, name: str) -> Any:
+        inputs = [self.type_of(p, bindings) for p in self.inputs]
+        outputs = [self.type_of(p, bindings) for p in self.outputs]
+        function = LoopFunction(name, inputs, outputs, self.source.location(self.tree))
+        form = BufferForm(self.source, {}, self.captured)
+
+        def body(loops: Any, *buffers: Any) -> None:
+            named = zip((*self.inputs, *self.outputs), buffers, strict=True)
+            form.names = {**bindings, **{p.name: MemoryBuffer(p.name, buffer) for p, buffer in named}}
+            form.builder = loops
+            form.body(self.tree.body)
+
+        return function.build(body)
+
+    # Symbols
+
+    def _unify(self, parameter: Parameter, found: TensorType, bindings: Bindings) -> None:
+        if isinstance(parameter.dtype, TypeSymbol):
+            self._set(parameter, parameter.dtype.name, found.dtype, bindings, found)
+        shape = parameter.shape if isinstance(parameter.shape, tuple) else (parameter.shape,)
+        whole = [i for i, dim in enumerate(shape) if isinstance(dim, ShapeSymbol)]
+        if not whole and len(shape) != found.rank:
+            raise self._misfit(parameter, found, f"it takes rank {len(shape)}")
+        if not whole:
+            pairs = list(zip(shape, found.shape, strict=True))
+        else:
+            at = whole[0]
+            after = len(shape) - at - 1
+            if found.rank < len(shape) - 1:
+                raise self._misfit(parameter, found, f"it takes rank {len(shape) - 1} or more")
+            self._set(parameter, shape[at].name, found.shape[at : found.rank - after], bindings, found)
+            pairs = list(zip(shape[:at], found.shape, strict=False))
+            pairs += zip(shape[at + 1 :], found.shape[found.rank - after :], strict=True)
+        for dim, size in pairs:
+            if isinstance(dim, DimSymbol):
+                self._set(parameter, dim.name, size, bindings, found)
+
+    def _set(self, parameter: Parameter, name: str, value: Any, bindings: Bindings, found: TensorType) -> None:
+        known = bindings.setdefault(name, value)
+        if known != value:
+            raise self._misfit(
+                parameter, found, f"{name} is {_shown(known)} in another parameter, and {_shown(value)} here"
+            )
+
+    def _dims(self, parameter: Parameter, dim: Any, bindings: Bindings) -> Sequence[int]:
+        if isinstance(dim, int):
+            return (dim,)
+        if isinstance(dim, DimSymbol):
+            return (self._bound(parameter, dim.name, bindings),)
+        if isinstance(dim, ShapeSymbol):
+            found: Sequence[int] = self._bound(parameter, dim.name, bindings)
+            return found
+        reader = Interpreter(self.source, dict(bindings), _without_symbols(self.captured))
+        return (reader.static(dim, f"a dim of '{parameter.name}'"),)
+
+    def _bound(self, parameter: Parameter, name: str, bindings: Bindings) -> Any:
+        if name not in bindings:
+            raise self.source.error(
+                parameter.node, f"'{name}' in the type of '{parameter.name}' is not known from the inputs: "
+                "give the types of the outputs too",
+            )  # fmt: skip
+        return bindings[name]
+
+    def _misfit(self, parameter: Parameter, found: TensorType, why: str) -> ScriptError:
+        return self.source.error(parameter.node, f"'{parameter.name}' of '{self.name}' cannot be {found}: {why}")
+
+
+def _without_symbols(captured: dict[str, Any]) -> dict[str, Any]:
+    symbols = (DimSymbol, ShapeSymbol, TypeSymbol)
+    return {name: value for name, value in captured.items() if not isinstance(value, symbols)}
+
+
+def _shown(value: Any) -> str:
+    return str(tuple(value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], given: Sequence[Any]) -> None:
+    if len(parameters) != len(given):
+        names = ", ".join(p.name for p in parameters)
+        raise prim.source.error(
+            prim.tree, f"'{prim.name}' has {len(parameters)} {what} ({names}), but is used with {len(given)}"
+        )
+
+
+def _current_or_new_context() -> Any:
+    from mirlo.dialects.context import make_context
+
+    return ir.Context.current or make_context()
+
+
+def prim_func(function: Callable[..., Any] | None = None, *, kind: str | None = None, buffers: bool = False) -> Any:
+    """Decorator: the function is parsed from its source, and never executed.
+
+    `kind` says what it is for fusion ("elementwise", "reduce", ...) in place of what an analysis finds. `buffers=True`
+    keeps it as the loops that it is written in, though they could be raised to blocks and scheduled.
+    """
+    if kind is not None and kind not in KINDS:
+        raise ScriptError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
+    attributes = {KIND: f'"{kind}"'} if kind else {}
+    if function is None:
+        return lambda f: prim_func_of(f, attributes, buffers)
+    return prim_func_of(function, attributes, buffers)
+
+
+def prim_func_of(function: Callable[..., Any], attributes: dict[str, str], buffers: bool) -> PrimFunc:
+    tree, source = parse_object(function)
+    return parse_prim_func(tree, source, captured_names(function, tree), attributes, buffers)
+
+
+def parse_prim_func(
+    tree: Any, source: Source, captured: dict[str, Any], attributes: dict[str, str], buffers: bool = False
+) -> PrimFunc:
+    """The prim function that a definition says."""
+    if not isinstance(tree, ast.FunctionDef):
+        raise source.error(tree, "a prim function is a plain 'def'")
+    arguments = tree.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+        raise source.error(tree, "a prim function takes plain parameters: no defaults, no *, no **")
+    symbols = {
+        v.name: v for v in captured.values() if isinstance(v, (DimSymbol, ShapeSymbol, TypeSymbol))
+    }  # fmt: skip
+    names = {
+        name: value for name, value in captured.items() if not isinstance(value, (DimSymbol, ShapeSymbol, TypeSymbol))
+    }
+    for name, value in captured.items():
+        if isinstance(value, (DimSymbol, ShapeSymbol, TypeSymbol)) and name != value.name:
+            raise source.error(tree, f"symbol '{value.name}' goes by the name '{name}': give it one name")
+    reader = Interpreter(source, {}, {**names, **symbols})
+    parameters = tuple(_parameter(reader, argument) for argument in arguments.args)
+    if not any(p.is_output for p in parameters):
+        raise source.error(tree, f"'{tree.name}' has no output: annotate the parameters that it writes with T.Out[...]")
+    return PrimFunc(tree.name, parameters, tree, source, names, attributes, buffers)
+
+
+def _parameter(reader: Interpreter, argument: Any) -> Parameter:
+    wanted = 'T.Buffer[(M, N), "f32"] or T.Out[(M, N), "f32"]'
+    note = argument.annotation
+    if isinstance(note, ast.Constant) and isinstance(note.value, str):
+        raise reader.error(note, f"write the annotation without quotes: {wanted}")
+    word = reader.value(note.value) if isinstance(note, ast.Subscript) else None
+    if not isinstance(word, Word) or word.name not in ("Buffer", "Out"):
+        raise reader.error(note or argument, f"parameter '{argument.arg}' needs a type: {wanted}")
+    parts = note.slice.elts if isinstance(note.slice, ast.Tuple) else []
+    if len(parts) != 2:
+        raise reader.error(note, f"a buffer has a shape and an element type: {wanted}")
+    return Parameter(argument.arg, word.name == "Out", _shape(reader, parts[0]), _element(reader, parts[1]), argument)
+
+
+def _shape(reader: Interpreter, node: Any) -> Any:
+    """Dims that are numbers or symbols; others stay syntax, computed when the symbols are known."""
+    elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    dims = []
+    for element in elements:
+        plain = element.value if isinstance(element, ast.Starred) else element
+        if any(isinstance(n, ast.Name) and isinstance(reader.captured.get(n.id), DimSymbol) for n in ast.walk(plain)):
+            dims.append(reader.captured[plain.id] if isinstance(plain, ast.Name) else plain)
+            continue
+        value = reader.value(plain)
+        for dim in reader.flat(value):
+            if not isinstance(dim, ShapeSymbol) and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 0):
+                raise reader.error(element, f"a dim is a number or a symbol of T.dims, found {kind_of(dim)}")
+            dims.append(dim)
+    if sum(isinstance(dim, ShapeSymbol) for dim in dims) > 1:
+        raise reader.error(node, "one symbol of T.shapes in a shape, not two: where one ends is not known")
+    return tuple(dims)
+
+
+def _element(reader: Interpreter, node: Any) -> DType | TypeSymbol:
+    value = reader.value(node) if isinstance(node, ast.Name) else None
+    if isinstance(value, TypeSymbol):
+        return value
+    found = reader.element_type(node)
+    assert found.name in DTYPES
+    return found

@@ -1,0 +1,94 @@
+"""The source of a script: its syntax tree, and where each part of it stands in the user's file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.frontends.script.errors import ScriptError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text of a file, from a line on, with some indentation taken away."""
+
+    file: str
+    lines: tuple[str, ...]
+    first_line: int = 1
+    indentation: int = 0
+
+    def error(self, node: Any, problem: str) -> ScriptError:
+        """The error that points at a node."""
+        row = node.lineno - 1
+        line = self.lines[row] if row < len(self.lines) else ""
+        # The tree counts bytes of UTF-8, people count characters.
+        start = len(line.encode()[: node.col_offset].decode(errors="ignore"))
+        end = node.end_col_offset if node.end_lineno == node.lineno else len(line.encode())
+        width = len(line.encode()[node.col_offset : end].decode(errors="ignore"))
+        place = f"{self.file}:{self.first_line + row}:{self.indentation + start + 1}"
+        return ScriptError(problem, place, line, start, width)
+
+    def location(self, node: Any) -> Any:
+        """Where a node stands, for the IR made from it."""
+        column = self.indentation + node.col_offset + 1
+        return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
+
+
+def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, Source]:
+    """The definition of a function or class as a syntax tree."""
+    try:
+        lines, first = inspect.getsourcelines(thing)
+        file = inspect.getsourcefile(thing) or "<script>"
+    except (OSError, TypeError):
+        name = getattr(thing, "__name__", str(thing))
+        raise ScriptError(
+            f"the source of '{name}' is not available: scripts are parsed from their file, so define it in one"
+        ) from None
+    text = "".join(lines)
+    dedented = textwrap.dedent(text)
+    indentation = len(text) - len(text.lstrip()) if dedented != text else 0
+    source = Source(file, tuple(dedented.splitlines()), first, indentation)
+    return _parse(dedented, source).body[0], source
+
+
+def parse_text(text: str, file: str = "<script>") -> tuple[Any, Source]:
+    """A whole script given as text."""
+    source = Source(file, tuple(text.splitlines()))
+    return _parse(text, source), source
+
+
+def _parse(text: str, source: Source) -> Any:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        shown = source.lines[line - 1] if line <= len(source.lines) else ""
+        place = f"{source.file}:{source.first_line + line - 1}:{error.offset or 1}"
+        raise ScriptError(f"invalid syntax: {error.msg}", place, shown, (error.offset or 1) - 1) from None
+
+
+def names_read(tree: Any) -> set[str]:
+    """All names that a piece of syntax mentions."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def captured_names(function: Callable[..., Any], tree: Any) -> dict[str, Any]:
+    """What the names in a function mean outside of it, now."""
+    found: dict[str, Any] = {}
+    code = getattr(function, "__code__", None)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True)) if code else {}
+    scope = getattr(function, "__globals__", {})
+    for name in names_read(tree):
+        if name in cells:
+            try:
+                found[name] = cells[name].cell_contents
+            except ValueError:
+                continue  # defined later: unknown here
+        elif name in scope:
+            found[name] = scope[name]
+    return found

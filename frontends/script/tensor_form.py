@@ -1,0 +1,319 @@
+"""Prim functions that are sequences of structured blocks, raised to tensor form.
+
+What is raised is fused and scheduled like what legalization makes. Whatever does not fit raises `NotRegular`, with the
+reason, and the function is written as loops over buffers instead (`buffer_form.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import INDEX, Axis, Expr, PrimBuilder, TensorExpr
+from mirlo.frontends.script.errors import NotRegular
+from mirlo.frontends.script.interpreter import Interpreter, describe, is_number
+from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docstring, is_init, word_of
+
+
+@dataclass(eq=False)
+class TensorBuffer:
+    """A buffer as a tensor: known once a block has written it."""
+
+    name: str
+    type: TensorType
+    tensor: TensorExpr | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.static_shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr:
+        if self.tensor is None:
+            raise NotRegular(f"'{self.name}' is read before a block has written it")
+        return self.tensor.at(*indices, outside=outside)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopVariable:
+    """An index before it is known which axis of a block it is."""
+
+    extent: int
+
+
+@dataclass
+class _Block:
+    """The block that is being read."""
+
+    name: str
+    spatial: tuple[LoopVariable, ...]
+    reduce: tuple[LoopVariable, ...]
+    init: dict[TensorBuffer, Any]
+    current: dict[TensorBuffer, Expr | None]
+    reads: list[Expr]
+
+
+class TensorForm(Interpreter):
+    """Reads the body of a function as blocks over tensors."""
+
+    builder: PrimBuilder
+    block: _Block | None = None
+
+    def body(self, statements: Sequence[Any]) -> None:
+        for node in statements:
+            self.statement(node)
+
+    def statement(self, node: Any) -> None:
+        if self.block is not None:
+            self.in_block(node)
+        elif isinstance(node, ast.For):
+            self.builder.loc = self.source.location(node)
+            self.nest(node)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            self.names[node.targets[0].id] = self._declared(node)
+        elif not isinstance(node, ast.Pass) and not is_docstring(node):
+            raise NotRegular(f"there is {describe(node)} outside of the loop nests")
+
+    def _declared(self, node: Any) -> Any:
+        """A constant, or a buffer that a block will write."""
+        name = node.targets[0].id
+        if word_of(self, node.value) != "alloc":
+            value = self.value(node.value)
+            if isinstance(value, Expr):
+                raise NotRegular(f"the scalar '{name}' is computed outside of the loop nests")
+            return value
+        call = node.value
+        if len(call.args) != 2 or call.keywords:
+            raise NotRegular(f"buffer '{name}' has a scope")
+        return TensorBuffer(name, TensorType(self.shape(call.args[0]), self.element_type(call.args[1])))
+
+    # A loop nest
+
+    def nest(self, node: Any) -> None:
+        variables: list[LoopVariable] = []
+        while True:
+            variables += self._loops(node)
+            if len(node.body) != 1 or not isinstance(node.body[0], ast.For):
+                break
+            node = node.body[0]
+        name = block_name(self, node.body[0]) if len(node.body) == 1 else None
+        if name is not None:
+            self._explicit_block(name or "block", node.body[0].body, variables)
+        else:
+            self._plain_nest(node.body, variables)
+
+    def _loops(self, node: Any) -> list[LoopVariable]:
+        """The indices of one `for`, their names bound."""
+        loop = header(self, node)
+        if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
+            raise NotRegular(f"there is a loop of kind T.{loop.kind} that asks for an order or a part")
+        if not all(isinstance(extent, int) for extent in loop.upper):
+            raise NotRegular("a bound of a loop is computed")
+        made = [LoopVariable(extent) for extent in loop.upper]
+        self._bind(node.target, tuple(made) if loop.as_tuple or len(made) != 1 else made[0])
+        return made
+
+    def _bind(self, target: Any, value: Any) -> None:
+        for name, item in self.unpack(target, value):
+            self.names[name] = item
+
+    def _explicit_block(self, name: str, body: Sequence[Any], variables: list[LoopVariable]) -> None:
+        spatial: list[LoopVariable] = []
+        reduce: list[LoopVariable] = []
+        bound: list[tuple[Any, Any]] = []
+        rest = list(body)
+        while rest and isinstance(rest[0], ast.Assign) and word_of(self, rest[0].value) == "axes":
+            node = rest.pop(0)
+            letters, arguments = axes_kinds(self, node.value)
+            values: list[Any] = []
+            for letter, argument in zip(letters, arguments, strict=True):
+                value = self._loop_variables(argument)
+                values.append(value)
+                (spatial if letter == "S" else reduce).extend(self.flat(value))
+            bound.append((node.targets[0], values[0] if len(values) == 1 else tuple(values)))
+        if len({*spatial, *reduce}) != len(variables) or len(spatial) + len(reduce) != len(variables):
+            raise NotRegular(f"the axes of block '{name}' are not its loops, each once")
+        for target, value in bound:
+            self._bind(target, value)
+        self._run(name, tuple(spatial), tuple(reduce), rest)
+
+    def _loop_variables(self, node: Any) -> Any:
+        value = self.value(node) if isinstance(node, ast.Name) else None
+        if value is None or not all(isinstance(v, LoopVariable) for v in self.flat(value)):
+            raise NotRegular("an axis of a block is no loop variable")
+        return value
+
+    def _plain_nest(self, body: Sequence[Any], variables: list[LoopVariable]) -> None:
+        """A nest without a block: `out[i, j] = ...`, or a start value and an inner nest that adds to it."""
+        stores = [n for n in body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
+        if not stores:
+            raise NotRegular("a loop nest stores nothing, or not in its innermost loop")
+        buffer = self.value(stores[0].targets[0].value)
+        spatial = self.flat(self._stored_at(stores[0].targets[0].slice))
+        if not isinstance(buffer, TensorBuffer) or set(spatial) != set(variables) or len(spatial) != len(variables):
+            raise NotRegular("a nest does not store one element for each point")
+        if isinstance(body[-1], ast.For):
+            self._start_and_nest(buffer, body, tuple(spatial))
+        else:
+            self._run(buffer.name, tuple(spatial), (), body)
+
+    def _stored_at(self, node: Any) -> Any:
+        if isinstance(node, ast.Tuple):
+            return tuple(self._loop_variables(e.value if isinstance(e, ast.Starred) else e) for e in node.elts)
+        return self._loop_variables(node)
+
+    def _start_and_nest(self, buffer: TensorBuffer, body: Sequence[Any], spatial: tuple[LoopVariable, ...]) -> None:
+        start, node = body[0], body[-1]
+        number = self.value(start.value) if len(body) == 2 and isinstance(start, ast.Assign) else None
+        if not is_number(number):
+            raise NotRegular("a nest does more than to set a start value and to add to it")
+        reduce: list[LoopVariable] = []
+        while True:
+            reduce += self._loops(node)
+            if len(node.body) != 1 or not isinstance(node.body[0], ast.For):
+                break
+            node = node.body[0]
+        self._run(buffer.name, spatial, tuple(reduce), node.body, {buffer: number})
+
+    # The point of a block
+
+    def _run(
+        self, name: str, spatial: tuple[LoopVariable, ...], reduce: tuple[LoopVariable, ...], body: Sequence[Any],
+        init: dict[TensorBuffer, Any] | None = None,
+    ) -> None:  # fmt: skip
+        axes: dict[LoopVariable, Expr] = {v: Axis(i) for i, v in enumerate((*spatial, *reduce))}
+        outer = dict(self.names)
+        self.names.update({key: self._with_axes(value, axes) for key, value in self.names.items()})
+        self.block = _Block(name, spatial, reduce, dict(init or {}), {}, [])
+        for i, buffer in enumerate(self.block.init):
+            self.block.current[buffer] = Expr("acc", (), buffer.dtype, i)
+        try:
+            for node in body:
+                self.in_block(node)
+            self._finish(self.block)
+        finally:
+            self.block = None
+            self.names = outer
+
+    def _with_axes(self, value: Any, axes: dict[LoopVariable, Expr]) -> Any:
+        if isinstance(value, tuple) and any(isinstance(v, LoopVariable) for v in value):
+            return tuple(self._with_axes(v, axes) for v in value)
+        return axes.get(value, value) if isinstance(value, LoopVariable) else value
+
+    def in_block(self, node: Any) -> None:
+        """A statement at one point of the domain."""
+        assert self.block is not None
+        if is_docstring(node) or isinstance(node, ast.Pass):
+            return
+        if is_init(self, node):
+            self._init(node)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            self._assign(node, node.targets[0])
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+            value = self.value(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node))
+            self._store(node.target, value, node.value)
+        elif isinstance(node, ast.Expr) and word_of(self, node.value) == "reads":
+            self.block.reads += [self.scalar(argument) for argument in node.value.args]
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) is None:
+            self.value(node.value)  # a helper
+        else:
+            raise NotRegular(f"there is {describe(node)} in a block")
+
+    def _assign(self, node: Any, target: Any) -> None:
+        if isinstance(target, ast.Subscript):
+            self._store(target, self.value(node.value), node.value)
+            return
+        if word_of(self, node.value) in ("axes", "alloc"):
+            raise NotRegular("a block has axes or buffers after its first statement")
+        self._bind(target, self.value(node.value))
+
+    def _init(self, node: Any) -> None:
+        assert self.block is not None
+        for statement in node.body:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(target, ast.Subscript):
+                raise NotRegular("the start of a reduction is more than a number")
+            buffer = self._target(target)
+            number = self.value(statement.value)
+            if not is_number(number):
+                if isinstance(number, Expr) and number.op == "const":
+                    number = number.data
+                else:
+                    raise NotRegular("the start of a reduction is more than a number")
+            self.lifted(number, buffer.dtype, statement.value)
+            self.block.init[buffer] = number
+            self.block.current[buffer] = Expr("acc", (), buffer.dtype, len(self.block.init) - 1)
+
+    def _target(self, node: Any) -> TensorBuffer:
+        """The buffer that a store writes, at the point of the block's spatial axes."""
+        assert self.block is not None
+        buffer = self.value(node.value)
+        if not isinstance(buffer, TensorBuffer):
+            raise self.error(node, "only elements of buffers can be stored to")
+        self._require_point(buffer, self.indices(buffer, node.slice, node))
+        if buffer.shape != tuple(v.extent for v in self.block.spatial):
+            raise NotRegular(f"a block writes a part of '{buffer.name}'")
+        if buffer.tensor is not None:
+            raise NotRegular(f"'{buffer.name}' is written twice")
+        return buffer
+
+    def _require_point(self, buffer: TensorBuffer, indices: Sequence[Expr]) -> None:
+        assert self.block is not None
+        if [i.data if i.op == "axis" else None for i in indices] != list(range(len(self.block.spatial))):
+            raise NotRegular(f"'{buffer.name}' is written at other places than the block's own")
+
+    def _store(self, target: Any, value: Any, node: Any) -> None:
+        assert self.block is not None
+        buffer = self._target(target)
+        scalar = self.lifted(value, buffer.dtype, node)
+        if buffer.dtype is INDEX or scalar.dtype is not buffer.dtype:
+            self.check_store(buffer, scalar, node)
+        if self.block.reduce and buffer not in self.block.init:
+            raise NotRegular(f"the reduction to '{buffer.name}' has no T.init")
+        self.block.current[buffer] = scalar
+
+    def check_store(self, buffer: Any, scalar: Expr, node: Any) -> None:
+        if scalar.dtype is not buffer.dtype:
+            raise self.error(
+                node,
+                f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: cast it with .cast('{buffer.dtype}')",
+            )
+
+    def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
+        if self.block is None:
+            raise NotRegular("an element is read outside of the loop nests")
+        if buffer in self.block.current:
+            self._require_point(buffer, indices)
+            found = self.block.current[buffer]
+            assert found is not None
+            return found
+        return super().read(buffer, node, indices, outside)
+
+    def _finish(self, block: _Block) -> None:
+        """Make the block of what was stored."""
+        shape = tuple(v.extent for v in block.spatial)
+        extents = tuple(v.extent for v in block.reduce)
+        buffers = list(block.init) if block.reduce else list(block.current)
+        if not buffers or not block.reduce and block.init:
+            raise NotRegular("a block stores nothing, or starts a reduction that it has no axis for")
+        values = [block.current[buffer] for buffer in buffers]
+        try:
+            made = self.builder.block(
+                block.name, shape, extents, values, [block.init[b] for b in buffers] if extents else None, block.reads
+            )
+        except TypeError as error:
+            raise NotRegular(str(error)) from None
+        for buffer, tensor in zip(buffers, made, strict=True):
+            buffer.tensor = tensor
+
+
+def _loaded(target: Any) -> Any:
+    """The element that a store updates, as a value."""
+    return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
