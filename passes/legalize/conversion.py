@@ -196,9 +196,7 @@ def _record(
     created: tuple[str, ...] = (),
 ) -> LegalizationRecord:
     location = op.location
-    return LegalizationRecord(
-        op.name, describe(location), tuple(names_of(location)), rule, attempts, chosen, created
-    )
+    return LegalizationRecord(op.name, describe(location), tuple(names_of(location)), rule, attempts, chosen, created)
 
 
 def _key(rule: Rule, op: Any) -> tuple[Any, ...]:

@@ -12,66 +12,67 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mirlo.dialects.relax.infer_windows import data_shape, per_dim
+from mirlo.dialects.relax.conv import Conv
+from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
-from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
-from mirlo.passes.legalize.rules.conv import contract, convolve
+from mirlo.passes.legalize.helpers import shape_of, tensor_type
+from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import Windows
 from mirlo.passes.rules import legalize
 
 
 @legalize("relax.conv_transpose")
 def conv_transpose(op: Any, b: Any) -> Any:
-    output = tensor_type(op.output)
+    shape, output = shape_of(op.x), shape_of(op.output)
+    windows = Windows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
+    strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
+    if strided and not dilated:
+        return _in_phases(op, b, windows)
+    result = tensor_type(op.output).dtype
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
-        windows = Windows.of(op, x.shape, weight.shape[2:], output.static_shape, op.data_layout)
-        strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
-        if not strided or dilated:
-            return _spread_out(p, op, x, weight, bias, windows)
-        return _in_phases(p, op, x, weight, bias, windows)
+        spread, forward = _spread_out(op, p, x, windows)
+        return convolve(p, spread, _flip(p, weight, op.groups), bias, forward, op.groups, "OI*", result)
 
     return b.call_prim(body, op.x, op.weight, op.bias)
 
 
-def _in_phases(
-    p: Any, op: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None, windows: Windows
+def _in_phases(op: Any, b: Any, windows: Windows) -> Any:
+    """Three steps, as the convolution in the middle has schedules of its own."""
+    strides = windows.strides
+    taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
+    # The phases before `first`, in units of the stride, are all cropped.
+    first = [min(p // s, t - 1) for p, s, t in zip(windows.begins, strides, taps, strict=True)]
+    begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
+    lasts = [
+        (n + p - 1) // s - low for n, p, s, low in zip(windows.counts, windows.begins, strides, first, strict=True)
+    ]
+    ends = [
+        max(0, last + t - size - begin) for last, t, size, begin in zip(lasts, taps, windows.sizes, begins, strict=True)
+    ]
+    weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
+    made = b.emit(Conv, op.x, weight, padding=(*begins, *ends), groups=op.groups, data_layout=op.data_layout)
+    return b.call_prim(
+        lambda p, y, bias: _interleaved(p, y, bias, op, windows, first), made, op.bias, name="interleave"
+    )
+
+
+def _interleaved(
+    p: Any, made: TensorExpr, bias: TensorExpr | None, op: Any, windows: Windows, first: Sequence[int]
 ) -> TensorExpr:
-    strides, begins = windows.strides, windows.begins
-    phases = math.prod(strides)
-    taps = tuple(-(-k // s) for k, s in zip(windows.kernel, strides, strict=True))
-    first = [begin // s for begin, s in zip(begins, strides, strict=True)]
-    counts = tuple(
-        (count + begin - 1) // s + 1 - low
-        for count, begin, s, low in zip(windows.counts, begins, strides, first, strict=True)
-    )
-    ones = (1,) * len(strides)
-    forward = replace(
-        windows,
-        counts=counts,
-        kernel=taps,
-        strides=ones,
-        dilations=ones,
-        begins=tuple(t - 1 - low for t, low in zip(taps, first, strict=True)),
-    )
-    rearranged = _weight_of_phases(p, weight, op.groups, strides, taps)
-    made = contract(p, x, rearranged, forward, op.groups, "OI*", wide_dtype(x.dtype))
-    channels = rearranged.shape[0] // phases
+    """The phases, which lie side by side as channels, in their places."""
 
-    def interleaved(*axes: Expr) -> Expr:
+    def element(*axes: Expr) -> Expr:
         n, oc, at = windows.split(axes)
-        places = [i + begin for i, begin in zip(at, begins, strict=True)]
+        places = [i + begin for i, begin in zip(at, windows.begins, strict=True)]
         phase: Any = oc
-        for place, s in zip(places, strides, strict=True):
+        for place, s in zip(places, windows.strides, strict=True):
             phase = phase * s + place % s
-        where = [place // s - low for place, s, low in zip(places, strides, first, strict=True)]
+        where = [place // s - low for place, s, low in zip(places, windows.strides, first, strict=True)]
         value = made.at(*windows.join(n, phase, where))
-        if bias is not None:
-            value = value + bias[oc].cast(made.dtype)
-        return value.cast(x.dtype)
+        return value if bias is None else value + bias[oc]
 
-    shape = data_shape(windows.layout, x.shape[0], channels, windows.counts)
-    return p.compute(shape, interleaved, name="interleave")
+    return p.compute(shape_of(op.output), element, name="interleave")
 
 
 def _weight_of_phases(
@@ -80,14 +81,13 @@ def _weight_of_phases(
     """From (in, out / groups, *window) to (out * phases, in / groups, *taps reversed); zero beyond the window."""
     group_in = weight.shape[0] // groups
     phases = math.prod(strides)
+    beyond = any(t * s > k for t, s, k in zip(taps, strides, weight.shape[2:], strict=True))
 
     def element(made: Expr, ic: Expr, *at: Expr) -> Expr:
-        rest = made
-        inner: list[Expr] = []
+        rest, inner = made, []
         for i in reversed(range(len(strides))):
             inner.insert(0, rest % strides[i] + ((taps[i] - 1) - at[i]) * strides[i])
             rest = rest // strides[i]
-        beyond = any(t * s > k for t, s, k in zip(taps, strides, weight.shape[2:], strict=True))
         return weight.at(*_channels(weight, groups, rest, ic), *inner, outside=0.0 if beyond else None)
 
     return p.compute((weight.shape[1] * groups * phases, group_in, *taps), element, name="phases")
@@ -101,38 +101,31 @@ def _channels(weight: TensorExpr, groups: int, oc: Expr, ic: Expr) -> list[Expr]
     return [(oc // group_out) * group_in + ic, oc % group_out]
 
 
-def _spread_out(
-    p: Any, op: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None, windows: Windows
-) -> TensorExpr:
-    spread = _spread(p, x, windows)
-    ones = (1,) * len(windows.sizes)
+def _spread_out(op: Any, p: Any, x: TensorExpr, windows: Windows) -> tuple[TensorExpr, Windows]:
+    """x with zeros between its elements, stride - 1 of them, and the windows of the convolution over that."""
+    strides = windows.strides
+    sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
     reaches = [(k - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
-    extra = per_dim(op.output_padding, len(ones), 0, 0, "output_padding")
+    extra = per_dim(op.output_padding, len(sizes), 0, 0, "output_padding")
     forward = replace(
         windows,
-        sizes=tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, windows.strides, strict=True)),
-        strides=ones,
+        sizes=sizes,
+        strides=(1,) * len(sizes),
         begins=tuple(r - begin for r, begin in zip(reaches, windows.begins, strict=True)),
         ends=tuple(r - end + e for r, end, e in zip(reaches, windows.ends, extra, strict=True)),
     )
-    return convolve(p, spread, _flip(p, weight, op.groups), bias, forward, op.groups, "OI*", x.dtype)
-
-
-def _spread(p: Any, x: TensorExpr, windows: Windows) -> TensorExpr:
-    """x with zeros between its elements, stride - 1 of them."""
-    if all(s == 1 for s in windows.strides):
-        return x
-    sizes = [(n - 1) * s + 1 for n, s in zip(windows.sizes, windows.strides, strict=True)]
-    channels = x.shape[1 if windows.layout == "NC*" else -1]
+    if max(strides) == 1:
+        return x, forward
 
     def element(*axes: Expr) -> Expr:
         n, c, at = windows.split(axes)
-        steps = list(zip(at, windows.strides, strict=True))
+        steps = list(zip(at, strides, strict=True))
         hit = all_of([(i % s).equals(0) for i, s in steps if s > 1])
         value = x.at(*windows.join(n, c, [i // s if s > 1 else i for i, s in steps]))
         return select(hit, value, constant(0, x.dtype))
 
-    return p.compute(windows.join(x.shape[0], channels, sizes), element, name="spread")
+    channels = x.shape[1 if windows.layout == "NC*" else -1]
+    return p.compute(windows.join(x.shape[0], channels, sizes), element, name="spread"), forward
 
 
 def _flip(p: Any, weight: TensorExpr, groups: int) -> TensorExpr:

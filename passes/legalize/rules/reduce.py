@@ -8,7 +8,6 @@ from typing import Any
 
 from mirlo.dialects.relax.infer import normalize_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, constant, exp, log, select, sqrt
-from mirlo.dialects.tir.compute.builder import identity_of
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
 from mirlo.passes.rules import legalize
 
@@ -129,25 +128,30 @@ def arg_extreme(
 ) -> TensorExpr:
     """Position of the extreme of each row along the axis, as i64. NaN is more extreme than any number.
 
-    `row` picks the indices of the other dims from the axes of the result. Combining does not depend on the order, so
-    that a schedule may reduce in vectors or in parallel.
+    `row` picks the indices of the other dims from the axes of the result. Two reductions, first the extreme and then
+    the first (or last) place that has it: both are of plain numbers, which schedules reduce in vectors.
     """
-
-    def elements(*axes: Expr) -> list[Expr]:
-        at = split_axes([*row(axes[: len(shape)]), axes[-1]], [axis], x.rank)
-        return [x.at(*at), axes[-1].cast("i64")]
-
-    def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
-        better = more_extreme(new[0], held[0], largest)
-        worse = more_extreme(held[0], new[0], largest)
-        nearer = new[1] > held[1] if last else new[1] < held[1]
-        take = better | (~worse & nearer)
-        return [select(take, new[0], held[0]), select(take, new[1], held[1])]
-
-    start = identity_of("max" if largest else "min", x.dtype)
-    nowhere = -1 if last else (1 << 63) - 1
+    rank = len(shape)
     name = "argmax" if largest else "argmin"
-    return p.reduce_many(shape, (x.shape[axis],), elements, [start, nowhere], combine, name=name)[1]
+
+    def at(axes: Sequence[Expr]) -> Expr:
+        return x.at(*split_axes([*row(axes[:rank]), axes[-1]], [axis], x.rank))
+
+    extreme = p.reduce(
+        "max" if largest else "min", shape, (x.shape[axis],), lambda *axes: at(axes), name=f"{name}_value"
+    )
+    place = "i32" if x.shape[axis] < 1 << 31 else "i64"
+    nowhere = constant(-1 if last else x.shape[axis], place)
+
+    def candidate(*axes: Expr) -> Expr:
+        value = at(axes)
+        found = value.equals(extreme.at(*axes[:rank]))
+        if value.dtype.is_float:
+            found = found | value.differs(value)
+        return select(found, axes[-1].cast(place), nowhere)
+
+    found = p.reduce("max" if last else "min", shape, (x.shape[axis],), candidate, name=name)
+    return p.compute(shape, lambda *axes: found.at(*axes).cast("i64"), name="place")
 
 
 def more_extreme(a: Expr, b: Expr, largest: bool) -> Expr:

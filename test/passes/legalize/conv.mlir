@@ -121,19 +121,23 @@ func.func @conv_f16(%arg0: tensor<1x4x8x8xf16>, %arg1: tensor<8x4x3x3xf16>) -> t
 
 // One convolution makes the results of all four phases of the strides, which are then interleaved.
 // CHECK:       affine_map<(d0, d1, d2, d3) -> (d1, (d0 floordiv 2) floordiv 2, (d0 floordiv 2) mod 2 + (-d2 + 1) * 2, d0 mod 2 + (-d3 + 1) * 2)>
-// CHECK:       affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, d2 + d5 - 1, d3 + d6 - 1)>
-// CHECK:       affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 // CHECK:       affine_map<(d0, d1, d2, d3) -> (d0, (d1 * 2 + (d2 + 1) mod 2) * 2 + (d3 + 1) mod 2, (d2 + 1) floordiv 2, (d3 + 1) floordiv 2)>
 // CHECK:       affine_map<(d0, d1, d2, d3) -> (d1)>
+// CHECK:       affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, d2 + d5 - 1, d3 + d6 - 1)>
+// CHECK:       affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 // CHECK-LABEL: func.func @test_conv_transpose
-// CHECK:       relax.call_tir{{.*}}callee = @conv_transpose
-// CHECK:       func.func private @conv_transpose
+// CHECK:       relax.call_tir{{.*}}callee = @phases
+// CHECK:       relax.call_tir{{.*}}callee = @conv
+// CHECK:       relax.call_tir{{.*}}callee = @interleave
+// CHECK:       func.func private @phases
 // CHECK:       domain = [8, 3, 2, 2]{{.*}}name = "phases"{{.*}}outside = [0.000000e+00 : f32]
+// CHECK:       func.func private @interleave
+// CHECK:       arith.addf
+// CHECK:       domain = [1, 2, 7, 7]{{.*}}name = "interleave"
+// CHECK:       func.func private @conv
 // CHECK:       arith.mulf
 // CHECK:       arith.addf
 // CHECK:       domain = [1, 8, 4, 4, 3, 2, 2]{{.*}}name = "conv"{{.*}}outside = [0.000000e+00 : f32, unit]
-// CHECK:       arith.addf
-// CHECK:       domain = [1, 2, 7, 7]{{.*}}name = "interleave"
 func.func @test_conv_transpose(%arg0: tensor<1x3x4x4xf32>, %arg1: tensor<3x2x3x3xf32>, %arg2: tensor<2xf32>) -> tensor<1x2x7x7xf32> {
   %0 = "relax.conv_transpose"(%arg0, %arg1, %arg2) {padding = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>} : (tensor<1x3x4x4xf32>, tensor<3x2x3x3xf32>, tensor<2xf32>) -> tensor<1x2x7x7xf32>
   return %0 : tensor<1x2x7x7xf32>

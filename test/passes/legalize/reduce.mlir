@@ -200,21 +200,20 @@ func.func @test_reduce_all(%arg0: tensor<2x8xi1>) -> tensor<2xi1> {
 
 // -----
 
-// The value and its place are reduced together.
+// First the extreme, then the first place that has it.
 // CHECK:       affine_map<(d0, d1, d2) -> (d0, d2)>
 // CHECK-LABEL: func.func @test_argmax
 // CHECK:       relax.call_tir{{.*}}callee = @argmax
 // CHECK:       func.func private @argmax
-// CHECK:       arith.cmpi sgt
-// CHECK:       arith.cmpi sgt
-// CHECK:       arith.xori
+// CHECK:       arith.maxsi
+// CHECK:       domain = [2, 1, 8]{{.*}}name = "argmax_value"
+// CHECK:       arith.cmpi eq
 // CHECK:       arith.index_cast
-// CHECK:       arith.cmpi slt
-// CHECK:       arith.andi
-// CHECK:       arith.ori
 // CHECK:       arith.select
-// CHECK:       arith.select
+// CHECK:       arith.minsi
 // CHECK:       domain = [2, 1, 8]{{.*}}name = "argmax"
+// CHECK:       arith.extsi
+// CHECK:       domain = [2, 1]{{.*}}name = "place"
 func.func @test_argmax(%arg0: tensor<2x8xi32>) -> tensor<2x1xi64> {
   %0 = "relax.argmax"(%arg0) {axis = 1 : i64} : (tensor<2x8xi32>) -> tensor<2x1xi64>
   return %0 : tensor<2x1xi64>
@@ -226,16 +225,15 @@ func.func @test_argmax(%arg0: tensor<2x8xi32>) -> tensor<2x1xi64> {
 // CHECK-LABEL: func.func @test_argmin
 // CHECK:       relax.call_tir{{.*}}callee = @argmin
 // CHECK:       func.func private @argmin
-// CHECK:       arith.cmpi slt
-// CHECK:       arith.cmpi slt
-// CHECK:       arith.xori
+// CHECK:       arith.minsi
+// CHECK:       domain = [2, 1, 8]{{.*}}name = "argmin_value"
+// CHECK:       arith.cmpi eq
 // CHECK:       arith.index_cast
-// CHECK:       arith.cmpi sgt
-// CHECK:       arith.andi
-// CHECK:       arith.ori
 // CHECK:       arith.select
-// CHECK:       arith.select
+// CHECK:       arith.maxsi
 // CHECK:       domain = [2, 1, 8]{{.*}}name = "argmin"
+// CHECK:       arith.extsi
+// CHECK:       domain = [2, 1]{{.*}}name = "place"
 func.func @test_argmin(%arg0: tensor<2x8xi32>) -> tensor<2x1xi64> {
   %0 = "relax.argmin"(%arg0) {axis = 1 : i64, select_last = true} : (tensor<2x8xi32>) -> tensor<2x1xi64>
   return %0 : tensor<2x1xi64>

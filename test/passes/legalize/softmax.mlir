@@ -70,24 +70,17 @@ func.func @test_log_softmax(%arg0: tensor<4x16xf32>) -> tensor<4x16xf32> {
 // CHECK-LABEL: func.func @test_hardmax
 // CHECK:       relax.call_tir{{.*}}callee = @hardmax
 // CHECK:       func.func private @hardmax
-// CHECK:       arith.cmpf ogt
-// CHECK:       arith.cmpf une
+// CHECK:       arith.maximumf
+// CHECK:       domain = [4, 16]{{.*}}name = "argmax_value"
 // CHECK:       arith.cmpf oeq
-// CHECK:       arith.andi
-// CHECK:       arith.ori
-// CHECK:       arith.cmpf ogt
 // CHECK:       arith.cmpf une
-// CHECK:       arith.cmpf oeq
-// CHECK:       arith.andi
 // CHECK:       arith.ori
-// CHECK:       arith.xori
 // CHECK:       arith.index_cast
-// CHECK:       arith.cmpi slt
-// CHECK:       arith.andi
-// CHECK:       arith.ori
 // CHECK:       arith.select
-// CHECK:       arith.select
+// CHECK:       arith.minsi
 // CHECK:       domain = [4, 16]{{.*}}name = "argmax"
+// CHECK:       arith.extsi
+// CHECK:       domain = [4]{{.*}}name = "place"
 // CHECK:       arith.index_cast
 // CHECK:       arith.cmpi eq
 // CHECK:       arith.select

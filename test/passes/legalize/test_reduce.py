@@ -70,6 +70,11 @@ def arg_cases() -> list[Case]:
             for name, function in (("argmax", np.argmax), ("argmin", np.argmin)):
                 exact = function(X, axis=axis, keepdims=keep)
                 made.append(Case(name, [X], {"axis": axis, "keepdims": keep}, exact))
+    far = f32(2, 1000)
+    far[1, 500:700:50] = np.nan
+    for name, function in (("argmax", np.argmax), ("argmin", np.argmin)):
+        made.append(Case(name, [far], {"axis": 1}, function(far, axis=1, keepdims=True), note="nan"))
+        made.append(Case(name, [far.T], {"axis": 0}, function(far.T, axis=0, keepdims=True), note="nan"))
     made += [
         Case("argmax", [ties], {"axis": 1, "keepdims": False}, np.array([1, 0, 0, 0])),
         Case("argmax", [ties], {"axis": 1, "keepdims": False, "select_last": True}, np.array([2, 3, 2, 3])),
