@@ -9,12 +9,10 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.vectors import flat
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
-
-PARALLEL = "tir.parallel"
-"""Unit attribute of a loop whose iterations may run at the same time: what one writes, no other touches."""
 
 
 class Code:
@@ -37,8 +35,8 @@ class Code:
         key = (piece.lanes, piece.active)
         if key not in self._masks:
             kind = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(1))
-            sizes = ir.DenseI64ArrayAttr.get([piece.active])
-            self._masks[key] = self._first("vector.constant_mask", kind, mask_dim_sizes=sizes)
+            lanes = ir.DenseElementsAttr.get([ir.BoolAttr.get(i < piece.active) for i in range(piece.lanes)], kind)
+            self._masks[key] = self._first("arith.constant", kind, value=lanes)
         return self._masks[key]
 
     def splat_constant(self, lanes: int, attribute: Any) -> Any:

@@ -8,14 +8,18 @@ from typing import Any
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.copies import PaddedCopy, pack_panel, panel_type
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
+from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+
+PANELS_TO_SHARE = 8
+"""From so many panels on, threads share the panels; below, they share the rows of each."""
 
 
 class Kernel:
@@ -33,7 +37,7 @@ class Kernel:
         self.panel: Any = None
         if plan.packing is not None:
             width = min(plan.tile_columns, sum(piece.lanes for piece in plan.cut(plan.lane_axis.extent)))
-            self.panel = code.scratch(plan.depth * width, panel_type(plan))
+            self.panel = code.scratch(plan.depth * width, plan.contraction.product.accumulate_type)
         self.source = source
         buffers = Buffers(
             self._side(plan.rows),
@@ -47,8 +51,18 @@ class Kernel:
         if plan.rows_first:
             self._nest(plan.row_loops, start, self._column_loops, parallel=True)
         else:
-            # Panels that are packed share one piece of memory: only the loops below the packing may run at once.
-            self._column_loops(start, self.panel is None)
+            self._column_loops(start, not self.shares_rows)
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether threads share the rows of each panel, and not the panels."""
+        plan = self.plan
+        if plan.packing is not None:  # into one piece of memory: only the loops below the packing may run at once
+            return True
+        panels = prod(axis.extent for axis in plan.column_loops) * -(-plan.lane_axis.extent // plan.tile_columns)
+        tiles = prod(axis.extent for axis in plan.row_loops)
+        tiles *= -(-plan.row_axis.extent // plan.tile_rows) if plan.row_axis is not None else 1
+        return panels < min(PANELS_TO_SHARE, tiles)
 
     def _column_loops(self, places: Places, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
@@ -69,7 +83,9 @@ class Kernel:
         if ragged is not None and axis.id == ragged.outer:
             whole -= 1
         self.code.loop(
-            Span(0, whole, 1), lambda i: self._nest(inner, places.advance(axis, i), inside, False), parallel=parallel
+            Span(0, whole, 1),
+            lambda i: self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int)),
+            parallel=parallel,
         )
         if ragged is not None and whole < axis.extent:
             self._panels(places.advance(axis, whole), False, ragged.last)
@@ -86,13 +102,14 @@ class Kernel:
     def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         plan = self.plan
         if plan.packing is not None:
-            pack_panel(self.code, plan, self.source, places.columns, self.panel, cut, self.tiles.convert_columns)
+            convert = self.tiles.convert_columns
+            PanelCopy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut)
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
-            parallel = True
         self.tiles.keep_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
-        self._nest(loops, places, lambda at, free: self._rows(at, cut, free), parallel)
+        free = parallel or (self.shares_rows and not plan.rows_first)
+        self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
 
     def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         axis = self.plan.row_axis

@@ -1,14 +1,12 @@
-"""Copies that a kernel makes of its operands: with a border (padding), and of one panel of columns (packing)."""
+"""Copies of operands with a border around them."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
@@ -43,13 +41,13 @@ class PaddedCopy:
 
     def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
         inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
-        first = self.before[dim]
+        first = min(self.before[dim], self.shape[dim])
         # The copy holds the indices first .. of the tensor, as many as are read.
         held = min(self.source_shape[dim], self.shape[dim] - first)
         rest = self.shape[dim] - first - held
         if first:
             self._fill(target, first * inner_target)
-        if not any(self.padded[dim + 1 :]):
+        if held > 0 and not any(self.padded[dim + 1 :]):
             self._copy(source, target.shift(first * inner_target), held * inner_target)
         elif held > 0:
             below = target.shift(first * inner_target)
@@ -57,7 +55,7 @@ class PaddedCopy:
             def row(i: Any) -> None:
                 self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
 
-            self.code.loop(Span(0, held, 1), row)
+            self.code.loop(Span(0, held, 1), row, parallel=source.base is None)
         if rest > 0:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
@@ -95,37 +93,3 @@ def _moved(cursor: Cursor, value: Any, stride: int = 1) -> Cursor:
     """A cursor moved by `value * stride`, the value a number or an index."""
     walk = Axis(-1, 1, False)
     return Cursor(cursor.code, Linear({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)
-
-
-def pack_panel(code: Code, plan: Plan, source: Any, at: Cursor, panel: Any, cut: list[Piece], convert: Any) -> None:
-    """Copy the panel of columns at this cursor into rows of `panel`, one row per product of the sum."""
-    packing = plan.packing
-    assert packing is not None
-    width = sum(piece.lanes for piece in cut)
-    stride = plan.columns.form.stride(plan.lane_axis)
-
-    def level(axes: list[Axis], read: Cursor, write: Cursor) -> None:
-        if axes:
-            axis, *inner = axes
-            code.loop(
-                Span(0, axis.extent, 1),
-                lambda i: level(inner, read.advance(axis, i), write.advance(axis, i)),
-            )
-            return
-        for piece in cut:
-            position = read.position(piece.offset * stride)
-            if stride == 1:
-                value = code.load_vector(source, position, piece)
-            else:
-                value = code.load_strided(source, position, stride, piece)
-            code.store_vector(convert(value, piece.lanes), panel, write.position(piece.offset), piece, whole=True)
-
-    read = Cursor(code, packing.source, at.base, at.offset)
-    level(packing.axes, read, Cursor.start(code, packing.target.scaled(width)))
-
-
-def panel_type(plan: Plan) -> Any:
-    """Element type of a packed panel: what is multiplied, casts done."""
-    kind = plan.contraction.product.accumulate_type
-    assert isinstance(kind, ir.Type)
-    return kind

@@ -1,0 +1,73 @@
+"""Copies of panels of columns, in the order in which the tiles read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.movement import turn
+
+Convert = Callable[[Any, int], Any]
+"""From elements of the operand, so many lanes, to what is multiplied."""
+
+
+class PanelCopy:
+    """Copies the panel at a place of the column operand: one row of columns for each product of the sum."""
+
+    def __init__(self, code: Code, plan: Plan, source: Any, panel: Any, convert: Convert):
+        assert plan.packing is not None
+        self.code = code
+        self.packing = plan.packing
+        self.source = source
+        self.panel = panel
+        self.convert = convert
+        self.stride = plan.columns.form.stride(plan.lane_axis)
+        last = plan.packing.axes[-1] if plan.packing.axes else None
+        along_sum = last is not None and plan.packing.source.stride(last) == 1
+        self.turns = self.stride != 1 and along_sum and plan.machine.masked
+
+    def emit(self, at: Cursor, cut: list[Piece]) -> None:
+        """Copy the panel whose first column is at this cursor."""
+        width = sum(piece.lanes for piece in cut)
+        read = Cursor(self.code, self.packing.source, at.base, at.offset)
+        write = Cursor.start(self.code, self.packing.target.scaled(width))
+        self._level(self.packing.axes, read, write, cut)
+
+    def _level(self, axes: list[Axis], read: Cursor, write: Cursor, cut: list[Piece]) -> None:
+        if self.turns and len(axes) == 1:
+            for piece in cut:
+                self._turn(axes[0], read.shift(piece.offset * self.stride), write, piece)
+        elif axes:
+            axis, *inner = axes
+            self.code.loop(
+                Span(0, axis.extent, 1),
+                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
+            )
+        else:
+            for piece in cut:
+                position = read.position(piece.offset * self.stride)
+                self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
+
+    def _turn(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
+        """Columns that each lie contiguously along the sum: squares of them are transposed in registers."""
+
+        def square(k: Any, count: int) -> None:
+            at, to = read.advance(axis, k), write.advance(axis, k)
+            part = Piece(0, piece.lanes, count)
+            lines = [
+                self.code.load_vector(self.source, at.position(column * self.stride), part)
+                for column in range(piece.active)
+            ]
+            for i, row in enumerate(turn(lines, piece.lanes)[:count]):
+                self._store(row, to, i * write.form.stride(axis), piece)
+
+        for span in spans(axis.extent, piece.lanes):
+            self.code.loop(span, lambda k, count=span.size: square(k, count))
+
+    def _store(self, value: Any, write: Cursor, shift: int, piece: Piece) -> None:
+        position = write.position(shift + piece.offset)
+        self.code.store_vector(self.convert(value, piece.lanes), self.panel, position, piece, whole=True)
