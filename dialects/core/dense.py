@@ -1,10 +1,11 @@
-"""Dense attributes as numpy arrays, of all element types."""
+"""Dense attributes as numpy arrays and back, of all element types."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -25,6 +26,16 @@ def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
     if found.dtype == object:
         found = _from_text(attribute, kind)
     return found.reshape(kind.static_shape).astype(target, copy=False)
+
+
+def dense_of(array: np.ndarray, kind: TensorType) -> Any:
+    """A dense attribute of this type with the array's elements."""
+    import numpy as np
+
+    plain = np.array(array, order="C", copy=True)
+    if array.dtype != np.bool_:  # the bindings know few numpy types, but take the bits of any
+        plain = plain.view(f"u{array.dtype.itemsize}")
+    return ir.DenseElementsAttr.get(plain, type=kind.to_mlir())
 
 
 def _from_text(attribute: Any, kind: TensorType) -> np.ndarray:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.attributes import Attributes
-from mirlo.frontends.onnx.constants import INLINE_ELEMENTS, dense
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
@@ -23,6 +23,9 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.values import Value, constant
 from mirlo.runtime.params import ParameterStore
+
+INLINE_ELEMENTS = 16
+"""Constants of at most this many elements stand in the IR; larger ones are parameters."""
 
 EXPANSION_DEPTH = 32
 """Functions that call functions deeper than this call themselves, or might as well."""
@@ -178,7 +181,7 @@ class Body:
         if value.compute is not None:
             return value.compute()
         if value.known.size <= INLINE_ELEMENTS:
-            attributes = {"value": dense(value.known, value.type)}
+            attributes = {"value": dense_of(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value)}
         return relax_op("constant").make(**attributes, result_types=[value.type])

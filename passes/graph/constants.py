@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import array_of, dense_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 
 INLINE_ELEMENTS = 16
 """Constants of at most this many elements stand in the IR; larger ones are parameters."""
-
-_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def is_constant(value: Any) -> bool:
@@ -34,19 +32,11 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
     return array_of(op.value, kind)
 
 
-def to_dense(array: np.ndarray, kind: TensorType) -> Any:
-    """A dense attribute of this type with the array's elements."""
-    plain = np.array(array, order="C", copy=True)
-    if array.dtype != np.bool_:  # the bindings know few numpy types, but take the bits of any
-        plain = plain.view(_BITS[array.dtype.itemsize])
-    return ir.DenseElementsAttr.get(plain, type=kind.to_mlir())
-
-
 def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> Any:
     """A constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
-        return Constant.make(value=to_dense(array, kind), result_types=[kind])
+        return Constant.make(value=dense_of(array, kind), result_types=[kind])
     return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
 
 
