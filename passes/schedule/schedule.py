@@ -53,11 +53,14 @@ class Schedule(Pass):
 
     name = "schedule"
     target: str = option("llvm", "target whose rules come first")
+    machine: str = option("", "machine that the rules plan for, of those that the target knows; default: the target's")
+    explain: bool = option(False, "tell which rule took each function, and why others declined")
 
     def run(self, op: Any, session: Any) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
         targets = chain(self.target)
-        context = ScheduleContext(self.target, session.options)
+        options = {**session.options, "machine": self.machine} if self.machine else session.options
+        context = ScheduleContext(self.target, options)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
@@ -71,6 +74,9 @@ class Schedule(Pass):
                 raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
             del made
             session.notes.append(ScheduleRecord(name, rule, tuple(attempts)))
+            if self.explain:
+                declined = "".join(f"\n  {attempt}" for attempt in attempts)
+                session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
 
 
 def _annotate_work(view: PrimView) -> None:

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.machine import host_machine
 
-_SCALEF = {("f32", (16,)): "ps", ("f64", (8,)): "pd"}
+_SCALEF: dict[tuple[str, tuple[int, ...] | None], str] = {("f32", (16,)): "ps", ("f64", (8,)): "pd"}
 _MXCSR_ROUNDING = 4
 
 
@@ -19,7 +19,8 @@ def can_scale(b: ValueBuilder, kind: str) -> bool:
 
 def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
     """x · 2^whole, rounded once; of what vanishes or overflows nothing is slow."""
-    lanes = b.shape[0] if b.shape else 1
+    assert b.shape is not None
+    lanes = b.shape[0]
     mask_type, i32 = ir.IntegerType.get_signless(lanes), ir.IntegerType.get_signless(32)
     every_lane = _constant(ir.IntegerAttr.get(mask_type, -1))
     rounding = _constant(ir.IntegerAttr.get(i32, _MXCSR_ROUNDING))

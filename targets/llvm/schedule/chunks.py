@@ -12,6 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.access import LONGEST_STRIDE
+from mirlo.targets.llvm.schedule.evaluate import Frame
 from mirlo.targets.llvm.schedule.space import Place
 
 TRAPPING = tuple(
@@ -88,15 +89,15 @@ def chunks(extent: int, lanes: int, unroll: int, masked: bool) -> Chunks:
     return Chunks(lanes, unroll, main, tuple(rest))
 
 
-def widest_bytes(places: Sequence[Place]) -> int:
-    """Size of the largest element that is computed with; indices and conversions of them left out."""
+def widest_bytes(places: Sequence[Place], axis: int) -> int:
+    """Size of the largest element that differs from lane to lane; indices and conversions of them left out."""
+    made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+    frame = Frame(None, axis, made)
     sizes = [1]
     for place in places:
-        for value in place.needed:
-            kind = value.type
-            if hasattr(kind, "shape") or str(kind) in ("index", "i1") or place.linear(value) is not None:
-                continue
-            sizes.append(element_bytes(kind))
+        for value in frame.varying(place):
+            if str(value.type) not in ("index", "i1") and place.linear(value) is None:
+                sizes.append(element_bytes(value.type))
         sizes += [element_bytes(output.element_type) for output in place.block.outputs]
     return max(sizes)
 

@@ -51,7 +51,8 @@ class Memory:
 class Frame:
     """What the points of one nest share."""
 
-    memory: Memory
+    memory: Any
+    """A `Memory`; None where nothing is emitted."""
     axis: int | None
     """The loop along which vectors lie."""
     made: dict[Any, tuple[Place, Any]] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class TurnedSweep:
         self.last = len(self.space.extents) - 1
         self.along = Frame(memory, self.last, made=made)
         self.across = Frame(memory, self.last - 1)
-        size = min(machine.lanes(widest_bytes(self.space.places)), _LARGEST)
+        size = min(machine.lanes(widest_bytes(self.space.places, self.last)), _LARGEST)
         while size > 2 and size // 2 >= max(self.space.extents[-2:]):
             size //= 2
         self.size = size

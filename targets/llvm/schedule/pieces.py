@@ -9,6 +9,8 @@ from mirlo.targets.llvm.schedule.space import Place, Space
 
 _MOST = 12
 """More pieces than this are more code than they save."""
+_THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
+"""By predicate of `arith.cmpi`: at which values of left - right it changes."""
 
 
 def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
@@ -70,5 +72,5 @@ def _conditions(place: Place) -> list[tuple[Linear, Sequence[int]]]:
         if op.name == "arith.cmpi" and place.known(op.results[0]) is None:
             difference = place.difference(op)
             if difference is not None:
-                found.append((difference, (0, 1)))
+                found.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
     return found

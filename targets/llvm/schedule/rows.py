@@ -267,7 +267,7 @@ def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None
         step = place.flat(largest).coefficient(axis)
         if step not in (0, 1):
             return decline("the reduction does not run along memory", block=place.block.name, step=step)
-    lanes = group.machine.lanes(widest_bytes(space.places))
+    lanes = group.machine.lanes(widest_bytes(space.places, axis))
     if extent < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
         return decline("windows are too narrow for vectors", elements=extent)
     if chunks(extent, lanes, 1, True).lanes < min(lanes, 4):

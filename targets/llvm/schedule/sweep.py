@@ -22,8 +22,8 @@ from mirlo.targets.llvm.schedule.space import Place, Space
 class Sweep:
     """Emits the loops from `start` on, the last one in vectors; the loops before it are the caller's.
 
-    `reductions` has the reducers by position of the block, `stored` the tensor values that go to memory, `held` those that
-    are in registers already. `lanes` overrides how many there are.
+    `reductions` has the reducers by position of the block, `stored` the tensor values that go to memory, `held` those
+    that are in registers already. `lanes` overrides how many there are.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Sweep:
         self.by_position = reductions or {}
         self.reducers = list(self.by_position.values())
         places = space.places
-        self.lanes = machine.lanes(widest_bytes(places)) if lanes is None else lanes
+        self.lanes = machine.lanes(widest_bytes(places, len(space.extents) - 1)) if lanes is None else lanes
         heavy = work(places)
         self.unroll = 4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1
         self.last = len(space.extents) - 1
@@ -123,7 +123,8 @@ class Sweep:
 class _Vectors:
     """The innermost loop of a sweep, or a part of it.
 
-    Carried are, for each reducer, `unroll` partial results in vectors, then one in scalars where the rest has fewer lanes.
+    Carried are, for each reducer, `unroll` partial results in vectors, and one in scalars where the rest has fewer
+    lanes.
     """
 
     def __init__(self, sweep: Sweep, space: Space):

@@ -64,7 +64,7 @@ class _PieceEmitter:
     def __init__(self, group: Group, piece: Piece, memory: Memory):
         self.space = piece.space
         self.axis = piece.outputs - 1
-        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places))
+        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places, self.axis))
         self.parts = [
             _PartEmitter(group, part, piece.outputs, lanes, memory) for part in along(piece.space, self.axis, lanes)
         ]
