@@ -15,6 +15,7 @@ from mirlo.dialects.bindings import ir
 
 PREFIX = "relax."
 STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"
+TYPES = "a list of types"
 COUNT = "a number that is not negative"
 
 
@@ -37,6 +38,10 @@ FACTS = {
         Fact("relax.arena", ("argument",), UNIT, "this buffer is where intermediate tensors live"),
         Fact("relax.inputs", ("function",), COUNT, "how many of the first arguments are the user's inputs"),
         Fact("relax.outputs", ("function",), COUNT, "how many arguments after the inputs are the user's outputs"),
+        Fact("relax.functions", ("argument",), UNIT, "the pointers of the run-time functions that are called"),
+        Fact("relax.record", ("argument",), UNIT, "where a call that fails is reported"),
+        Fact("relax.packed", ("function",), STRINGS, "the run-time functions that the body calls"),
+        Fact("relax.types", ("function",), TYPES, "the tensors that a call of a run-time function takes"),
         Fact("relax.primitive", ("function",), UNIT, "the body is one group of calls, to become one prim function"),
         Fact("relax.params", ("module",), STRINGS, "the files with the parameters"),
         Fact("relax.external", ("module",), STRING, "the code generator that this module is for"),
@@ -72,4 +77,6 @@ def _is(kind: str, attribute: Any) -> bool:
         return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
     if kind == STRINGS:
         return isinstance(attribute, ir.ArrayAttr) and all(isinstance(entry, ir.StringAttr) for entry in attribute)
+    if kind == TYPES:
+        return isinstance(attribute, ir.ArrayAttr) and all(isinstance(entry, ir.TypeAttr) for entry in attribute)
     return isinstance(attribute, {STRING: ir.StringAttr, TYPE: ir.TypeAttr, UNIT: ir.UnitAttr}[kind])

@@ -20,12 +20,15 @@ from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import WORKSPACE, buffer_bytes, buffer_type
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
+from mirlo.passes.memory import packed
 from mirlo.passes.memory.layout import Interval, lower_bound, place
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import index
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
 """Operators that only look at a buffer in another shape."""
+CALLS = frozenset({"relax.call_tir", packed.CALL})
+"""Operators that write their results to buffers that they are given."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,14 @@ class _Planner:
 
     def check(self) -> None:
         """Only what the plan understands may be there, with known sizes."""
-        allowed = {"relax.constant", "relax.call_tir", *VIEWS}
+        for op in self.steps:
+            if op.name == "relax.call_packed":
+                raise PassError(
+                    f"'relax.call_packed' of '{op.opview.function}' allocates what it returns, which compiled models "
+                    "cannot take: use relax.call_dps_packed, whose outputs the caller allocates",
+                    op.location,
+                )
+        allowed = {"relax.constant", *CALLS, *VIEWS}
         for op in self.steps:
             if op.name not in allowed:
                 raise PassError(f"'{op.name}' is left in '@{self.name}': run legalize before plan-memory", op.location)
@@ -149,7 +159,7 @@ class _Planner:
             return
         for value in op.results:
             made = _Place(value)
-            if op.name == "relax.call_tir":
+            if op.name in CALLS:
                 made.interval = Interval(buffer_bytes(storage_memref(value.type)), step, step)
             self.places[value] = made
         if op.name == "relax.call_tir":
@@ -168,6 +178,8 @@ class _Planner:
         types = [storage_memref(v.type) for v in entry.arguments]
         types += [storage_memref(v.type) for v in returned]
         types += [storage_memref(op.results[0].type) for op in by_name.values()]
+        self.packed = packed.PackedCalls(self.module, packed.packed_names(self.steps))
+        types += self.packed.argument_types()
         types.append(ir.MemRefType.get([arena], i8))
         with old.location:
             made = func.FuncOp(self.name, ir.FunctionType.get(types, []), ip=ir.InsertionPoint(old))
@@ -175,7 +187,8 @@ class _Planner:
         arguments = list(block.arguments)
         inputs = arguments[: len(entry.arguments)]
         outputs = arguments[len(inputs) : len(inputs) + len(returned)]
-        weights = dict(zip(by_name, arguments[len(inputs) + len(returned) : -1], strict=True))
+        weights = dict(zip(by_name, arguments[len(inputs) + len(returned) :], strict=False))
+        self.packed_arguments = arguments[len(types) - 1 - len(self.packed.argument_types()) : -1]
         self.arena = arguments[-1]
         self._annotate(made, old, list(by_name), len(inputs), len(returned))
         for value, buffer in zip(entry.arguments, inputs, strict=True):
@@ -212,10 +225,14 @@ class _Planner:
         constants = {op.opview.param: op for op in self.steps if op.name == "relax.constant" and op.opview.param}
         for entry, name in zip(attributes[inputs + outputs :], params, strict=True):
             entry["relax.type"] = ir.TypeAttr.get(constants[name].results[0].type)
+        if self.packed.names:
+            attributes += [{packed.FUNCTIONS: ir.UnitAttr.get()}, {packed.RECORD: ir.UnitAttr.get()}]
         attributes.append({"relax.arena": ir.UnitAttr.get()})
         op = made.operation
         op.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in attributes])
         i64 = ir.IntegerType.get_signless(64)
+        if self.packed.names:
+            op.attributes[packed.PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.packed.names])
         op.attributes["relax.inputs"] = ir.IntegerAttr.get(i64, inputs)
         op.attributes["relax.outputs"] = ir.IntegerAttr.get(i64, outputs)
 
@@ -233,6 +250,10 @@ class _Planner:
                 kind = ir.MemRefType.get([workspace.size], i8)
                 arguments.append(memref.ViewOp(kind, self.arena, index(workspace.offset), []).result)
             func.CallOp([], ir.FlatSymbolRefAttr.get(op.opview.callee), arguments)
+        elif op.name == packed.CALL:
+            tensors = [*op.operands, *op.results]
+            buffers = [self._buffer(v) for v in tensors]
+            self.packed.call(op.opview.function, [v.type for v in tensors], [*self.packed_arguments, *buffers])
 
     def _buffer(self, value: Any) -> Any:
         """The buffer of a value, made where it is first asked for."""

@@ -16,6 +16,7 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import FLOPS
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.runtime.loaders import llvm_host
+from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.pipeline import lower_pipeline
 
@@ -31,15 +32,18 @@ def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
     kernels = _kernels(main, module)
     _add_profiled(main, len(kernels))
     forks = find_forks(module)
+    functions = packed.names_called(main)
+    calls = packed.find_calls(module, functions)
     _lower(module)
     define_forks(module, forks, argument_types(module, forks))
+    packed.define_calls(module, calls, (MAIN, PROFILED))
     counts = [len(signature[name]) for name in ("inputs", "outputs", "params")]
-    _add_entry(module, counts[0] + counts[1], counts[2], bool(kernels))
+    _add_entry(module, counts[0] + counts[1], counts[2], bool(functions), bool(kernels))
     code = _object_code(module, opt_level)
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
-        metadata=llvm_host(),
+        metadata={**llvm_host(), **({"packed": functions} if functions else {})},
     )  # fmt: skip
 
 
@@ -65,6 +69,7 @@ def _signature(main: Any) -> dict[str, Any]:
         attributes = ir.DictAttr(entry)
         if "relax.arena" in attributes:
             arena = argument.type.shape[0]
+        if not any(key in attributes for key in ("relax.name", "relax.param")):
             continue
         key = "relax.name" if "relax.name" in attributes else "relax.param"
         tensor = TensorType.from_mlir(ir.TypeAttr(attributes["relax.type"]).value)
@@ -89,9 +94,13 @@ def _kernels(main: Any, module: Any) -> list[KernelInfo]:
     for call in _calls(main):
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         attributes = functions[symbol].attributes
+        operands = list(call.operands)
         kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
+        if packed.TYPES in attributes:
+            symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
+            operands = operands[2:]
         flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
-        moved = sum(_bytes(v.type) for v in call.operands)
+        moved = sum(_bytes(v.type) for v in operands)
         source = ", ".join(names_of(call.location)) or describe(call.location)
         found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
     return found
@@ -157,7 +166,7 @@ def _lower(module: Any) -> None:
             op.operation.attributes["no_inline"] = noinline
 
 
-def _add_entry(module: Any, tensors: int, params: int, profiled: bool) -> None:
+def _add_entry(module: Any, tensors: int, params: int, packed_calls: bool, profiled: bool) -> None:
     """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main."""
     lines = []
     values = []
@@ -166,6 +175,12 @@ def _add_entry(module: Any, tensors: int, params: int, profiled: bool) -> None:
             lines.append(f"%{base}_p{i} = llvm.getelementptr %{base}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
             lines.append(f"%{base}_{i} = llvm.load %{base}_p{i} : !llvm.ptr -> !llvm.ptr")
             values.append(f"%{base}_{i}")
+    if packed_calls:
+        # The pointers of the functions follow the weights; the call record follows the outputs.
+        lines.append(f"%functions = llvm.getelementptr %params[{params}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        lines.append(f"%record_p = llvm.getelementptr %tensors[{tensors}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        lines.append("%record = llvm.load %record_p : !llvm.ptr -> !llvm.ptr")
+        values += ["%functions", "%record"]
     values.append("%arena")
     pointers = ", ".join(["!llvm.ptr"] * len(values))
     plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"

@@ -1,0 +1,60 @@
+"""Calls of run-time functions in a planned function.
+
+`relax.call_dps_packed` becomes a call of a declared function that takes the pointers of all packed functions, the call
+record, and the buffers; it returns whether the function failed. The target gives it a body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+
+CALL = "relax.call_dps_packed"
+PACKED = "relax.packed"
+"""Names of the run-time functions that a function calls; on a declaration, the one that it stands for."""
+TYPES = "relax.types"
+"""On a declaration: the tensor types of the buffers that the run-time function is given."""
+FUNCTIONS, RECORD = "relax.functions", "relax.record"
+"""Arguments of a planned function: the pointers of the run-time functions, and the call record."""
+RECORD_WORDS = 2
+
+
+@dataclass
+class PackedCalls:
+    """The run-time functions that one function calls, and the declarations made for its calls."""
+
+    module: Any
+    names: list[str]
+    declared: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+    def argument_types(self) -> list[Any]:
+        """Types of the pointers and of the record; none where nothing is called."""
+        i64 = ir.IntegerType.get_signless(64)
+        return [ir.MemRefType.get([size], i64) for size in (len(self.names), RECORD_WORDS)] if self.names else []
+
+    def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any]) -> None:
+        """The call at the insertion point; `arguments` are the pointers, the record, and the buffers."""
+        i1 = ir.IntegerType.get_signless(1)
+        key = (name, *map(str, tensor_types), *(str(v.type) for v in arguments))
+        if key not in self.declared:
+            self.declared[key] = self._declare(name, tensor_types, [v.type for v in arguments])
+        func.CallOp([i1], ir.FlatSymbolRefAttr.get(self.declared[key]), list(arguments))
+
+    def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any]) -> str:
+        i1 = ir.IntegerType.get_signless(1)
+        kind = ir.FunctionType.get(list(types), [i1])
+        made = func.FuncOp("packed_" + re.sub(r"\W", "_", name), kind, visibility="private", ip=False)
+        self.module.regions[0].blocks[0].append(made.operation)
+        symbol = ir.StringAttr(ir.SymbolTable(self.module.operation).insert(made.operation)).value
+        made.operation.attributes[PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name)])
+        made.operation.attributes[TYPES] = ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in tensor_types])
+        return symbol
+
+
+def packed_names(steps: Sequence[Any]) -> list[str]:
+    """The run-time functions that these operations call, each once."""
+    return list(dict.fromkeys(op.opview.function for op in steps if op.name == CALL))

@@ -1,0 +1,167 @@
+"""Bodies for calls of run-time functions: tensors on the stack, the call through its pointer, the check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.memory.packed import PACKED, TYPES
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+
+_TENSOR = "!llvm.struct<(ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64)>"
+"""DLPack's DLTensor: data, device type and number, rank, type (code, bits, lanes), shape, strides, offset."""
+
+
+@dataclass(frozen=True)
+class PackedCall:
+    """A declared call: the function that it stands for, its place among the pointers, the types of the tensors."""
+
+    symbol: str
+    name: str
+    position: int
+    types: tuple[TensorType, ...]
+
+
+def names_called(main: Any) -> list[str]:
+    """The run-time functions that the entry function calls, in the order of their pointers."""
+    if PACKED not in main.attributes:
+        return []
+    return [ir.StringAttr(name).value for name in ir.ArrayAttr(main.attributes[PACKED])]
+
+
+def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
+    """The declarations that `plan-memory` left."""
+    found = []
+    for op in module.body.operations:
+        attributes = op.operation.attributes
+        if TYPES not in attributes:
+            continue
+        types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(attributes[TYPES])]
+        name = ir.StringAttr(ir.ArrayAttr(attributes[PACKED])[0]).value
+        symbol = ir.StringAttr(attributes["sym_name"]).value
+        found.append(PackedCall(symbol, name, names.index(name), tuple(t for t in types if t is not None)))
+    return found
+
+
+def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str]) -> None:
+    """Give the declarations their bodies, and let the callers return where a call failed."""
+    if not calls:
+        return
+    symbols = {call.symbol for call in calls}
+    operations = [op.operation for op in module.body.operations]
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in operations}
+    for symbol in symbols:
+        functions[symbol].erase()
+    made = ir.Module.parse("\n".join(map(_text, calls)))
+    for op in made.body.operations:
+        module.body.append(op.operation.clone())
+    for caller in callers:
+        if caller in functions:
+            _return_on_failure(functions[caller], symbols)
+
+
+def _return_on_failure(function: Any, symbols: set[str]) -> None:
+    """After each call, a branch to the rest of the function, or to a return."""
+    region = function.regions[0]
+    if len(region.blocks) != 1:
+        raise AssertionError("an entry function is straight-line code until here")
+    block = region.blocks[0]
+    for call in [op.operation for op in block.operations]:
+        if call.name != "llvm.call" or ir.FlatSymbolRefAttr(call.attributes["callee"]).value not in symbols:
+            continue
+        operations = [op.operation for op in block.operations]
+        following = operations[operations.index(call) + 1 :]
+        rest = block.create_after()
+        failed = rest.create_after()
+        for op in following:
+            rest.append(op)
+        with call.location:
+            with ir.InsertionPoint(failed):
+                ir.Operation.create("llvm.return")
+            with ir.InsertionPoint(block):
+                ir.Operation.create(
+                    "llvm.cond_br",
+                    operands=[call.results[0]],
+                    successors=[failed, rest],
+                    attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])},
+                )
+        block = rest
+
+
+def _text(call: PackedCall) -> str:
+    """The function in the LLVM dialect."""
+    count = len(call.types)
+    globals_, body = [], []
+    for i, tensor in enumerate(call.types):
+        shape, strides = tensor.static_shape, _strides(tensor.static_shape)
+        for what, numbers in (("shape", shape), ("strides", strides)):
+            if numbers:
+                listed = ", ".join(map(str, numbers))
+                globals_.append(
+                    f"llvm.mlir.global internal constant @{call.symbol}_{what}_{i}"
+                    f"(dense<[{listed}]> : tensor<{len(numbers)}xi64>) : !llvm.array<{len(numbers)} x i64>"
+                )
+        body += _tensor_text(call.symbol, i, tensor)
+    arguments = "".join(f", %data{i}: !llvm.ptr" for i in range(count))
+    new_line = "\n        "
+    return f"""
+      {new_line.join(globals_)}
+      llvm.func internal @{call.symbol}(%functions: !llvm.ptr, %record: !llvm.ptr{arguments}) -> i1 {{
+        %one = llvm.mlir.constant(1 : i64) : i64
+        %count = llvm.mlir.constant({count} : i64) : i64
+        %tensors = llvm.alloca %count x !llvm.ptr : (i64) -> !llvm.ptr
+        {new_line.join(body)}
+        %slot = llvm.getelementptr %functions[{call.position}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+        %function = llvm.load %slot : !llvm.ptr -> !llvm.ptr
+        %code = llvm.call %function(%tensors, %count) : !llvm.ptr, (!llvm.ptr, i64) -> i32
+        %zero = llvm.mlir.constant(0 : i32) : i32
+        %failed = llvm.icmp "ne" %code, %zero : i32
+        llvm.cond_br %failed, ^report, ^done
+      ^report:
+        %number = llvm.mlir.constant({call.position + 1} : i64) : i64
+        llvm.store %number, %record : i64, !llvm.ptr
+        %wide = llvm.sext %code : i32 to i64
+        %second = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
+        llvm.store %wide, %second : i64, !llvm.ptr
+        llvm.br ^done
+      ^done:
+        llvm.return %failed : i1
+      }}"""
+
+
+def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
+    element = ELEMENT_TYPES[tensor.dtype.name]
+    # DLPack packs types of fewer than 8 bits; here they lie in bytes, and travel as such.
+    code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
+    fields: list[tuple[str, str | int]] = [
+        ("ptr", f"%data{i}"), ("i32", 1), ("i32", 0), ("i32", tensor.rank), ("i8", code), ("i8", element.dlpack_bits),
+        ("i16", 1), ("ptr", f"@{symbol}_shape_{i}"), ("ptr", f"@{symbol}_strides_{i}"), ("i64", 0),
+    ]  # fmt: skip
+    lines = [f"%t{i} = llvm.alloca %one x {_TENSOR} : (i64) -> !llvm.ptr"]
+    for position, (kind, value) in enumerate(fields):
+        type_ = "!llvm.ptr" if kind == "ptr" else kind
+        name = f"%f{i}_{position}"
+        if isinstance(value, int):
+            lines.append(f"{name} = llvm.mlir.constant({value} : {kind}) : {kind}")
+        elif value.startswith("@"):
+            made = f"llvm.mlir.addressof {value}" if tensor.rank else "llvm.mlir.zero"
+            lines.append(f"{name} = {made} : !llvm.ptr")
+        else:
+            name = value
+        place = f"%p{i}_{position}"
+        lines.append(f"{place} = llvm.getelementptr %t{i}[0, {position}] : (!llvm.ptr) -> !llvm.ptr, {_TENSOR}")
+        lines.append(f"llvm.store {name}, {place} : {type_}, !llvm.ptr")
+    lines.append(f"%a{i} = llvm.getelementptr %tensors[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+    lines.append(f"llvm.store %t{i}, %a{i} : !llvm.ptr, !llvm.ptr")
+    return lines
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, size = [], 1
+    for dim in reversed(shape):
+        strides.insert(0, size)
+        size *= dim
+    return tuple(strides)
