@@ -59,8 +59,9 @@ class Epilogue:
         values = {result.value: narrowed(total, result.element_type)}
         for s, stage in enumerate(contraction.stages):
             env: dict[Any, Any] = {}
-            for argument, cursor in zip(stage.block.index_arguments, places.indices[s], strict=True):
-                env[argument] = self._index(cursor, piece)
+            for a, (argument, cursor) in enumerate(zip(stage.block.index_arguments, places.indices[s], strict=True)):
+                if stage.block.uses_index(a):
+                    env[argument] = self._index(cursor, piece)
             for i, (argument, operand) in enumerate(zip(stage.block.input_arguments, stage.block.inputs, strict=True)):
                 read = places.reads[s][i]
                 if operand.value in values:
