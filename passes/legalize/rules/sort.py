@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, minimum, select
+from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, constant, minimum, select
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
 
@@ -81,11 +81,11 @@ def _merge(
         first = loops.let(minimum(left.get(), middle - 1))
         second = loops.let(minimum(right.get(), high - 1))
         take_right = loops.let(has_right & (~has_left | before(source.keys[second], source.keys[first])))
-        target.move(i, source, select(take_right, second, first))
-        with loops.if_(take_right):
-            right.set(right.get() + 1)
-        with loops.else_():
-            left.set(left.get() + 1)
+        target.move(i, source, loops.let(select(take_right, second, first)))
+        # Without branches, which could not be predicted.
+        step = loops.let(select(take_right, constant(1, "index"), constant(0, "index")))
+        right.set(right.get() + step)
+        left.set(left.get() + (1 - step))
 
 
 @legalize("relax.topk")

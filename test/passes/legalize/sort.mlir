@@ -10,7 +10,6 @@
 // CHECK:       scf.while
 // CHECK:       scf.for
 // CHECK:       scf.for
-// CHECK:       scf.if
 // CHECK:       scf.for
 // CHECK:       scf.for
 func.func @test_sort(%arg0: tensor<2x100xf32>) -> tensor<2x100xf32> {
@@ -31,7 +30,6 @@ func.func @test_sort(%arg0: tensor<2x100xf32>) -> tensor<2x100xf32> {
 // CHECK:       scf.while
 // CHECK:       scf.for
 // CHECK:       scf.for
-// CHECK:       scf.if
 // CHECK:       scf.for
 // CHECK:       scf.for
 func.func @test_argsort(%arg0: tensor<3000xi32>) -> tensor<3000xi64> {
