@@ -1,6 +1,6 @@
 """The compute builder: prim functions from Python lambdas over index variables."""
 
-from mirlo.dialects.tir.compute.builder import PRIM_FUNC, PrimBuilder, TensorExpr, storage_type
+from mirlo.dialects.tir.compute.builder import PRIM_FUNC, PrimBuilder, TensorExpr, identity_of, storage_type
 from mirlo.dialects.tir.compute.expr import (
     BOOL,
     INDEX,
@@ -34,6 +34,6 @@ from mirlo.dialects.tir.compute.narrow import is_coded
 __all__ = [
     "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "ExprLike", "LoopBuilder", "LoopFunction", "PrimBuilder",
     "TensorExpr", "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor",
-    "is_coded", "lift", "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt", "storage_type",
-    "tanh", "trunc",
+    "identity_of", "is_coded", "lift", "log", "maximum", "minimum", "roundeven", "rsqrt", "select", "sigmoid", "sqrt",
+    "storage_type", "tanh", "trunc",
 ]  # fmt: skip

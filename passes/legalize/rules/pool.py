@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, select, sqrt
-from mirlo.dialects.tir.compute.builder import identity_of
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, identity_of, select, sqrt
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide
 from mirlo.passes.legalize.rules.reduce import more_extreme
 from mirlo.passes.legalize.windows import Windows

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.core.dtypes import DTYPES, DType
-from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, roundeven
-from mirlo.dialects.tir.compute.builder import identity_of
+from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, identity_of, roundeven
 from mirlo.passes.legalize.helpers import saturated, shape_of
 from mirlo.passes.rules import legalize
 

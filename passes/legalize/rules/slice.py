@@ -134,15 +134,18 @@ def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int]
 
 @legalize("relax.split")
 def split(op: Any, b: Any) -> Any:
+    """One prim function per piece: each can be fused with what uses the piece."""
     axis = op.axis % len(shape_of(op.x))
     shapes = [shape_of(output) for output in op.outputs]
 
-    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
-        starts = _starts([shape[axis] for shape in shapes])
+    def piece(shape: tuple[int, ...], start: int) -> Any:
+        def body(p: Any, x: TensorExpr) -> TensorExpr:
+            def element(*axes: Expr) -> Expr:
+                return x.at(*axes[:axis], axes[axis] + start, *axes[axis + 1 :])
 
-        def piece(start: int) -> Any:
-            return lambda *axes: x.at(*axes[:axis], axes[axis] + start if start else axes[axis], *axes[axis + 1 :])
+            return p.compute(shape, element, name="split")
 
-        return tuple(p.compute(shape, piece(start), name="split") for shape, start in zip(shapes, starts, strict=True))
+        return b.call_prim(body, op.x)
 
-    return b.call_prim(body, op.x)
+    starts = _starts([shape[axis] for shape in shapes])
+    return tuple(piece(shape, start) for shape, start in zip(shapes, starts, strict=True))

@@ -124,8 +124,10 @@ func.func @test_stack(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32>) -> tensor<
 // CHECK:       affine_map<(d0, d1) -> (d0, d1 + 2)>
 // CHECK-LABEL: func.func @test_split
 // CHECK:       relax.call_tir{{.*}}callee = @split
+// CHECK:       relax.call_tir{{.*}}callee = @split_0
 // CHECK:       func.func private @split
 // CHECK:       domain = [2, 2]{{.*}}name = "split"
+// CHECK:       func.func private @split_0
 // CHECK:       domain = [2, 4]{{.*}}name = "split"
 func.func @test_split(%arg0: tensor<2x6xf32>) -> (tensor<2x2xf32>, tensor<2x4xf32>) {
   %0:2 = "relax.split"(%arg0) {axis = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, sizes = [2, 4]} : (tensor<2x6xf32>) -> (tensor<2x2xf32>, tensor<2x4xf32>)
