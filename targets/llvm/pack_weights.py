@@ -164,6 +164,7 @@ def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> 
     with ir.InsertionPoint(site), site.location:
         new = Constant.make(param=packed[key], result_types=[kind.with_shape(panels.shape)])
     site.operands[panels.argument] = new
+    _count_runs(site)
 
 
 def _retype(view: PrimView, panels: Panels) -> None:
@@ -173,9 +174,19 @@ def _retype(view: PrimView, panels: Panels) -> None:
     argument.set_type(ir.RankedTensorType.get(panels.shape, argument.type.element_type))
     maps = _replaced(block.op.attributes["maps"], panels.position, ir.AffineMapAttr.get(panels.map))
     block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
+    _count_runs(block.op)
     entry = [a.type for a in view.entry.arguments]
     results = [v.type for v in view.returned]
     view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
+
+
+def _count_runs(op: Any) -> None:
+    """Write the segment sizes of the operands anew: they count runs of equal types, and a type has changed."""
+    layout = type(op.opview)._operand_layout
+    given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
+    _, sizes = layout.flatten(given, lambda value: value.type, op.name)
+    if sizes is not None:
+        op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
 
 
 def _replaced(values: Sequence[Any], position: int, value: Any) -> list[Any]:

@@ -58,7 +58,7 @@ def rng(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 100, 200), (20, 64, 300), (1, 500, 300), (33, 31, 40)])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 100, 200), (20, 64, 300), (1, 500, 300), (33, 31, 40), (96, 96, 96)])
 def test_products(m: int, n: int, k: int) -> None:
     w, v, x = rng(k, n), rng(n, k), rng(m, k)
     got = compile_with(MATMUL.format(m=m, n=n, k=k), {"w": w, "v": v})(x)

@@ -1,0 +1,1 @@
+"""How fast single kernels are, against the machine and against ONNX Runtime."""
