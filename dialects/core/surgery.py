@@ -47,6 +47,22 @@ def erase_dead(block: Any, is_pure: Any) -> int:
     return count
 
 
+def blocks(function: Any) -> list[Any]:
+    """The blocks of a function, those nested in its control flow included; what encloses comes first."""
+    found: list[Any] = []
+
+    def collect(op: Any) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                found.append(block)
+                for inner in block.operations:
+                    if len(inner.operation.regions):
+                        collect(inner.operation)
+
+    collect(function.operation)
+    return found
+
+
 def operations(function: Any) -> list[Any]:
     """The operations of a function's body, the terminator included, as they are now."""
     regions = function.operation.regions

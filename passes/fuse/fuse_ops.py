@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, Groups, Node
 from mirlo.passes.fuse.kinds import Kind, kind_of
@@ -44,32 +45,47 @@ def _name(function: Any) -> str:
 
 
 def _fuse(function: Any, kinds: dict[str, Kind], symbols: Any, module_body: Any, max_inputs: int) -> None:
-    steps = [op.operation for op in function.operation.regions[0].blocks[0].operations]
-    nodes = graph_of(steps, kinds)
-    for members in Groups(nodes, max_inputs).members():
-        _outline([steps[i] for i in members], symbols, module_body)
+    for block in blocks(function):
+        steps = [op.operation for op in block.operations]
+        nodes = graph_of(steps, kinds)
+        for members in Groups(nodes, max_inputs).members():
+            _outline([steps[i] for i in members], symbols, module_body)
 
 
 def graph_of(steps: Sequence[Any], kinds: dict[str, Kind]) -> list[Node]:
-    """A node per operation; what is no call of a prim function is opaque."""
+    """A node per operation of a block; what is no call of a prim function is opaque."""
     nodes: list[Node] = []
     made_by: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
     for i, op in enumerate(steps):
         kind, shape = Kind.OPAQUE, ()
         if op.name == "relax.call_tir" and len(op.results) == 1:
             kind = kinds.get(op.opview.callee, Kind.OPAQUE)
             shape = tuple(op.results[0].type.shape)
-        node = Node(i, kind, shape)
-        for value in dict.fromkeys(op.operands):
+        operands = _read_by(op)
+        reads = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
+        makes = frozenset(numbers.setdefault(v, len(numbers)) for v in op.results)
+        node = Node(i, kind, shape, reads=reads, makes=makes)
+        for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:
                 node.inputs.append(source)
                 nodes[source].users.append(i)
-                nodes[source].escapes |= op.name == "func.return"
+                nodes[source].escapes |= i == len(steps) - 1
         for value in op.results:
             made_by[value] = i
         nodes.append(node)
     return nodes
+
+
+def _read_by(op: Any) -> dict[Any, None]:
+    """The operands of an operation, and of those in its regions."""
+    found = dict.fromkeys(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                found.update(_read_by(inner.operation))
+    return found
 
 
 def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
@@ -104,10 +105,9 @@ def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
 def _redirect(body: Any, shared: dict[str, str]) -> None:
     """`func.call @primitive` becomes `relax.call_tir` of the prim function."""
     for function in body.operations:
-        if function.operation.name != "func.func" or is_prim_func(function) or not function.operation.regions[0].blocks:
+        if function.operation.name != "func.func" or is_prim_func(function):
             continue
-        for wrapped in list(function.operation.regions[0].blocks[0].operations):
-            op = wrapped.operation
+        for op in [wrapped.operation for block in blocks(function) for wrapped in block.operations]:
             if op.name != "func.call":
                 continue
             symbol = shared.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mirlo.passes.fuse.kinds import Kind
@@ -19,6 +20,10 @@ class Node:
     kind: Kind
     shape: tuple[int, ...]
     inputs: list[int] = field(default_factory=list)
+    """The nodes that it reads."""
+    reads: frozenset[int] = frozenset()
+    """All values that it reads, those of no node included."""
+    makes: frozenset[int] = frozenset()
     users: list[int] = field(default_factory=list)
     escapes: bool = False
     """Returned from the function, or used by something that is no node."""
@@ -39,7 +44,8 @@ class Groups:
         self.max_inputs = max_inputs
         self.parent = list(range(len(nodes)))
         self.kind = [node.kind for node in nodes]
-        self.size = [1] * len(nodes)
+        self.inside: list[list[int]] = [[i] for i in range(len(nodes))]
+        """The members of each group, at its root."""
         self.dominators = post_dominators(nodes)
         for sweep in (0, 1):
             self._sweep(sweep)
@@ -52,10 +58,8 @@ class Groups:
 
     def members(self) -> list[list[int]]:
         """The groups with more than one node, each in program order."""
-        found: dict[int, list[int]] = {}
-        for node in self.nodes:
-            found.setdefault(self.find(node.index), []).append(node.index)
-        return [group for group in found.values() if len(group) > 1]
+        roots = dict.fromkeys(self.find(node.index) for node in self.nodes)
+        return [sorted(self.inside[root]) for root in roots if len(self.inside[root]) > 1]
 
     def _sweep(self, sweep: int) -> None:
         for node in self.nodes:
@@ -96,17 +100,16 @@ class Groups:
             return False
         return group is not Kind.CONTRACTION or end.shape == node.shape
 
-    def _between(self, start: int, end: int) -> set[int]:
+    def _between(self, start: int, end: int) -> Iterator[int]:
         """Nodes strictly between two, on the paths along users."""
-        seen: set[int] = set()
+        seen = {end}
         stack = list(self.nodes[start].users)
         while stack:
             index = stack.pop()
-            if index == end or index in seen:
-                continue
-            seen.add(index)
-            stack += self.nodes[index].users
-        return seen
+            if index not in seen:
+                seen.add(index)
+                stack += self.nodes[index].users
+                yield index
 
     def _path_is(self, start: int, end: int, limit: Kind, shape: tuple[int, ...] | None = None) -> bool:
         for index in self._between(start, end):
@@ -119,30 +122,27 @@ class Groups:
     def _join(self, start: int, end: int) -> None:
         joined = {self.find(i) for i in (start, end, *self._between(start, end))}
         heavy = [root for root in joined if self.kind[root] > Kind.INJECTIVE]
-        if len(heavy) > 1 or sum(self.size[root] for root in joined) > MAX_NODES:
+        members = [i for root in joined for i in self.inside[root]]
+        if len(heavy) > 1 or len(members) > MAX_NODES:
             return
-        if self._inputs(joined) > self.max_inputs or self._escapes(joined, end):
+        if self._inputs(members) > self.max_inputs or self._escapes(set(members)):
             return
         root = self.find(end)
-        kind = max(self.kind[r] for r in joined)
-        size = sum(self.size[r] for r in joined)
+        self.kind[root] = max(self.kind[r] for r in joined)
         for other in joined:
-            self.parent[other] = root
-        self.kind[root], self.size[root] = kind, size
+            self.parent[other], self.inside[other] = root, []
+        self.inside[root] = members
 
-    def _inputs(self, roots: set[int]) -> int:
-        members = {n.index for n in self.nodes if self.find(n.index) in roots}
-        return len({i for m in members for i in self.nodes[m].inputs if i not in members})
+    def _inputs(self, members: list[int]) -> int:
+        """How many values a group reads."""
+        nodes = [self.nodes[i] for i in members]
+        return len({v for node in nodes for v in node.reads} - {v for node in nodes for v in node.makes})
 
-    def _escapes(self, roots: set[int], end: int) -> bool:
+    def _escapes(self, members: set[int]) -> bool:
         """Whether a member other than the last is needed outside the group."""
-        members = {n.index for n in self.nodes if self.find(n.index) in roots}
         last = max(members)
-        return any(
-            self.nodes[m].escapes or any(user not in members for user in self.nodes[m].users)
-            for m in members
-            if m != last
-        )
+        nodes = [self.nodes[i] for i in members if i != last]
+        return any(node.escapes or any(user not in members for user in node.users) for node in nodes)
 
 
 def post_dominators(nodes: list[Node]) -> list[_Dominator]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.core.surgery import erase_dead
+from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
 
 
@@ -22,6 +22,5 @@ class RemoveDead(Pass):
     anchor = "func.func"
 
     def run(self, op: Any, session: Any) -> None:
-        blocks = op.operation.regions[0].blocks
-        if len(blocks):
-            erase_dead(blocks[0], is_pure_relax)
+        for block in reversed(blocks(op)):
+            erase_dead(block, is_pure_relax)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import erase_op, is_dead, operations, replace_op
+from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
 from mirlo.passes.graph.evaluate import EVALUATORS
@@ -29,11 +29,16 @@ class FoldConstant(Pass):
     grow: int = option(1 << 20, "bytes by which a result may exceed its operands")
 
     def run(self, op: Any, session: Any) -> None:
-        for operation in operations(op)[:-1]:
-            _fold(operation, session, self.grow)
-        for operation in reversed(operations(op)[:-1]):
-            if operation.name == "relax.constant" and is_dead(operation):
-                erase_op(operation)
+        found = blocks(op)
+        for block in found:
+            for operation in [o.operation for o in block.operations]:
+                _fold(operation, session, self.grow)
+        for block in found:
+            erase_dead(block, _is_constant)
+
+
+def _is_constant(op: Any) -> bool:
+    return bool(op.name == "relax.constant")
 
 
 def _fold(op: Any, session: Any, grow: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
+from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
 from mirlo.passes.graph.dce import is_pure_relax
@@ -89,8 +89,11 @@ def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | N
     wanted = set(only) if only is not None else book.subjects()
     total = 0
     for _ in range(MAX_SWEEPS):
-        count = sum(_rewrite_op(op, book, session) for op in operations(function)[:-1] if op.name in wanted)
-        erase_dead(function.operation.regions[0].blocks[0], is_pure_relax)
+        count = 0
+        for block in reversed(blocks(function)):
+            found = [op.operation for op in block.operations if op.operation.name in wanted]
+            count += sum(_rewrite_op(op, book, session) for op in found)
+            erase_dead(block, is_pure_relax)
         total += count
         if not count:
             break

@@ -1,0 +1,72 @@
+// RUN: mirlo-opt %s --convert-layout --split-input-file | FileCheck %s
+
+// From the input to the global mean all permutes cancel: one is left at the entry, and the mean needs none at the exit.
+// CHECK-LABEL: func.func @network(
+// CHECK:         %[[X:.*]] = "relax.permute"(%arg0) {axes = array<i64: 0, 2, 3, 1>, relax.layout}
+// CHECK:         %[[C:.*]] = "relax.conv"(%[[X]], %{{.*}}) {data_layout = "N*C", kernel_layout = "*IO", {{.*}} -> tensor<1x8x8x4xf32>
+// CHECK:         %[[R:.*]] = "relax.relu"(%[[C]])
+// CHECK:         %[[A:.*]] = "relax.add"(%[[R]], %[[C]])
+// CHECK:         %[[M:.*]] = "relax.max_pool"(%[[A]]) {data_layout = "N*C", {{.*}} -> tensor<1x7x7x4xf32>
+// CHECK:         %[[K:.*]] = "relax.concat"(%[[M]], %[[M]]) {axis = 3
+// CHECK:         %[[G:.*]] = "relax.reduce_mean"(%[[K]]) {axes = array<i64: 1, 2>} : (tensor<1x7x7x8xf32>) -> tensor<1x8xf32>
+// CHECK-NEXT:    return %[[G]]
+func.func @network(%x: tensor<1x3x8x8xf32>) -> tensor<1x8xf32> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x3x3xf32>
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.relu"(%0) : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %2 = "relax.add"(%1, %0) : (tensor<1x4x8x8xf32>, tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %3 = "relax.max_pool"(%2) {kernel = array<i64: 2, 2>} : (tensor<1x4x8x8xf32>) -> tensor<1x4x7x7xf32>
+  %4 = "relax.concat"(%3, %3) {axis = 1 : i64, operandSegmentSizes = array<i32: 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<1x4x7x7xf32>, tensor<1x4x7x7xf32>) -> tensor<1x8x7x7xf32>
+  %5 = "relax.reduce_mean"(%4) {axes = array<i64: 2, 3>} : (tensor<1x8x7x7xf32>) -> tensor<1x8xf32>
+  return %5 : tensor<1x8xf32>
+}
+
+// -----
+
+// Kernels are permuted to window, in, out; a bias per channel is permuted where it has dims to permute.
+// CHECK-LABEL: func.func @operands(
+// CHECK:         "relax.permute"(%{{.*}}) {axes = array<i64: 2, 3, 1, 0>} : (tensor<4x3x1x1xf32>) -> tensor<1x1x3x4xf32>
+// CHECK:         %[[C:.*]] = "relax.conv"
+// CHECK:         "relax.multiply"(%[[C]], %{{.*}}) : (tensor<1x8x8x4xf32>, tensor<1x1x1x4xf32>)
+// CHECK:         "relax.pad"(%{{.*}}) {pads = array<i64: 0, 1, 2, 0, 0, 3, 4, 0>} : (tensor<1x8x8x4xf32>) -> tensor<1x12x14x4xf32>
+// CHECK:         %[[Y:.*]] = "relax.permute"(%{{.*}}) {axes = array<i64: 0, 3, 1, 2>, relax.layout}
+// CHECK:         return %[[Y]]
+func.func @operands(%x: tensor<1x3x8x8xf32>, %scale: tensor<4x1x1xf32>) -> tensor<1x4x12x14xf32> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x1x1xf32>
+  %0 = "relax.conv"(%x, %w) : (tensor<1x3x8x8xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.multiply"(%0, %scale) : (tensor<1x4x8x8xf32>, tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32>
+  %2 = "relax.pad"(%1) {pads = array<i64: 0, 0, 1, 2, 0, 0, 3, 4>} : (tensor<1x4x8x8xf32>) -> tensor<1x4x12x14xf32>
+  return %2 : tensor<1x4x12x14xf32>
+}
+
+// -----
+
+// What declines: weights that are computed, a pool whose input has no layout yet, an operand as large that would need a
+// permute of its own, a permute that the user wrote.
+// CHECK-LABEL: func.func @declined(
+// CHECK:         "relax.conv"(%arg0, %arg1) :
+// CHECK:         "relax.max_pool"(%arg0) {kernel
+// CHECK:         %[[C:.*]] = "relax.conv"(%{{.*}}) {data_layout = "N*C"
+// CHECK:         %[[P:.*]] = "relax.permute"(%[[C]]) {axes = array<i64: 0, 3, 1, 2>, relax.layout}
+// CHECK:         "relax.add"(%[[P]], %arg0)
+func.func @declined(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x1x1xf32>) -> (tensor<1x4x8x8xf32>, tensor<1x3x7x7xf32>, tensor<1x3x8x8xf32>) {
+  %0 = "relax.conv"(%x, %w) : (tensor<1x3x8x8xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.max_pool"(%x) {kernel = array<i64: 2, 2>} : (tensor<1x3x8x8xf32>) -> tensor<1x3x7x7xf32>
+  %k = "relax.constant"() {value = dense<2.0> : tensor<3x3x1x1xf32>} : () -> tensor<3x3x1x1xf32>
+  %2 = "relax.conv"(%x, %k) : (tensor<1x3x8x8xf32>, tensor<3x3x1x1xf32>) -> tensor<1x3x8x8xf32>
+  %3 = "relax.add"(%2, %x) : (tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32>) -> tensor<1x3x8x8xf32>
+  return %0, %1, %3 : tensor<1x4x8x8xf32>, tensor<1x3x7x7xf32>, tensor<1x3x8x8xf32>
+}
+
+// -----
+
+// Sizes that are not known move along as symbols.
+// CHECK-LABEL: func.func @symbolic(
+// CHECK:         "relax.conv"(%{{.*}}) {data_layout = "N*C", {{.*}} -> tensor<?x?x8x4xf32, #relax.dims<["n", "h", 8, 4]>>
+// CHECK:         "relax.relu"(%{{.*}}) : (tensor<?x?x8x4xf32, #relax.dims<["n", "h", 8, 4]>>)
+func.func @symbolic(%x: tensor<?x3x?x8xf32, #relax.dims<["n", 3, "h", 8]>>) -> tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x1x1xf32>
+  %0 = "relax.conv"(%x, %w) : (tensor<?x3x?x8xf32, #relax.dims<["n", 3, "h", 8]>>, tensor<4x3x1x1xf32>) -> tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>
+  %1 = "relax.relu"(%0) : (tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>) -> tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>
+  return %1 : tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>
+}

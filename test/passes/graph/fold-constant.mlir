@@ -1,0 +1,50 @@
+// RUN: mirlo-opt %s --fold-constant | FileCheck %s
+// RUN: mirlo-opt %s --fold-constant=grow=0 | FileCheck %s --check-prefix=GROW
+
+// Operators whose operands are all constants; a small result stands in the IR.
+// CHECK-LABEL: func.func @chain
+// CHECK-NEXT:    %[[C:.*]] = "relax.constant"() {value = dense<{{\[\[}}2.000000e+00, 8.000000e+00], [4.000000e+00, 1.000000e+01]]> : tensor<2x2xf32>}
+// CHECK-NEXT:    return %[[C]]
+func.func @chain() -> tensor<2x2xf32> {
+  %0 = "relax.constant"() {value = dense<[[1.0, 2.0], [4.0, 5.0]]> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %2 = "relax.add"(%1, %1) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %2 : tensor<2x2xf32>
+}
+
+// A large one becomes a parameter, named after what it was computed from.
+// CHECK-LABEL: func.func @large
+// CHECK-NEXT:    "relax.constant"() {param = "constant.expand"} : () -> tensor<4x8xf32>
+// GROW-LABEL:  func.func @large
+// GROW:          "relax.expand"
+func.func @large() -> tensor<4x8xf32> {
+  %0 = "relax.constant"() {value = dense<3.0> : tensor<8xf32>} : () -> tensor<8xf32>
+  %1 = "relax.expand"(%0) {shape = [4, 8]} : (tensor<8xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
+// Integers and bools keep their meaning: division goes towards zero, comparisons give bools.
+// CHECK-LABEL: func.func @integers
+// CHECK:         dense<[-3, 3]> : tensor<2xi64>
+// CHECK:         dense<[true, false]> : tensor<2xi1>
+func.func @integers() -> (tensor<2xi64>, tensor<2xi1>) {
+  %0 = "relax.constant"() {value = dense<[-7, 7]> : tensor<2xi64>} : () -> tensor<2xi64>
+  %1 = "relax.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
+  %2 = "relax.divide"(%0, %1) : (tensor<2xi64>, tensor<i64>) -> tensor<2xi64>
+  %3 = "relax.less"(%0, %1) : (tensor<2xi64>, tensor<i64>) -> tensor<2xi1>
+  return %2, %3 : tensor<2xi64>, tensor<2xi1>
+}
+
+// What depends on an input stays, and so does what has no evaluator or a parameter whose file is not there.
+// CHECK-LABEL: func.func @declined
+// CHECK:         "relax.add"
+// CHECK:         "relax.erf"
+// CHECK:         "relax.negative"
+func.func @declined(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<99xf32>) {
+  %0 = "relax.constant"() {value = dense<2.0> : tensor<2xf32>} : () -> tensor<2xf32>
+  %1 = "relax.add"(%x, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %2 = "relax.erf"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %3 = "relax.constant"() {param = "weight"} : () -> tensor<99xf32>
+  %4 = "relax.negative"(%3) : (tensor<99xf32>) -> tensor<99xf32>
+  return %1, %2, %4 : tensor<2xf32>, tensor<2xf32>, tensor<99xf32>
+}
