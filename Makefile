@@ -29,7 +29,7 @@ pytest: $(VENV)/ready
 	$(BIN)/pytest -q
 
 bench: $(VENV)/ready
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --cache $(MODELS)
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .
