@@ -46,6 +46,7 @@ def compile_pipeline(options: Any = None) -> str:
         "canonicalize",
         "cse",
         "pack-weights",
+        "remove-dead",
         "schedule{target=llvm}",
         "lower-loops",
         "lower-intrinsics{target=llvm}",

@@ -57,12 +57,18 @@ def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> N
         assert error <= TOLERANCE, f"output '{name}': relative error {error:.2e}"
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2"])
+# Bytes of the weights, relative to the model's file. GPT-2 looks tokens up in a matrix that it also multiplies with:
+# that one is held in two layouts.
+MODELS = {"mobilenetv2": 1.05, "resnet50": 1.05, "vit_base": 1.05, "bert_base": 1.05, "gpt2": 1.35}
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
     model = benchmark_model(name)
     compiled = tmp_path / f"{name}.mirlo"
     try:
         output_of(mirlo("compile", model, "-o", compiled))
+        assert compiled.stat().st_size <= MODELS[name] * model.stat().st_size
         inputs, expected = _reference(model)
         _agree(_run_compiled(compiled, inputs, tmp_path), expected)
     finally:
