@@ -123,7 +123,8 @@ def test_allocating_calls_are_refused() -> None:
       return %0 : tensor<4xf32>
     }"""
     text = text.replace(
-        '"my.f"', f'"my.f", operandSegmentSizes = array<i32: 1{", 0" * 15}>, resultSegmentSizes = array<i32: 1, 0, 0, 0>'
+        '"my.f"',
+        f'"my.f", operandSegmentSizes = array<i32: 1{", 0" * 15}>, resultSegmentSizes = array<i32: 1, 0, 0, 0>',
     )
     with pytest.raises(PassFailed, match="call_packed' of 'my.f' allocates what it returns.*use relax.call_dps_packed"):
         _compile(text)
