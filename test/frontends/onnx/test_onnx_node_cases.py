@@ -20,14 +20,10 @@ CASES_PER_OPERATOR = 3
 
 # What the compiler cannot do yet, or does as ONNX Runtime does and not as ONNX's reference says.
 GAPS = (
-    "FLOAT8|FLOAT4|E8M0|e4m3|e5m2|float4|e8m0",  # arithmetic on the narrowest floats
-    "INT4|INT2|int4|int2|UINT4|UINT2|uint4|uint2",  # inputs of less than a byte
-    "empty_set|_zero$|allowzero_reordered|kernel_size_one|start_out_of_bounds",  # tensors without elements
-    "_bf16$|_fp16$|bfloat16|_float16$",  # half precision: summed in f32 here, so not to the last bit
-    "shift_ge_width|negative_shift|edge_cases_fmod_0",  # what C leaves open
-    "align_corners",  # ONNX's reference scales by sizes that are not integers
-    "nan_robustness|l2normalization_axis_0",  # 0 / 0 taken for 0
-    "training|antialias|sequence_|_seq|_opt$|string|test_if|nonzero|scan_sum",  # not supported, and said so
+    "attention.*(bf16|fp16)",  # summed in f32 here, so not to the last bit
+    "downsample_scales_.*_align_corners",  # ONNX's reference scales by sizes with a fraction, ONNX Runtime does not
+    "test_if|nonzero|scan_sum|range_float",  # control and shapes that depend on data
+    "training|antialias|round_mode|e8m0|sequence_|_seq|_opt$|string",  # not supported, and said so
 )
 
 

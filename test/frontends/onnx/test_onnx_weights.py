@@ -135,6 +135,25 @@ def test_external_data_is_mapped(context: Any, tmp_path: Path) -> None:
     assert store.get("w")[0, 5] == 5
 
 
+def test_large_weights_cost_no_memory(context: Any, tmp_path: Path) -> None:
+    """Three gigabytes, which are nowhere but in a file with holes."""
+    side = 2**14
+    model = matmul_model()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.dims[:] = [3 * side, side]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3 * side
+    with open(tmp_path / "weights.bin", "wb") as file:
+        file.truncate(3 * side * side * 4)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _, store = import_model(tmp_path / "net.onnx", context=context)
+    assert store.nbytes == 3 * 2**30 and store.get("w")[-1, -1] == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
 @pytest.mark.parametrize(
     ("entries", "part"),
     [

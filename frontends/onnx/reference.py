@@ -1,0 +1,91 @@
+"""The page about ONNX import, with the operators that are supported.
+
+python -m mirlo.frontends.onnx.reference > docs/onnx.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from mirlo.frontends.onnx import functions, schema
+from mirlo.frontends.onnx.errors import domain_name
+from mirlo.frontends.onnx.model import NEWEST_OPSET, OLDEST_OPSET
+from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+
+HEAD = """# ONNX models
+
+Written by `python -m mirlo.frontends.onnx.reference`; do not edit.
+
+```python
+import onnx
+from onnx import helper
+from mirlo.frontends.onnx import import_model
+
+node = helper.make_node("Softmax", ["x"], ["y"], name="last")
+x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 10]) for name in "xy")
+model = helper.make_model(helper.make_graph([node], "net", [x], [y]), opset_imports=[helper.make_opsetid("", 18)])
+
+module, params = import_model(model, shapes={"x": [4, 10]})  # also a path, or bytes
+print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
+```
+
+- **Function.** The module has one function, `@main`; `relax.name` holds the model's name of each argument and result.
+- **Weights** stay in the file: the arrays of `params` are views of the mapped file (or of the bytes), under the names
+  of the initializers. Constants of up to 16 elements stand in the IR. IR that was saved without weights takes the
+  model itself for its parameter file. External data is read from files in the model's folder only.
+- **Shapes.** A dim that the model names is a symbol, in all inputs that name it; one without a name gets one.
+  `shapes` fixes dims. What a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on) is
+  computed at import.
+- **Locations.** Each operation carries the name of its node, so that errors and profiles can name it.
+- **Errors.** Whatever is wrong with a model is an `OnnxImportError`. All nodes whose operators are not supported are
+  told at once, and so are all nodes that do not fit their inputs. No attribute is ignored: one that has no effect
+  here is refused, if it matters.
+
+## A converter of your own
+
+```python
+from mirlo.extend import converter
+
+@converter("Twice", domain="com.example", since=1)
+def twice(node):
+    x = node[0]                               # input 0 as a value; node.optional(1), node.all()
+    times = node.attr.int("times", 2)         # also float, str, bool, ints, floats, choice
+    return node.emit("multiply", x, node.constant(times, node.type(0)))
+```
+
+`node.array(1)`, `node.ints(1)` and `node.scalar(1)` read an input that must be a constant, `node.dims(1)` one that
+holds a shape, `node.type(0)` is the type of an input. Return the value of the output, or a tuple of them. A converter
+for an operator that has one comes before it; returning `NotImplemented` leaves the node to it. Functions of the model
+need no converter.
+"""
+
+
+def reference() -> str:
+    """The page, as Markdown."""
+    load_converters()
+    return "\n".join([HEAD, *_operators()]) + "\n"
+
+
+def _operators() -> Iterator[str]:
+    yield f"## Operators\n\nOf operator sets {OLDEST_OPSET} to {NEWEST_OPSET}.\n"
+    for domain, found in groupby(CONVERTERS.built_in.operators(), key=lambda item: item[0]):
+        yield f"**{domain_name(domain)}**: {', '.join(name for _, name in found)}.\n"
+    yield f"Through the function bodies that ONNX gives for them: {', '.join(sorted(_by_function()))}."
+
+
+def _by_function() -> Iterator[str]:
+    """Operators without a converter whose function body consists of operators that have one."""
+    import onnx
+
+    for operator in {found.name for found in onnx.defs.get_all_schemas() if found.domain == ""}:
+        if CONVERTERS.find("", operator, NEWEST_OPSET):
+            continue
+        found = schema.schema_of("", operator, NEWEST_OPSET)
+        body = functions.static_body(found, NEWEST_OPSET) if found is not None and not found.deprecated else None
+        if body is not None and all(CONVERTERS.find("", node.op_type, NEWEST_OPSET) for node in body.node):
+            yield operator
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,0 +1,26 @@
+"""The page about ONNX import is the one that the converters make, and its examples run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mirlo.frontends.onnx.reference import reference
+from mirlo.frontends.onnx.registry import CONVERTERS, Registry
+
+PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
+
+
+def test_page_is_current() -> None:
+    assert PAGE.read_text() == reference(), "run: python -m mirlo.frontends.onnx.reference > docs/onnx.md"
+
+
+def test_examples(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CONVERTERS, "users", Registry())
+    usage, own = re.findall(r"```python\n(.*?)```", reference(), re.DOTALL)
+    exec(usage, {})
+    assert capsys.readouterr().out.strip() == usage.rstrip().rpartition("# ")[2]
+    exec(own, {"__name__": "example"})
+    assert CONVERTERS.find("com.example", "Twice", 1)
