@@ -13,7 +13,9 @@ _LAZY = {
     "compile": "mirlo.tools.compile",
     "legalize": "mirlo.passes.rules",
     "load": "mirlo.runtime.executable",
+    "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.prim",
+    "script": "mirlo.frontends.script.module",
 }
 """Where the names of the package come from; imported on first use, since most commands need few of them."""
 

@@ -235,7 +235,9 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
             _verify_types(cls, view)
         check = getattr(cls, "check", None)
         if check is not None:
-            check(view)
+            # Whoever prints a module has no context entered, but checks make types and attributes.
+            with op.operation.context:
+                check(view)
     except OpError as error:
         op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
         return False

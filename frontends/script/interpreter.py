@@ -26,7 +26,7 @@ _OPERATORS: dict[type, tuple[str, str]] = {
     ast.Add: ("__add__", "+"), ast.Sub: ("__sub__", "-"), ast.Mult: ("__mul__", "*"), ast.Div: ("__truediv__", "/"),
     ast.FloorDiv: ("__floordiv__", "//"), ast.Mod: ("__mod__", "%"), ast.BitAnd: ("__and__", "&"),
     ast.BitOr: ("__or__", "|"), ast.BitXor: ("__xor__", "^"), ast.LShift: ("__lshift__", "<<"),
-    ast.RShift: ("__rshift__", ">>"), ast.Pow: ("__pow__", "**"),
+    ast.RShift: ("__rshift__", ">>"), ast.Pow: ("__pow__", "**"), ast.MatMult: ("__matmul__", "@"),
 }  # fmt: skip
 _PREDICATES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 _STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool", "len", "range", "tuple", "sum")}
@@ -203,6 +203,8 @@ class Interpreter:
         if not isinstance(left, Expr) and not isinstance(right, Expr):
             return self._static_binary(node, method, symbol, left, right)
         left, right = self.matched(left, right, node)
+        if method == "__matmul__":
+            raise self.error(node, "operator '@' is for tensors of graphs: a prim function sums the products in loops")
         if method == "__pow__":
             return self._checked(node, lambda: call_intrinsic("pow", left, right))
         if method in _BITWISE and left.dtype.is_float:

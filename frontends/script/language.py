@@ -76,9 +76,16 @@ LOOPS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding", "grid
 TYPES = tuple(name for name in DTYPES)
 _TIR = (
     *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",
-    "call_extern", "copy", "op", "reads", "inline", "prim_func", "mlir",
+    "call_extern", "copy", "op", "reads",
 )  # fmt: skip
-_RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", "function", "mlir")
+_RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", *TYPES)
+
+
+@dataclass(frozen=True)
+class MlirText:
+    """Operations given as MLIR: what script has no words for."""
+
+    text: str
 
 
 class Language:
@@ -94,6 +101,10 @@ class Language:
         if name in self._words:
             return Word(self._name, name)
         raise AttributeError(f"there is no {self._name}.{name}{self.nearest(name)}")
+
+    def mlir(self, text: str) -> MlirText:
+        """Operations of a module given as MLIR text."""
+        return MlirText(text)
 
     def nearest(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._words, n=1)
@@ -125,7 +136,7 @@ class TirLanguage(Language):
         """`@T.prim_func`, the same as `@mirlo.prim_func`."""
         from mirlo.frontends.script.prim import prim_func
 
-        return prim_func(function, **options)
+        return prim_func(function, **options, _depth=2)
 
 
 class RelaxLanguage(Language):
@@ -147,9 +158,9 @@ class RelaxLanguage(Language):
         near = difflib.get_close_matches(name, [*self._words, *OPS], n=1)
         return f"; did you mean R.{near[0]}?" if near else ""
 
-    def function(self, function: Any) -> Any:
+    def function(self, function: Any = None, **options: Any) -> Any:
         """`@R.function`: marks the graphs of a module of `@mirlo.script`; parsed, never executed."""
-        return function
+        return function if function is not None else lambda f: f
 
 
 def _symbols(kind: type, names: tuple[str, ...]) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -20,6 +21,7 @@ from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 
 KIND = "tir.kind"
 KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")
+_SYMBOLS = (DimSymbol, ShapeSymbol, TypeSymbol)
 Bindings = dict[str, Any]
 """What the symbols of a template are at one use: numbers, shapes, element types."""
 
@@ -30,8 +32,9 @@ class Parameter:
 
     name: str
     is_output: bool
-    shape: Any
-    dtype: Any
+    shape: tuple[Any, ...]
+    """Numbers, symbols, and expressions of symbols as syntax."""
+    dtype: DType | TypeSymbol
     node: Any
 
 
@@ -55,6 +58,18 @@ class PrimFunc:
     @property
     def outputs(self) -> tuple[Parameter, ...]:
         return tuple(p for p in self.parameters if p.is_output)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether its types have symbols."""
+        return any(
+            isinstance(part, _SYMBOLS) or not isinstance(part, (int, DType))
+            for p in self.parameters
+            for part in (*p.shape, p.dtype)
+        )
+
+    def renamed(self, name: str) -> PrimFunc:
+        return replace(self, name=name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise ScriptError(
@@ -81,7 +96,7 @@ class PrimFunc:
     def type_of(self, parameter: Parameter, bindings: Bindings) -> TensorType:
         """The type of a parameter when the symbols are known."""
         shape = [
-            d for dim in (parameter.shape if isinstance(parameter.shape, tuple) else (parameter.shape,))
+            d for dim in parameter.shape
             for d in self._dims(parameter, dim, bindings)
         ]  # fmt: skip
         element = parameter.dtype
@@ -166,7 +181,7 @@ class PrimFunc:
     def _unify(self, parameter: Parameter, found: TensorType, bindings: Bindings) -> None:
         if isinstance(parameter.dtype, TypeSymbol):
             self._set(parameter, parameter.dtype.name, found.dtype, bindings, found)
-        shape = parameter.shape if isinstance(parameter.shape, tuple) else (parameter.shape,)
+        shape = parameter.shape
         whole = [i for i, dim in enumerate(shape) if isinstance(dim, ShapeSymbol)]
         if not whole and len(shape) != found.rank:
             raise self._misfit(parameter, found, f"it takes rank {len(shape)}")
@@ -215,8 +230,7 @@ class PrimFunc:
 
 
 def _without_symbols(captured: dict[str, Any]) -> dict[str, Any]:
-    symbols = (DimSymbol, ShapeSymbol, TypeSymbol)
-    return {name: value for name, value in captured.items() if not isinstance(value, symbols)}
+    return {name: value for name, value in captured.items() if not isinstance(value, _SYMBOLS)}
 
 
 def _shown(value: Any) -> str:
@@ -237,23 +251,27 @@ def _current_or_new_context() -> Any:
     return ir.Context.current or make_context()
 
 
-def prim_func(function: Callable[..., Any] | None = None, *, kind: str | None = None, buffers: bool = False) -> Any:
+def prim_func(
+    function: Callable[..., Any] | None = None, *, kind: str | None = None, buffers: bool = False, name: str | None = None,
+    attrs: dict[str, str] | None = None, _depth: int = 1,
+) -> Any:  # fmt: skip
     """Decorator: the function is parsed from its source, and never executed.
 
     `kind` says what it is for fusion ("elementwise", "reduce", ...) in place of what an analysis finds. `buffers=True`
-    keeps it as the loops that it is written in, though they could be raised to blocks and scheduled.
+    keeps it as the loops that it is written in, though they could be raised to blocks and scheduled. `name` is its
+    symbol, if not the function's name; `attrs` are more attributes, as MLIR text.
     """
     if kind is not None and kind not in KINDS:
         raise ScriptError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
-    attributes = {KIND: f'"{kind}"'} if kind else {}
-    if function is None:
-        return lambda f: prim_func_of(f, attributes, buffers)
-    return prim_func_of(function, attributes, buffers)
+    frame = sys._getframe(_depth)
+    attributes = {**(attrs or {}), **({KIND: f'"{kind}"'} if kind else {})}
 
+    def decorate(decorated: Callable[..., Any]) -> PrimFunc:
+        tree, source = parse_object(decorated)
+        made = parse_prim_func(tree, source, captured_names(decorated, tree, frame), attributes, buffers)
+        return made.renamed(name) if name else made
 
-def prim_func_of(function: Callable[..., Any], attributes: dict[str, str], buffers: bool) -> PrimFunc:
-    tree, source = parse_object(function)
-    return parse_prim_func(tree, source, captured_names(function, tree), attributes, buffers)
+    return decorate if function is None else decorate(function)
 
 
 def parse_prim_func(
@@ -266,13 +284,11 @@ def parse_prim_func(
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         raise source.error(tree, "a prim function takes plain parameters: no defaults, no *, no **")
     symbols = {
-        v.name: v for v in captured.values() if isinstance(v, (DimSymbol, ShapeSymbol, TypeSymbol))
+        v.name: v for v in captured.values() if isinstance(v, _SYMBOLS)
     }  # fmt: skip
-    names = {
-        name: value for name, value in captured.items() if not isinstance(value, (DimSymbol, ShapeSymbol, TypeSymbol))
-    }
+    names = {name: value for name, value in captured.items() if not isinstance(value, _SYMBOLS)}
     for name, value in captured.items():
-        if isinstance(value, (DimSymbol, ShapeSymbol, TypeSymbol)) and name != value.name:
+        if isinstance(value, _SYMBOLS) and name != value.name:
             raise source.error(tree, f"symbol '{value.name}' goes by the name '{name}': give it one name")
     reader = Interpreter(source, {}, {**names, **symbols})
     parameters = tuple(_parameter(reader, argument) for argument in arguments.args)

@@ -77,18 +77,34 @@ def names_read(tree: Any) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def captured_names(function: Callable[..., Any], tree: Any) -> dict[str, Any]:
-    """What the names in a function mean outside of it, now."""
+def captured_names(function: Callable[..., Any], tree: Any, frame: Any = None) -> dict[str, Any]:
+    """What the names in a function mean outside of it, now.
+
+    `frame` is where it is defined: names that only its annotations mention are in no closure.
+    """
     found: dict[str, Any] = {}
+    scope = getattr(function, "__globals__", None) or getattr(frame, "f_globals", {})
     code = getattr(function, "__code__", None)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True)) if code else {}
-    scope = getattr(function, "__globals__", {})
+    around = _enclosing(frame)
     for name in names_read(tree):
         if name in cells:
             try:
                 found[name] = cells[name].cell_contents
             except ValueError:
                 continue  # defined later: unknown here
-        elif name in scope:
-            found[name] = scope[name]
+        else:
+            place = next((names for names in (*around, scope) if name in names), None)
+            if place is not None:
+                found[name] = place[name]
+    return found
+
+
+def _enclosing(frame: Any) -> list[Any]:
+    """The local names of the functions and classes around a definition."""
+    found = []
+    file = frame.f_code.co_filename if frame is not None else None
+    while frame is not None and frame.f_code.co_filename == file and frame.f_locals is not frame.f_globals:
+        found.append(frame.f_locals)
+        frame = frame.f_back
     return found

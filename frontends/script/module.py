@@ -1,0 +1,159 @@
+"""`@mirlo.script`: modules of graphs and prim functions; `parse_script`: the same from text."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.graph import Callee, Functions, build_graph
+from mirlo.frontends.script.inline import InlineFunction
+from mirlo.frontends.script.interpreter import Interpreter
+from mirlo.frontends.script.language import MlirText, R, T
+from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
+from mirlo.frontends.script.source import Source, captured_names, parse_object, parse_text
+
+MAIN = "main"
+
+
+def script(thing: Any) -> Any:
+    """Decorator: a graph, or a class of graphs and prim functions, as an `ir.Module`.
+
+    A function becomes `@main`. A class has `@R.function` graphs, `@T.prim_func` functions, and constants. Everything
+    is parsed from the source and never executed.
+    """
+    frame = sys._getframe(1)
+    tree, source = parse_object(thing)
+    outer = captured_names(thing, tree, frame)
+    if isinstance(tree, ast.ClassDef):
+        return _ModuleBuilder(source, {**outer, **vars(thing)}).module(tree.body)
+    return _ModuleBuilder(source, outer).module([tree], MAIN)
+
+
+def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
+    """The `ir.Module` of a script given as text: one class or function of `@mirlo.script`, or prim functions."""
+    tree, source = parse_text(text, file)
+    body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
+    names: dict[str, Any] = {"T": T, "R": R}
+    if len(body) == 1 and isinstance(body[0], ast.ClassDef):
+        return _ModuleBuilder(source, names, context).module(body[0].body)
+    only = len(body) == 1 and isinstance(body[0], ast.FunctionDef) and _decorator(body[0])[0] == "script"
+    return _ModuleBuilder(source, names, context).module(body, MAIN if only else None)
+
+
+def _decorator(tree: Any) -> tuple[str, Any]:
+    """The last part of the decorator's name, and its call if it has arguments."""
+    for node in tree.decorator_list:
+        call = node if isinstance(node, ast.Call) else None
+        return ast.unparse(call.func if call else node).split(".")[-1], call
+    return "", None
+
+
+class _ModuleBuilder:
+    """Makes a module of the definitions in a class or file, in their order."""
+
+    def __init__(self, source: Source, names: dict[str, Any], context: Any = None):
+        self.source = source
+        self.names = names
+        self.context = context
+
+    def module(self, body: list[Any], symbol: str | None = None) -> Any:
+        with self.context or make_context(), ir.Location.unknown():
+            module = ir.Module.create()
+            self.functions = Functions(module)
+            for node in body:
+                self._declare(node)
+            for node in body:
+                self._define(node, symbol)
+            try:
+                module.operation.verify()
+            except ir.MLIRError as error:
+                raise ScriptError(f"{self.source.file}: the script makes no valid module: {error}") from error
+            return module
+
+    def _declare(self, node: Any) -> None:
+        """Names that definitions may use before they are defined: prim functions, helpers and constants."""
+        if isinstance(node, ast.FunctionDef):
+            word, call = _decorator(node)
+            if isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
+                return
+            if word == "prim_func":
+                self.names[node.name] = self._prim_func(node, call)
+            elif word == "inline":
+                parameters = tuple(argument.arg for argument in node.args.args)
+                self.names[node.name] = InlineFunction(node.name, parameters, node, self.source, self.names)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            if node.targets[0].id not in self.names:
+                self.names[node.targets[0].id] = self._constant(node.value)
+
+    def _constant(self, node: Any) -> Any:
+        reader = Interpreter(self.source, {}, self.names)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("T.mlir", "R.mlir") and len(node.args) == 1:
+            return MlirText(reader.text(node.args[0], "the IR"))
+        return reader.value(node)
+
+    def _prim_func(self, node: Any, call: Any) -> PrimFunc:
+        reader = Interpreter(self.source, {}, {})
+        options = {k.arg: reader.value(k.value) for k in call.keywords} if call else {}
+        attributes = dict(self._attributes(call))
+        if options.get("kind"):
+            attributes[KIND] = f'"{options["kind"]}"'
+        made = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
+        return made.renamed(options["name"]) if options.get("name") else made
+
+    def _attributes(self, call: Any) -> list[tuple[str, str]]:
+        """`attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
+        given = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
+        if given is None:
+            return []
+        if not isinstance(given, ast.Dict):
+            raise self.source.error(given, "attrs: expected a dict of names and attributes as text")
+        reader = Interpreter(self.source, {}, {})
+        return [
+            (reader.text(key, "the name of an attribute"), reader.text(value, "an attribute"))
+            for key, value in zip(given.keys, given.values, strict=True)
+        ]
+
+    def _define(self, node: Any, symbol: str | None) -> None:
+        if isinstance(node, ast.FunctionDef):
+            known = self.names.get(node.name)
+            if isinstance(known, PrimFunc):
+                if not known.is_template:
+                    self.functions.define(known)
+            elif not isinstance(known, InlineFunction):
+                self._graph(node, symbol)
+        elif isinstance(node, ast.Assign):
+            made = self.names.get(node.targets[0].id) if isinstance(node.targets[0], ast.Name) else None
+            if isinstance(made, MlirText):
+                self._insert(made, node)
+        elif not isinstance(node, (ast.Pass, ast.Expr, ast.AnnAssign)):
+            raise self.source.error(
+                node, "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
+            )
+
+    def _graph(self, node: Any, symbol: str | None) -> None:
+        call = _decorator(node)[1]
+        reader = Interpreter(self.source, {}, {})
+        options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
+        function = self.names.get(node.name)
+        own = captured_names(function, node) if callable(function) else {}
+        captured = {**own, **self.names, **self._callees()}
+        name = str(options.get("name") or symbol or node.name)
+        made = build_graph(node, self.source, captured, self.functions, name, bool(options.get("private")))
+        for key, text in self._attributes(call):
+            made.operation.attributes[key] = ir.Attribute.parse(text)
+        self.names[node.name] = self.functions.graphs[name]
+
+    def _callees(self) -> dict[str, Callee]:
+        return dict(self.functions.graphs)
+
+    def _insert(self, text: MlirText, node: Any) -> None:
+        try:
+            parsed = ir.Module.parse(text.text)
+        except ir.MLIRError as error:
+            raise self.source.error(node, f"this is no valid IR: {error}") from None
+        for op in parsed.body.operations:
+            self.functions.module.body.append(op.operation.clone())
