@@ -25,7 +25,7 @@ from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
 _SHORTEST = 8
-"""Rows of fewer elements than this are not worth vectors and their final sums."""
+"""Reductions of fewer elements than this are not worth vectors and their final sums."""
 
 
 @dataclass
@@ -256,10 +256,12 @@ def _ordered(space: Space, start: int) -> Space:
 
 
 def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
-    """A reduction in vectors must run along memory, and be long enough."""
+    """A reduction in vectors must run along memory, and be long enough if nothing but reductions gains by it."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
+    rows = math.prod(space.extents[:start])
     total = math.prod(walk.own)
-    if total < _SHORTEST:
+    computes = any(not block.is_reduction and math.prod(block.domain) > rows for block in group.blocks)
+    if total < _SHORTEST and not computes:
         return decline("rows are too short for vectors", elements=total)
     inputs = [(p, o) for p in space.places for o in p.needed_inputs if o.map is not None]
     if inputs:
@@ -270,7 +272,7 @@ def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None
     lanes = group.machine.lanes(widest_bytes(space.places, axis))
     if extent < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
         return decline("windows are too narrow for vectors", elements=extent)
-    if chunks(extent, lanes, 1, True).lanes < min(lanes, 4):
+    if chunks(extent, lanes, 1, True).lanes < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
     return _storable(space)
 

@@ -25,16 +25,14 @@ func.func @attention(%x: tensor<4x8x32xf32>) -> tensor<4x8x32xf32> {
   return %0 : tensor<4x8x32xf32>
 }
 
-// A maximum and its position: each lane keeps its own, then the halves of the vector meet.
+// The position of a maximum: one walk for the maximum, one for the first element that is equal to it.
 
 // CHECK-LABEL: func.func private @argmax
-// CHECK-SAME:    rule = "rows"
-// CHECK:         scf.for
-// CHECK:           vector.load
-// CHECK:           arith.select %{{.*}} : vector<8xi1>, vector<8xf32>
-// CHECK:           arith.select %{{.*}} : vector<8xi1>, vector<8xi64>
-// CHECK:         vector.shuffle %{{.*}} [0, 1, 2, 3]
-// CHECK:         vector.shuffle %{{.*}} [4, 5, 6, 7]
+// CHECK-SAME:    rule = "rows", walks = 3
+// CHECK:         vector.reduction <maximumf>
+// CHECK:         %[[EQUAL:.*]] = arith.cmpf oeq, %{{.*}} : vector<16xf32>
+// CHECK:         arith.select %{{.*}} : vector<16xi1>, vector<16xi32>
+// CHECK:         vector.reduction <minsi>
 // CHECK:         memref.store
 func.func @where(%x: tensor<5x640xf32>) -> tensor<5xi64> {
   %0 = "relax.argmax"(%x) {axis = 1 : i64, keepdims = false} : (tensor<5x640xf32>) -> tensor<5xi64>
