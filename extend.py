@@ -2,8 +2,9 @@
 
     from mirlo.extend import DialectOp, legalize, operand, register_dialect
 
-A package of one's own registers its targets and passes with the entry points `mirlo.targets` and `mirlo.passes`; a file
-is loaded with `--plugin FILE` of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
+A package of one's own registers its targets, dialects and passes with the entry points `mirlo.targets`,
+`mirlo.dialects` and `mirlo.passes`, loaders of what its targets make with `mirlo.loaders`; a file is loaded with
+`--plugin FILE` of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 """
 
 from mirlo.dialects.context import make_context, register_dialect
@@ -13,14 +14,15 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.legalize.helpers import elementwise
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import decline, intrinsic, legalize, schedule
-from mirlo.passes.targets import Target
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
+from mirlo.passes.targets import Target, find_target
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Bool", "DialectOp", "Dims", "ElementType", "Float", "Floats", "Int", "Ints", "OpError", "Pass", "PassError",
-    "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "converter", "decline", "elementwise", "intrinsic",
-    "legalize", "make_context", "operand", "operands", "option", "optional", "packed", "register_dialect",
-    "register_pass", "result", "results", "schedule",
+    "Bool", "DialectOp", "Dims", "ElementType", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "OpError",
+    "Pass", "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute",
+    "converter", "decline", "elementwise", "find_target", "intrinsic", "legalize", "make_context", "operand",
+    "operands", "option", "optional", "packed", "register_dialect", "register_pass", "result", "results", "schedule",
 ]  # fmt: skip

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from functools import cache
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dialect import Dialect
+from mirlo.dialects.core.errors import DialectError
 
 _LOADING = threading.Lock()
 """Two threads that load dialects at once crash the process, even into contexts of their own."""
+
+GROUP = "mirlo.dialects"
+"""The entry point group in which packages name their dialects: `npu = "mirlo_npu.dialect:DIALECT"`."""
+_OWNERS: dict[str, str] = {}
+"""The module that registered a namespace."""
 
 EXTRA_DIALECTS: list[Dialect] = []
 """Dialects that plug-ins add; loaded into every context made afterwards."""
@@ -17,17 +25,49 @@ EXTRA_DIALECTS: list[Dialect] = []
 
 def register_dialect(namespace: str) -> Dialect:
     """A new dialect for operations of one's own: every context that is made from now on knows it."""
-    if any(namespace == known.namespace for known in EXTRA_DIALECTS) or namespace in ("relax", "tir"):
-        raise ValueError(f"dialect '{namespace}' is registered already: choose another namespace")
+    module = sys._getframe(1).f_globals.get("__name__", "?")
+    owner = "mirlo" if namespace in ("relax", "tir") else _OWNERS.get(namespace)
+    if owner is not None:
+        raise DialectError(
+            f"dialect '{namespace}' is registered already, by module '{owner}': "
+            f"module '{module}' must choose another namespace"
+        )
+    _OWNERS[namespace] = module
     dialect = Dialect(namespace)
     EXTRA_DIALECTS.append(dialect)
     return dialect
+
+
+@cache
+def load_installed_dialects() -> None:
+    """Import the dialects that installed packages name in the entry point group `mirlo.dialects`."""
+    # Imported here because it costs a tenth of the start-up time of a command that makes no context.
+    from importlib.metadata import entry_points
+
+    offered: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        package = entry.dist.name if entry.dist else entry.value
+        if offered.setdefault(entry.name, package) != package:
+            both = f"'{offered[entry.name]}' and '{package}'"
+            raise DialectError(f"dialect '{entry.name}' is offered by two packages: {both}; uninstall one")
+        try:
+            found = entry.load()
+        except Exception as error:
+            text = str(error) if isinstance(error, DialectError) else f"{type(error).__name__}: {error}"
+            raise DialectError(f"dialect '{entry.name}' of package '{package}' does not load: {text}") from error
+        if not isinstance(found, Dialect) or found.namespace != entry.name:
+            kind = f"the dialect '{found.namespace}'" if isinstance(found, Dialect) else f"a {type(found).__name__}"
+            raise DialectError(
+                f"entry point '{entry.name}' of package '{package}' in group {GROUP} is {kind}: "
+                f"expected what register_dialect(\"{entry.name}\") gave"
+            )
 
 
 def make_context(allow_unregistered: bool = False) -> Any:
     """A new MLIR context that knows relax and tir."""
     from mirlo.dialects import relax, tir
 
+    load_installed_dialects()
     with _LOADING:
         context = ir.Context()
         # Python verifiers called from MLIR's pool threads deadlock on the interpreter lock.

@@ -153,7 +153,7 @@ def name_of(function: Any) -> str:
 
 
 def functions_of(given: Callable[..., Any] | Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
-    return given if isinstance(given, (tuple, list)) else [given]
+    return [given] if callable(given) else given
 
 
 class RuleError(MirloError, RuntimeError):

@@ -67,12 +67,21 @@ def find_target(name: str) -> Target:
     package = entry.dist.name if entry.dist else entry.value
     try:
         target = entry.load()
-        for module in target.rule_modules:
-            importlib.import_module(module)
+        if isinstance(target, Target):
+            for module in target.rule_modules:
+                importlib.import_module(module)
     except Exception as error:
         raise TargetError(f"target '{name}' of package '{package}' does not load: {error}") from error
     if not isinstance(target, Target):
         raise TargetError(f"target '{name}' of package '{package}' is a {type(target).__name__}, not a mirlo Target")
+    if target.name != name:
+        raise TargetError(
+            f"target '{name}' of package '{package}' calls itself '{target.name}': both names must be one"
+        )
+    if target.parent is not None and target.parent not in _entry_points():
+        raise TargetError(
+            f"target '{name}' of package '{package}' has a parent '{target.parent}', which is not installed"
+        )
     return target
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.errors import DialectError
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         return _run(arguments)
-    except (UsageError, FileError, PipelineError, RegistrationError) as error:
+    except (UsageError, FileError, PipelineError, RegistrationError, DialectError) as error:
         return _fail(str(error))
     except BrokenPipeError:
         # The reader of our output has seen enough; Python must not complain about it at exit either.

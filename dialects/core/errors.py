@@ -1,6 +1,10 @@
-"""The error of an operation."""
+"""The errors of operations and dialects."""
 
 from __future__ import annotations
+
+
+class DialectError(ValueError):
+    """A dialect that cannot be registered or loaded; names the package that it comes from."""
 
 
 class OpError(ValueError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.lower.calls import lower_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Rule, RuleError, try_rules
@@ -77,7 +78,7 @@ class LowerIntrinsics(Pass):
 
     Each `tir.<intrinsic>`, on scalars or vectors, is given to the rules registered for it along the chain of the target
     (`mydsp`, its parents, `default`); the first that accepts replaces it. Rules may emit other intrinsics, which are
-    lowered in turn. One that no rule takes is an error with the reason of each.
+    lowered in turn, and call C functions. One that no rule takes is an error with the reason of each.
     """
 
     name = "lower-intrinsics"
@@ -91,6 +92,7 @@ class LowerIntrinsics(Pass):
         lowering = Lowering(targets, session.options.get(CUSTOM_RULES))
         try:
             lowering.run(op.operation)
+            lower_calls(op)
         finally:
             session.notes.extend(lowering.choices.values())
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import func, ir, passmanager, scf
-from mirlo.dialects.core.surgery import erase_op, replace_op
+from mirlo.dialects.bindings import ir, passmanager, scf
+from mirlo.dialects.core.surgery import erase_op
 from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.lower.calls import find, lower_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.nest import emit_buffer_block
@@ -30,27 +31,14 @@ class LowerLoops(Pass):
 
     def run(self, op: Any, session: Any) -> None:
         unrolled = False
-        for block in _find(op, "tir.block"):
+        for block in find(op, "tir.block"):
             if not len(block.results):
                 _lower_block(block)
-        while loops := _find(op, "tir.for"):
+        while loops := find(op, "tir.for"):
             unrolled |= _lower_for(loops[0])
-        for call in _find(op, "tir.call_extern"):
-            _lower_call(call, op)
+        lower_calls(op)
         if unrolled:
             passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
-
-
-def _find(root: Any, name: str) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == name:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
 
 
 def _lower_block(op: Any) -> None:
@@ -105,18 +93,3 @@ def _known(value: Any) -> int | None:
     if isinstance(value, ir.OpResult) and value.owner.name == "arith.constant":
         return ir.IntegerAttr(value.owner.attributes["value"]).value
     return None
-
-
-def _lower_call(op: Any, module: Any) -> None:
-    """A call of a function that is declared private, and found by the linker or the loader."""
-    view = op.opview
-    types = ir.FunctionType.get([v.type for v in op.operands], [v.type for v in op.results])
-    symbols = ir.SymbolTable(module.operation)
-    if view.function not in symbols:
-        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), op.location:
-            func.FuncOp(view.function, types, visibility="private")
-    elif ir.TypeAttr(symbols[view.function].operation.attributes["function_type"]).value != types:
-        raise PassError(f"'{view.function}' is called with {types}, but with other types elsewhere", op.location)
-    with ir.InsertionPoint(op), op.location:
-        call = func.CallOp(list(types.results), ir.FlatSymbolRefAttr.get(view.function), list(op.operands))
-    replace_op(op, list(call.results))

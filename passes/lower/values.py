@@ -11,6 +11,7 @@ loop over it vectorizes as well.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
+from mirlo.dialects.tir.calls import CallExtern
 from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 Number = Union["Num", float, int]
@@ -135,6 +137,10 @@ def _create(op: str, result: Any, *operands: Any, **attributes: Any) -> Any:
     return ir.Operation.create(op, results=[result], operands=operands, attributes=attributes).results[0]
 
 
+def _at(position: tuple[int, ...]) -> dict[str, Any]:
+    return {"static_position": ir.DenseI64ArrayAttr.get(list(position))}
+
+
 class ValueBuilder:
     """Emits operations at the insertion point, on scalars (`shape` None) or vectors of one shape.
 
@@ -178,6 +184,19 @@ class ValueBuilder:
     def call(self, name: str, *operands: Num) -> Num:
         """Another intrinsic, `tir.<name>`; its own rule takes it from there."""
         return self.num(tir_intrinsics.emit(name, *(x.value for x in operands)))
+
+    def call_extern(self, function: str, kind: str, *operands: Num) -> Num:
+        """A C function that takes scalars and returns one of this kind; for a vector, called for each lane."""
+        if self.shape is None:
+            return Num(self, self._call_scalar(function, kind, [x.value for x in operands]), kind)
+        made = self.constant(kind, 0).value
+        for at in itertools.product(*map(range, self.shape)):
+            lanes = [_create("vector.extract", ir.Type.parse(x.kind), x.value, **_at(at)) for x in operands]
+            made = _create("vector.insert", made.type, self._call_scalar(function, kind, lanes), made, **_at(at))
+        return Num(self, made, kind)
+
+    def _call_scalar(self, function: str, kind: str, operands: list[Any]) -> Any:
+        return CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
 
     def constant(self, kind: str, number: float | int) -> Num:
         """A number in every lane. An integer is taken modulo its width: bit patterns may be written unsigned."""

@@ -16,6 +16,7 @@ COMMANDS = {
     "info": "mirlo.tools.cli.info",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
+    "explain": "mirlo.tools.cli.explaining",
 }
 """The module of each command, with its `execute`; imported when the command is given."""
 

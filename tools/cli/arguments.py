@@ -27,6 +27,9 @@ class Arguments(argparse.Namespace):
     seed: int
     profile: bool
     plugin: list[str]
+    subject: str
+    node: str | None
+    json: bool
     verbose: bool
     debug: bool = False
 
@@ -55,6 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     _add_shapes(importing)
     _add(commands, "targets", "list what code can be made for")
+    _add_explain(commands)
     return parser
 
 
@@ -82,6 +86,18 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
     _add_compilation(parser)
+
+
+def _add_explain(commands: Any) -> None:
+    parser = _add(commands, "explain", "tell which rules there are, or what became of each node of a model and why")
+    parser.add_argument(
+        "subject", metavar="NAME|MODEL", help="an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
+    )
+    parser.add_argument("--target", metavar="NAME", help="whose rules come first (default: llvm)")
+    parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
+    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run would use (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_shapes(parser)
 
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:

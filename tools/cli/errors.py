@@ -11,6 +11,8 @@ class CommandError(MirloError):
 
 def explain(error: Exception) -> str:
     """The text after `mirlo: error: `."""
+    if type(error).__name__ == "DialectError":  # not imported: it comes with all of the compiler
+        return str(error)
     if isinstance(error, MirloError):
         hint = "this is a bug of the pass, not of the model; --debug shows where it happened"
         return f"{error}\n{hint}" if getattr(error, "internal", False) else str(error)

@@ -26,6 +26,7 @@ from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, buffer_type
+from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.emit import emit_constant
 from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
@@ -150,9 +151,24 @@ class LoopBuilder:
         """Memory of this thread ("local"), on the stack, or of its block of threads ("shared")."""
         return self._function.alloca(tuple(shape), dtype(element), scope)
 
+    def call_extern(self, function: str, *arguments: Buffer | ExprLike, returns: str | DType | None = None) -> Any:
+        """Call a C function with buffers, as pointers to their first elements, and scalars; it may return a scalar."""
+        values = [a.value if isinstance(a, Buffer) else emit(_scalar(a)) for a in arguments]
+        if returns is None:
+            CallExtern.build(values, result_types=[], function=function)
+            return None
+        kind = dtype(returns)
+        made = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
+        return held(from_storage(made, kind), kind)
+
     def copy(self, source: Buffer, target: Buffer) -> None:
         """All elements of a buffer of the same shape and type."""
         memref.CopyOp(source.value, target.value)
+
+
+def _scalar(value: ExprLike) -> Expr:
+    """A number of Python as C's `double` or a word."""
+    return lift(value, dtype("f64") if isinstance(value, float) else INDEX)
 
 
 class LoopFunction:

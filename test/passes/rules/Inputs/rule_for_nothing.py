@@ -1,0 +1,19 @@
+"""A rule whose operator is spelt wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.extend import DialectOp, decline, legalize, operand, register_dialect, result
+
+
+class Chain(DialectOp, name="chain", dialect=register_dialect("test")):
+    """What the module has besides."""
+
+    x, output = operand(), result()
+    infer = staticmethod(lambda x: x)
+
+
+@legalize("relax.sofmax", target="llvm")
+def lost(op: Any, b: Any) -> Any:
+    return decline("never asked")

@@ -1,0 +1,28 @@
+"""What the target is: its place before `llvm`, the pipeline of `llvm` with its own steps, the code of `llvm`."""
+
+from dataclasses import replace
+
+from mirlo.extend import Pipeline, Target, find_target
+
+
+def pipeline(options):
+    """The CPU's pipeline, with products claimed first and the rules of this target."""
+    edited = Pipeline.named("llvm", options).insert_before("legalize", "npu-claim,remove-dead")
+    for name in ("legalize", "schedule", "lower-intrinsics"):
+        edited.replace(name, f"{name}{{target=npu}}")
+    return str(edited)
+
+
+def emit(module, options):
+    """Machine code of the CPU, which calls the unit's driver."""
+    return replace(find_target("llvm").emit(module, options), target="npu", loader="npu")
+
+
+TARGET = Target(
+    name="npu",
+    help="an imaginary matrix unit, the CPU for the rest",
+    parent="llvm",
+    rule_modules=("mirlo_npu.rules",),
+    pipeline=pipeline,
+    emit=emit,
+)

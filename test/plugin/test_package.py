@@ -1,0 +1,143 @@
+"""Targets as plug-ins: a package outside the tree is installed, and found; broken ones are errors that name them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT, ROOT, output_of
+
+PACKAGE = ROOT / "test" / "plugin"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package installed."""
+    folder = tmp_path_factory.mktemp("site")
+    source = tmp_path_factory.mktemp("source")
+    for path in [PACKAGE / "pyproject.toml", *(PACKAGE / "mirlo_npu").glob("*.py")]:
+        copy = source / path.relative_to(PACKAGE)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    command = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", folder, source]
+    output_of(_python([folder], *command))
+    return folder
+
+
+def _python(folders: list[Path], *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """`python -m ...` where packages of these folders are installed as well."""
+    path = os.pathsep.join([*map(str, folders), ENVIRONMENT["PYTHONPATH"]])
+    command = [sys.executable, "-m", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**ENVIRONMENT, "PYTHONPATH": path})
+
+
+def test_its_own_tests_pass(site: Path) -> None:
+    done = _python([site], "pytest", "-q", "-c", PACKAGE / "pyproject.toml", "--rootdir", PACKAGE, PACKAGE / "tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_commands_find_it(site: Path) -> None:
+    listed = output_of(_python([site], "mirlo.tools.cli", "targets"))
+    assert "npu     npu → llvm → default  an imaginary matrix unit" in listed
+    out = output_of(_python([site], "mirlo.tools.cli", "explain", "relax.matmul", "--target", "npu", cwd=site))
+    lines = out.splitlines()
+    assert lines[0] == "relax.matmul on npu → llvm → default: legalization, tried in this order"
+    assert re.fullmatch(r"  1\.  matmul  \[npu\] +mirlo_npu/rules.py:19 +Products of matrices in whole tiles\.", lines[1])
+    assert lines[-1].split()[1:3] == ["matmul", "[default]"]
+
+
+def test_passes_of_it_run_alone(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(
+        "func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
+        '  %0 = "relax.matmul"(%x, %x) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>\n'
+        '  %1 = "relax.relu"(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>\n  return %1 : tensor<4x4xf32>\n}\n'
+    )
+    out = output_of(_python([site], "mirlo.tools.opt", "m.mlir", "--npu-claim", "--remove-dead", cwd=tmp_path))
+    assert '"npu.gemm"(%arg0, %arg0) {relu = true}' in out and "relax" not in out
+
+
+def _broken(folder: Path, package: str, entry_points: str, code: str = "") -> Path:
+    """A folder in which a package is installed that has these entry points."""
+    info = folder / package / f"{package}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    (folder / package / f"{package}.py").write_text(code)
+    return folder / package
+
+
+TARGETS = "[mirlo.targets]\nnpu = {module}:TARGET\n"
+DIALECTS = "[mirlo.dialects]\nnpu = {module}:DIALECT\n"
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "code", "message"),
+    [
+        (
+            TARGETS,
+            "import no_such_driver",
+            "target 'npu' of package 'other' does not load: No module named 'no_such_driver'",
+        ),
+        (TARGETS, "TARGET = 'npu'", "target 'npu' of package 'other' is a str, not a mirlo Target"),
+        (TARGETS, "", "target 'npu' of package 'other' does not load: module 'other' has no attribute 'TARGET'"),
+        (
+            TARGETS,
+            "from mirlo.extend import Target\nTARGET = Target('tpu', 'x')",
+            "target 'npu' of package 'other' calls itself 'tpu': both names must be one",
+        ),
+        (
+            TARGETS,
+            "from mirlo.extend import Target\nTARGET = Target('npu', 'x', parent='lvm')",
+            "target 'npu' of package 'other' has a parent 'lvm', which is not installed",
+        ),
+        (
+            TARGETS,
+            "from mirlo.extend import Target\nTARGET = Target('npu', 'x', rule_modules=('other_rules',))",
+            "target 'npu' of package 'other' does not load: No module named 'other_rules'",
+        ),
+        (
+            DIALECTS,
+            "from mirlo.extend import register_dialect\nDIALECT = register_dialect('relax')",
+            "dialect 'npu' of package 'other' does not load: dialect 'relax' is registered already, by module 'mirlo': "
+            "module 'other' must choose another namespace",
+        ),
+        (
+            DIALECTS,
+            "from mirlo.extend import register_dialect\nDIALECT = register_dialect('tpu')",
+            "entry point 'npu' of package 'other' in group mirlo.dialects is the dialect 'tpu': "
+            'expected what register_dialect("npu") gave',
+        ),
+    ],
+    ids=["import", "type", "name", "other-name", "parent", "rules", "clash-of-dialects", "dialect"],
+)
+def test_broken_packages_are_named(entry_points: str, code: str, message: str, tmp_path: Path) -> None:
+    broken = _broken(tmp_path, "other", entry_points.format(module="other"), code)
+    done = _python([broken], "mirlo.tools.cli", "explain", "relax.relu", "--target", "npu")
+    assert (done.returncode, done.stderr) == (1, f"mirlo: error: {message}\n")
+
+
+def test_two_packages_with_one_target(site: Path, tmp_path: Path) -> None:
+    other = _broken(tmp_path, "other", TARGETS.format(module="other"))
+    done = _python([site, other], "mirlo.tools.cli", "explain", "relax.relu", "--target", "npu")
+    expected = "target 'npu' is offered by two packages: 'mirlo-npu' and 'other'; uninstall one"
+    assert (done.returncode, done.stderr) == (1, f"mirlo: error: {expected}\n")
+
+
+def test_two_packages_with_one_dialect(site: Path, tmp_path: Path) -> None:
+    other = _broken(
+        tmp_path, "other", DIALECTS.format(module="other"),
+        "from mirlo.extend import register_dialect\nDIALECT = register_dialect('npu')",
+    )  # fmt: skip
+    done = _python([site, other], "mirlo.tools.cli", "explain", "relax.relu")
+    expected = "dialect 'npu' is offered by two packages: 'mirlo-npu' and 'other'; uninstall one"
+    assert (done.returncode, done.stderr) == (1, f"mirlo: error: {expected}\n")
+
+
+def test_a_broken_target_is_listed(tmp_path: Path) -> None:
+    broken = _broken(tmp_path, "other", TARGETS.format(module="other"), "1 / 0")
+    out = output_of(_python([broken], "mirlo.tools.cli", "targets"))
+    assert "broken: target 'npu' of package 'other' does not load: division by zero" in out

@@ -1,0 +1,46 @@
+"""The target `npu`, installed as any package is: what runs where, and what it computes."""
+
+import mirlo_npu.device as device
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.tools.cli import main
+
+MODEL = """
+func.func @main(%x: tensor<{m}x8xf32> {{relax.name = "x"}}, %w: tensor<8x12xf32> {{relax.name = "w"}})
+    -> (tensor<{m}x12xf32> {{relax.name = "y"}}) {{
+  %0 = "relax.matmul"(%x, %w) : (tensor<{m}x8xf32>, tensor<8x12xf32>) -> tensor<{m}x12xf32>
+  %1 = "relax.relu"(%0) : (tensor<{m}x12xf32>) -> tensor<{m}x12xf32>
+  %2 = "relax.exp"(%1) : (tensor<{m}x12xf32>) -> tensor<{m}x12xf32>
+  return %2 : tensor<{m}x12xf32>
+}}"""
+
+
+@pytest.mark.parametrize(("rows", "products"), [(16, 1), (3, 0)])
+def test_the_unit_takes_what_it_can(rows, products, tmp_path):
+    (tmp_path / "model.mlir").write_text(MODEL.format(m=rows))
+    exe = mirlo.compile(tmp_path / "model.mlir", "npu")
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32) for s in ((rows, 8), (8, 12)))
+    device.CALLS.update(NpuGemm=0, NpuExp=0)
+    np.testing.assert_allclose(exe(x, w), np.exp(np.maximum(x @ w, 0)), rtol=1e-5)
+    assert device.CALLS["NpuGemm"] == products
+    # Vectors may have lanes beyond the end.
+    assert rows * 12 <= device.CALLS["NpuExp"] < rows * 12 + 32
+
+
+def test_explain_tells_who_declined(tmp_path, capsys):
+    (tmp_path / "model.mlir").write_text(MODEL.format(m=3))
+    assert main(["explain", str(tmp_path / "model.mlir"), "--target", "npu"]) == 0
+    out = capsys.readouterr().out
+    assert "relax.matmul: matmul [default]" in out
+    assert "declined: matmul [npu]: the unit works on whole tiles (tile=4, shapes=[(3, 8), (8, 12)])" in out
+    assert "tir.exp on" in out and ": exp [npu]" in out
+
+
+def test_a_compiled_model_needs_the_loader_only(tmp_path):
+    (tmp_path / "model.mlir").write_text(MODEL.format(m=4))
+    mirlo.compile(tmp_path / "model.mlir", "npu").save(tmp_path / "model.mirlo")
+    exe = mirlo.load(tmp_path / "model.mirlo")
+    x, w = np.ones((4, 8), np.float32), np.full((8, 12), 0.125, np.float32)
+    np.testing.assert_allclose(exe(x, w), np.full((4, 12), np.e), rtol=1e-6)

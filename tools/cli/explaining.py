@@ -1,0 +1,54 @@
+"""`mirlo explain`: the rules for an operator, or what became of each node of a model and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+
+MODEL_SUFFIXES = (".onnx", ".mlir", ".mlirbc")
+
+
+def execute(arguments: Arguments) -> None:
+    """Explain a model where the name is a file's, else the rules of that name."""
+    subject = arguments.subject
+    if Path(subject).suffix in MODEL_SUFFIXES or Path(subject).is_file():
+        _explain_model(arguments)
+    else:
+        _explain_rules(arguments)
+
+
+def _explain_rules(arguments: Arguments) -> None:
+    from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
+
+    if arguments.node or arguments.shape:
+        raise CommandError("--node and --shape are for models")
+    chains = rule_chains(arguments.subject, arguments.target or "llvm")
+    if arguments.json:
+        print(json.dumps([chain_json(chain) for chain in chains], indent=2))
+    else:
+        print("\n".join(line for chain in chains for line in chain_lines(chain)))
+
+
+def _explain_model(arguments: Arguments) -> None:
+    from mirlo.tools.cli.files import is_compiled, require_file
+    from mirlo.tools.explain.model import explain_model
+    from mirlo.tools.explain.report import as_json, only_node, text_lines
+
+    require_file(arguments.subject)
+    if is_compiled(arguments.subject):
+        raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
+    explanation = explain_model(
+        arguments.subject, arguments.target or "llvm", threads=arguments.threads or 1, shapes=arguments.shapes
+    )
+    shown = only_node(explanation, arguments.node) if arguments.node else explanation
+    if arguments.json:
+        print(json.dumps(as_json(shown), indent=2))
+    else:
+        print("\n".join(text_lines(shown)))
+    if explanation.failure is not None:
+        sys.stdout.flush()
+        raise CommandError(explanation.failure)

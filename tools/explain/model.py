@@ -1,0 +1,175 @@
+"""What became of a model: its nodes, their rules, the kernels that they ended in; from the records of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.locations import describe, names_of
+from mirlo.passes.lower.intrinsics import IntrinsicChoice
+from mirlo.passes.lower.parallel import ParallelRecord
+from mirlo.passes.memory.plan import MemoryRecord
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.runner import PassFailed
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.tools.compile import CompileOptions
+from mirlo.tools.models import open_model, require_sizes
+
+
+@dataclass
+class Node:
+    """A node of the user's model, or a place in a file where there are no names."""
+
+    name: str
+    operators: list[LegalizationRecord] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Kernel:
+    """A prim function that is called at the end, and the rules that made its code."""
+
+    name: str
+    calls: int = 0
+    nodes: list[str] = field(default_factory=list)
+    schedule: ScheduleRecord | None = None
+    parallel: ParallelRecord | None = None
+    intrinsics: list[IntrinsicChoice] = field(default_factory=list)
+
+
+@dataclass
+class Explanation:
+    """All of it, as far as the compilation came."""
+
+    target: str
+    nodes: list[Node]
+    kernels: list[Kernel]
+    memory: list[MemoryRecord]
+    failure: str | None = None
+
+
+def explain_model(
+    model: Any,
+    target: str = "llvm",
+    *,
+    threads: int = 1,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    legalize: Mapping[str, Any] | None = None,
+    strategies: Any = None,
+) -> Explanation:
+    """Compile a model up to its kernels and collect why each step came out as it did."""
+    from mirlo.passes.targets import TargetError, find_target
+
+    chosen = find_target(target)
+    if chosen.pipeline is None:
+        raise TargetError(f"target '{target}' makes no code: it has no pipeline")
+    opened = open_model(model, shapes)
+    module, session = opened.module, opened.session
+    require_sizes(module, target)
+    session.options["legalize"] = dict(legalize or {})
+    session.options["strategies"] = strategies
+    pipeline = Pipeline(opened.pipeline or chosen.pipeline(CompileOptions(target, threads)))
+    watch = _Watch()
+    failure = None
+    with module.context, ir.Location.unknown():
+        watch.note_nodes(module)
+        try:
+            pipeline.run(module, session, [watch])
+        except PassFailed as error:
+            failure = str(error)
+        calls = _calls(module)
+    return _assemble(target, watch, session.notes, calls, failure)
+
+
+@dataclass
+class _Watch(Instrument):
+    """Notes what the records do not say: the nodes at the start, the intrinsics in each kernel before they go."""
+
+    nodes: list[str] = field(default_factory=list)
+    intrinsics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def note_nodes(self, module: Any) -> None:
+        def visit(op: Any) -> Any:
+            if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
+                self.nodes += _labels(op.location)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
+        self.nodes = list(dict.fromkeys(self.nodes))
+
+    def before_pass(self, step: Any, op: Any) -> None:
+        if step.name != "lower-intrinsics" or op.operation.name != "builtin.module":
+            return
+        for function in op.operation.opview.body.operations:
+            if is_prim_func(function):
+                name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+                self.intrinsics[name] = _intrinsics(function.operation)
+
+
+def _intrinsics(function: Any) -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
+            found[op.name[4:], str(op.operands[0].type)] = None
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    return list(found)
+
+
+def _labels(location: Any) -> list[str]:
+    """The names in a location, or its places in files where there are none."""
+    names = names_of(location)
+    if names:
+        return names
+    parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
+    return list(dict.fromkeys(describe(part) for part in parts))
+
+
+def _calls(module: Any) -> list[tuple[str, list[str]]]:
+    """The kernels that graph functions call, and the nodes that each call computes."""
+    found = []
+    for function in module.body.operations:
+        if function.operation.name != "func.func" or is_prim_func(function):
+            continue
+        for block in function.operation.regions[0].blocks:
+            for op in block.operations:
+                if op.operation.name in ("func.call", "relax.call_tir"):
+                    callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
+                    found.append((callee, _labels(op.operation.location)))
+    return found
+
+
+def _assemble(
+    target: str, watch: _Watch, notes: Sequence[Any], calls: Sequence[tuple[str, list[str]]], failure: str | None
+) -> Explanation:
+    nodes = {name: Node(name) for name in watch.nodes}
+    kernels: dict[str, Kernel] = {}
+    for callee, names in calls:
+        kernel = kernels.setdefault(callee, Kernel(callee))
+        kernel.calls += 1
+        for name in names:
+            node = nodes.setdefault(name, Node(name))
+            kernel.nodes += [name] if name not in kernel.nodes else []
+            node.kernels += [callee] if callee not in node.kernels else []
+    choices = {(c.intrinsic, c.type): c for c in notes if isinstance(c, IntrinsicChoice)}
+    for name, used in watch.intrinsics.items():
+        if name in kernels:
+            kernels[name].intrinsics = [choices[key] for key in used if key in choices]
+    for note in notes:
+        if isinstance(note, LegalizationRecord):
+            for name in note.names or (note.location,):
+                nodes.setdefault(name, Node(name)).operators.append(note)
+        elif isinstance(note, ScheduleRecord) and note.function in kernels:
+            kernels[note.function].schedule = note
+        elif isinstance(note, ParallelRecord) and note.function in kernels:
+            kernels[note.function].parallel = note
+    memory = [note for note in notes if isinstance(note, MemoryRecord)]
+    return Explanation(target, list(nodes.values()), list(kernels.values()), memory, failure)

@@ -1,0 +1,149 @@
+"""What became of a model, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.rules import Attempt, Rule, nearest
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.cli.tables import bytes_text
+from mirlo.tools.explain.model import Explanation, Kernel, Node
+from mirlo.tools.explain.rules import rule_json, short_place
+
+
+class UnknownNode(MirloError):
+    """The model has no node of this name."""
+
+
+def only_node(explanation: Explanation, name: str) -> Explanation:
+    """The part of an explanation that is about one node and its kernels."""
+    nodes = [node for node in explanation.nodes if node.name == name]
+    if not nodes:
+        names = [node.name for node in explanation.nodes]
+        raise UnknownNode(f"the model has no node '{name}'{nearest(name, names)}")
+    kernels = [kernel for kernel in explanation.kernels if kernel.name in nodes[0].kernels]
+    return Explanation(explanation.target, nodes, kernels, [], explanation.failure)
+
+
+def text_lines(explanation: Explanation) -> Iterator[str]:
+    """For people: nodes, then kernels, then memory."""
+    for node in explanation.nodes:
+        yield from _node(node)
+    for kernel in explanation.kernels:
+        yield from _kernel(kernel)
+    for record in explanation.memory:
+        yield f"memory of @{record.function}: {bytes_text(record.arena)}, at least {bytes_text(record.bound)} needed"
+
+
+def _node(node: Node) -> Iterator[str]:
+    yield f"node {node.name}"
+    for record in node.operators:
+        yield from _operator(record)
+    if not node.operators:
+        how = "it is part of what others compute" if node.kernels else "it was simplified away, or its result is known"
+        yield f"  no operator of it was left to legalize: {how}"
+    if node.kernels:
+        yield f"  kernels: {', '.join(f'@{name}' for name in node.kernels)}"
+
+
+def _operator(record: LegalizationRecord) -> Iterator[str]:
+    if record.rule is None:
+        yield f"  {record.operator}: no rule took it"
+    else:
+        asked = f", strategy '{record.chosen}' asked for" if record.chosen else ""
+        made = f" → {', '.join(record.created)}" if record.created else ""
+        yield f"  {record.operator}: {_rule(record.rule)}{asked}{made}"
+    yield from _declined(record.attempts, "    ")
+
+
+def _kernel(kernel: Kernel) -> Iterator[str]:
+    calls = f", called {kernel.calls} times" if kernel.calls > 1 else ""
+    yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
+    if kernel.schedule is not None:
+        yield f"  schedule: {_rule(kernel.schedule.rule)}"
+        yield from _declined(kernel.schedule.attempts, "    ")
+    if kernel.parallel is not None:
+        yield f"  parallel loops: {kernel.parallel.outlined} on several threads"
+        yield from (f"    declined: {reason}" for reason in kernel.parallel.declined)
+    for choice in kernel.intrinsics:
+        yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
+        yield from _declined(choice.attempts, "    ")
+
+
+def _rule(rule: Rule) -> str:
+    return f"{rule.name} [{rule.target}] {short_place(rule)}"
+
+
+def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
+    return (f"{indent}declined: {attempt}" for attempt in attempts)
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """For programs: the same facts."""
+    return {
+        "target": explanation.target,
+        "nodes": [
+            {
+                "name": node.name,
+                "operators": [_operator_json(record) for record in node.operators],
+                "kernels": node.kernels,
+            }
+            for node in explanation.nodes
+        ],
+        "kernels": [_kernel_json(kernel) for kernel in explanation.kernels],
+        "memory": [
+            {"function": record.function, "arena": record.arena, "bound": record.bound} for record in explanation.memory
+        ],
+        "failure": explanation.failure,
+    }
+
+
+def _operator_json(record: LegalizationRecord) -> dict[str, Any]:
+    return {
+        "operator": record.operator,
+        "rule": rule_json(record.rule) if record.rule is not None else None,
+        "strategy": record.chosen,
+        "created": list(record.created),
+        "declined": _declined_json(record.attempts),
+    }
+
+
+def _kernel_json(kernel: Kernel) -> dict[str, Any]:
+    schedule, parallel = kernel.schedule, kernel.parallel
+    return {
+        "name": kernel.name,
+        "calls": kernel.calls,
+        "nodes": kernel.nodes,
+        "schedule": None
+        if schedule is None
+        else {"rule": rule_json(schedule.rule), "declined": _declined_json(schedule.attempts)},
+        "parallel": None
+        if parallel is None
+        else {"loops": parallel.outlined, "declined": [str(reason) for reason in parallel.declined]},
+        "intrinsics": [
+            {
+                "intrinsic": f"tir.{choice.intrinsic}",
+                "type": choice.type,
+                "rule": rule_json(choice.rule),
+                "declined": _declined_json(choice.attempts),
+            }
+            for choice in kernel.intrinsics
+        ],
+    }
+
+
+def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, Any]]:
+    return [
+        {
+            "rule": rule_json(attempt.rule),
+            "reason": attempt.decline.reason,
+            "facts": {name: _plain(value) for name, value in attempt.decline.facts.items()},
+        }
+        for attempt in attempts
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

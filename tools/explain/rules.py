@@ -1,0 +1,121 @@
+"""The rules for an operator, an intrinsic or a kind of prim function, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
+from mirlo.runtime.errors import MirloError
+
+PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
+SCHEDULES = "schedule"
+"""What the schedules of prim functions are asked for by; `schedule.any` is one subject of them."""
+
+
+class UnknownSubject(MirloError):
+    """There is no operator, intrinsic or schedule of this name."""
+
+
+@dataclass(frozen=True)
+class RuleChain:
+    """The rules of one subject on a target."""
+
+    name: str
+    what: str
+    """What the rules do: legalization, intrinsic lowering, schedule."""
+    targets: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+
+def rule_chains(name: str, target: str) -> list[RuleChain]:
+    """The chains that a name stands for: `relax.softmax`, `tir.exp`, `schedule`, or `exp` for an operator and more."""
+    from mirlo.dialects.context import load_installed_dialects
+    from mirlo.passes.targets import chain
+
+    load_installed_dialects()
+    targets = chain(target)
+    subjects = _subjects()
+    wanted = [name] if name in subjects else [f"{space}.{name}" for space in _namespaces(subjects)]
+    found = [subject for subject in wanted if subject in subjects]
+    if name == SCHEDULES:
+        found = [subject for subject in subjects if subject.startswith(f"{SCHEDULES}.")]
+    if not found:
+        raise UnknownSubject(_unknown(name, subjects))
+    return [_chain(subject, subjects[subject], targets) for subject in found]
+
+
+def _chain(subject: str, what: str, targets: tuple[str, ...]) -> RuleChain:
+    book = {"legalization": LEGALIZE, "intrinsic lowering": INTRINSIC, "schedule": SCHEDULE}[what]
+    key = subject if book is LEGALIZE else subject.split(".", 1)[1]
+    return RuleChain(subject, what, targets, tuple(book.candidates(key, targets)))
+
+
+def _subjects() -> dict[str, str]:
+    """Everything that can have rules, and what kind of rules."""
+    from mirlo.dialects.tir.intrinsics import INTRINSICS
+    from mirlo.passes.legalize.legalize import load_default_rules, operator_names
+
+    load_default_rules()
+    importlib.import_module("mirlo.passes.schedule.nest")
+    subjects = {name: "legalization" for name in sorted(operator_names())}
+    subjects |= {f"tir.{name}": "intrinsic lowering" for name in INTRINSICS}
+    return subjects | {f"{SCHEDULES}.{name}": "schedule" for name in sorted(SCHEDULE.subjects())}
+
+
+def _namespaces(subjects: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(subject.split(".", 1)[0] for subject in subjects))
+
+
+def _unknown(name: str, subjects: dict[str, str]) -> str:
+    from difflib import get_close_matches
+
+    short = {subject.split(".", 1)[1]: subject for subject in subjects}
+    near = get_close_matches(name, subjects, n=3) or [short[word] for word in get_close_matches(name, short, n=3)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"there is no operator, intrinsic or schedule '{name}', and no such file{hint}"
+
+
+def chain_lines(chain: RuleChain) -> list[str]:
+    """A chain as text: a line for each rule, in order."""
+    from mirlo.tools.cli.tables import columns
+
+    way = " → ".join(chain.targets)
+    if not chain.rules:
+        return [f"{chain.name} on {way}: no rule is registered for its {chain.what}"]
+    rows = []
+    some_priority = any(rule.priority for rule in chain.rules)
+    for number, rule in enumerate(chain.rules, 1):
+        cells = [f"  {number}.", rule.name, f"[{rule.target}]", short_place(rule), rule.summary]
+        if some_priority:
+            cells.insert(3, f"priority {rule.priority}" if rule.priority else "")
+        rows.append(cells)
+    return [f"{chain.name} on {way}: {chain.what}, tried in this order", *columns(rows)]
+
+
+def chain_json(chain: RuleChain) -> dict[str, Any]:
+    """A chain for programs."""
+    rules = [rule_json(rule) for rule in chain.rules]
+    return {"name": chain.name, "rules_for": chain.what, "chain": list(chain.targets), "rules": rules}
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    file, _, line = rule.place.rpartition(":")
+    return {
+        "name": rule.name, "target": rule.target, "priority": rule.priority,
+        "file": file, "line": int(line) if line.isdecimal() else None, "summary": rule.summary,
+    }  # fmt: skip
+
+
+def short_place(rule: Rule) -> str:
+    """`file:line`, from here where the file lies below the current folder, from the package where it is Mirlo's."""
+    file, _, line = rule.place.rpartition(":")
+    for base in (os.getcwd(), PACKAGE_PARENT):
+        relative = os.path.relpath(file, base) if os.path.isabs(file) else file
+        if not relative.startswith(os.pardir):
+            return f"{relative}:{line}"
+    return rule.place
