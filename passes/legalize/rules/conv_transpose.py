@@ -84,7 +84,8 @@ def _weight_of_phases(
     beyond = any(t * s > k for t, s, k in zip(taps, strides, weight.shape[2:], strict=True))
 
     def element(made: Expr, ic: Expr, *at: Expr) -> Expr:
-        rest, inner = made, []
+        rest: Expr = made
+        inner: list[Expr] = []
         for i in reversed(range(len(strides))):
             inner.insert(0, rest % strides[i] + ((taps[i] - 1) - at[i]) * strides[i])
             rest = rest // strides[i]
