@@ -70,6 +70,8 @@ class Profile:
 
     def table(self, limit: int = 30) -> str:
         """The slowest kernels, then the kinds, as text."""
+        if not self.rows:
+            return "no kernels: every output is an input or a constant"
         slowest = sorted(self.rows, key=lambda row: -row.microseconds)
         head = ("kernel", "kind", "us", "share", "GFLOP/s", "GB/s", "source")
         body = [

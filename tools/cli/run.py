@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ def execute(arguments: Arguments) -> None:
     # Read first: a missing file should not cost a compilation.
     given = {name: read_array(path, name) for name, path in arguments.input}
     executable = _executable(arguments)
+    sys.stdout.flush()
     inputs = _inputs(executable, given, arguments)
     outputs = executable.run(inputs)
     _print_tensors("inputs", executable.inputs, inputs, {name for name, _ in arguments.input}, arguments.seed)
@@ -34,7 +36,6 @@ def execute(arguments: Arguments) -> None:
             print(f"wrote {path}")
     print(_latency(executable, inputs, arguments.repeat))
     if arguments.profile:
-        # By name through a dict, as names of inputs need not be names in Python.
         print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
 
 
@@ -125,19 +126,24 @@ def _print_tensors(
 
 
 def _statistics(array: Any) -> tuple[str, str, str]:
+    """Mean, least and largest of the finite values."""
     import numpy as np
 
-    if not array.size:
-        return "-", "-", "-"
     values = array.astype(np.float64)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return "-", "-", "-"
     return number(values.mean()), number(values.min()), number(values.max())
 
 
 def _first_values(array: Any) -> str:
     import numpy as np
 
-    values = array.reshape(-1)[:SHOWN_VALUES].astype(np.float64)
-    return ", ".join(number(value) for value in values) + (", ..." if array.size > SHOWN_VALUES else "")
+    values = array.reshape(-1).astype(np.float64)
+    text = ", ".join(number(value) for value in values[:SHOWN_VALUES]) + (", ..." if array.size > SHOWN_VALUES else "")
+    not_numbers, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+    odd = [f"{count} {what}" for count, what in ((not_numbers, "NaN"), (infinite, "infinite")) if count]
+    return f"{text}  ({', '.join(odd)})" if odd else text
 
 
 def _latency(executable: Executable, inputs: Mapping[str, Any], repeat: int) -> str:

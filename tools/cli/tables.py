@@ -22,7 +22,7 @@ def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
 
 def number(value: float) -> str:
     """A number in a few characters; whole ones without a point."""
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.5g}"
+    return f"{value:.0f}" if abs(value) < 1e6 and value == int(value) else f"{value:.5g}"
 
 
 def bytes_text(count: int) -> str:

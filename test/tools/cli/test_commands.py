@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo as package
 from mirlo.tools.cli import main
+from mirlo.tools.cli.progress import Progress
 
 WEIGHT = np.arange(32, dtype=np.float32).reshape(8, 4) / 8
 
@@ -196,3 +198,45 @@ def test_reader_that_went_away(files: Path) -> None:
         child.stdout.close()
         assert child.stderr.read() == ""
     assert child.returncode == 1
+
+
+def _unary(folder: Path, operator: str) -> Path:
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x"], ["y"], name="only")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])],
+    )
+    path = folder / f"{operator}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    np.save(folder / "x.npy", np.array([[-1, 0], [1, np.inf]], np.float32))
+    return path
+
+
+def test_numbers_that_are_none_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _call(capsys, "run", _unary(tmp_path, "Log"), "--input", f"x={tmp_path}/x.npy")
+    assert re.search(r"^  y +f32\[2, 2\] +0 +0 +0 +nan, -inf, 0, inf  \(1 NaN, 2 infinite\)$", out, re.MULTILINE)
+
+
+def test_profile_of_a_model_without_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = _call(capsys, "run", _unary(tmp_path, "Identity"), "--profile")
+    assert out.endswith("\nno kernels: every output is an input or a constant\n")
+
+
+class Terminal(io.StringIO):
+    """A stream that says that someone watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_on_a_terminal_is_one_line_that_vanishes() -> None:
+    terminal = Terminal()
+    with Progress("compiling m.onnx", verbose=True, stream=terminal) as progress:
+        progress("import")
+        progress("emit")
+        progress("emit")
+    written = terminal.getvalue()
+    assert "\n" not in written and "\rcompiling m.onnx: emit (0 s)" in written
+    assert written.split("\r")[-1] == "" and set(written.split("\r")[-2]) == {" "}
+    assert list(progress.seconds) == ["import", "emit"]
