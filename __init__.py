@@ -7,6 +7,7 @@ from typing import Any
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",
+    "MirloError": "mirlo.runtime.errors",
     "Pipeline": "mirlo.passes.pipeline",
     "R": "mirlo.frontends.script.language",
     "T": "mirlo.frontends.script.language",

@@ -14,6 +14,7 @@ import pytest
 from commands import ENVIRONMENT, ROOT, benchmark_model, mirlo, output_of, python
 from onnx import TensorProto, helper
 
+DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -79,13 +80,23 @@ def test_own_operator(tmp_path: Path) -> None:
 def test_paths_exist() -> None:
     table = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
     named = [path for row in table for path in re.findall(r"`([^`]+)`", row)]
-    linked = re.findall(r"\]\(([^)]+)\)", TEXT)
-    assert named and linked
-    for path in [*named, *linked]:
+    assert named
+    for path in named:
         assert (ROOT / path).exists(), path
     folders = {path.split("/")[0] for path in named}
     shipped = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert shipped <= folders
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
+def test_links_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), link
+
+
+def test_index_lists_every_page() -> None:
+    listed = set(re.findall(r"\]\(([^)]+)\)", (DOCS / "index.md").read_text(encoding="utf-8"))) - {"../README.md"}
+    assert listed == {path.name for path in DOCS.glob("*.md")} - {"index.md"}
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
