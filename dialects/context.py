@@ -59,7 +59,7 @@ def load_installed_dialects() -> None:
             kind = f"the dialect '{found.namespace}'" if isinstance(found, Dialect) else f"a {type(found).__name__}"
             raise DialectError(
                 f"entry point '{entry.name}' of package '{package}' in group {GROUP} is {kind}: "
-                f"expected what register_dialect(\"{entry.name}\") gave"
+                f'expected what register_dialect("{entry.name}") gave'
             )
 
 

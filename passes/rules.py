@@ -137,7 +137,7 @@ class RuleBook:
         """Register the decorated function for these subjects."""
         if not subjects or not all(isinstance(subject, str) for subject in subjects):
             # @legalize without parentheses would otherwise register nothing, and say nothing.
-            raise TypeError(f"a {self.kind} rule needs the names that it is for: @{self.kind}(\"name\", target=...)")
+            raise TypeError(f'a {self.kind} rule needs the names that it is for: @{self.kind}("name", target=...)')
 
         def register(function: Any) -> Any:
             for subject in subjects:

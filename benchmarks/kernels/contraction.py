@@ -87,7 +87,7 @@ def mirlo_text(case: Case) -> str:
         weight = tensor((*case.weight[2:], case.weight[1], case.weight[0]))
         dims = len(case.x) - 2
         pads, strides = ", ".join([str(case.pad)] * 2 * dims), ", ".join([str(case.stride)] * dims)
-        attributes = f'padding = array<i64: {pads}>, strides = array<i64: {strides}>, groups = {case.groups} : i64'
+        attributes = f"padding = array<i64: {pads}>, strides = array<i64: {strides}>, groups = {case.groups} : i64"
         attributes += ', data_layout = "N*C", kernel_layout = "*IO"'
         operator = f'"relax.conv"(%x, %w) {{{attributes}}}'
         columns = case.weight[0]

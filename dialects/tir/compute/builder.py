@@ -174,7 +174,9 @@ class PrimBuilder:
         come first among the operands, whether they are used or not.
         """
         combine = None if init is None else lambda acc, new: new
-        return self._block(name, tuple(shape), tuple(extents), list(values), None if init is None else list(init), combine, reads)
+        return self._block(
+            name, tuple(shape), tuple(extents), list(values), None if init is None else list(init), combine, reads
+        )
 
     def finish(self, *outputs: TensorExpr, attributes: dict[str, Any] | None = None) -> Any:
         """End the function: it returns these tensors. Returns the `func.func`, in no module yet."""
