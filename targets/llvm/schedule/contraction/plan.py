@@ -221,9 +221,9 @@ class _Planner:
             element_bytes=accumulator_bytes,
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
-        must_pack = columns.form.stride(lane_axis) != 1
+        must_pack = columns.form.stride(lane_axis) not in (0, 1)
         reuse = prod(axis.extent for axis in shared)
-        few = must_pack and reuse < DOT_BELOW_ROWS and not self.windows
+        few = columns.form.stride(lane_axis) != 1 and reuse < DOT_BELOW_ROWS and not self.windows
         along = _contiguous_sum(rows, columns, order) if few else None
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
@@ -308,7 +308,7 @@ def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tupl
 def _wants_packing(columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, machine: Machine) -> bool:
     """Whether the kernel copies each panel of the column operand before it uses it."""
     if columns.form.stride(lane_axis) != 1:
-        return True
+        return columns.form.stride(lane_axis) != 0
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False
