@@ -16,6 +16,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, widest_bytes, work
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
@@ -24,6 +25,8 @@ from mirlo.targets.llvm.schedule.space import Space, merge_all
 
 _UNROLLED = 9
 """Windows of up to this many elements are written out instead of looped over."""
+_LIGHT = 12
+"""Bodies of up to this many operations are limited by their loads."""
 _FARTHEST = 4
 """Operands that step further than this from lane to lane are gathered; then vectors do not pay."""
 _NARROWEST = 4
@@ -96,9 +99,15 @@ class _PartEmitter:
         self.frame = Frame(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = math.prod(self.reduce_extents) <= _UNROLLED
-        unroll = 4 if work([self.reduction]) <= 12 else 2
         masked = can_mask(space.places, outputs - 1, group.machine)
-        self.chunks = chunks(space.extents[outputs - 1], lanes, unroll, masked)
+        self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
+
+    def _unroll(self, machine: Machine) -> int:
+        """Vectors side by side: more of them read longer stretches of memory at each step of a long reduction."""
+        effort = work([self.reduction])
+        if self.written_out or effort > _LIGHT:
+            return 4 if effort <= _LIGHT else 2
+        return max(1, machine.vector_registers // 2 // len(self.reduction.block.outputs))
 
     def emit(self, indices: list[Any]) -> None:
         before = Point(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
