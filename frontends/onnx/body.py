@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
-from mirlo.frontends.onnx.values import Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 from mirlo.runtime.params import ParameterStore
 
 INLINE_ELEMENTS = 16
@@ -52,7 +52,9 @@ class Body:
 
     # What nodes ask for (node.Builder)
 
-    def ssa(self, value: Value) -> Any:
+    def ssa(self, value: AnyValue) -> Any:
+        if not isinstance(value, Value):
+            raise NodeError(f"'{value.name}' is {value}, where a tensor is needed")
         if value.ir is None:
             with self._region_of(value):
                 value.ir = self._make(value)
@@ -61,7 +63,7 @@ class Body:
     def array(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.array(tensor_proto)
 
-    def branch(self, graph: Any, given: Sequence[Value] = (), label: str = "") -> list[Value]:
+    def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
         scope = outer.within(f"{step.name}/{label}")
         scope.values.update(zip((value.name for value in graph.input), given, strict=False))
@@ -93,7 +95,7 @@ class Body:
 
     # Graphs and nodes
 
-    def graph(self, graph: Any, scope: Scope) -> list[Value]:
+    def graph(self, graph: Any, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph; the values of its outputs."""
         for proto in graph.initializer:
             found = constant(proto.name, self.model.weights.array(proto))
@@ -101,7 +103,7 @@ class Body:
             scope.define(found)
         return self.nodes(graph.node, [value.name for value in graph.output], scope)
 
-    def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[Value]:
+    def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import nodes, as far as the wanted values need them."""
         for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
             self._step(step, scope)
@@ -113,7 +115,7 @@ class Body:
     def _step(self, step: Step, scope: Scope) -> None:
         names = step.proto.output
         inputs = [scope.find(name) if name else None for name in step.proto.input]
-        values: Sequence[Value | None] = [None] * len(names)
+        values: Sequence[AnyValue | None] = [None] * len(names)
         self._steps.append((step, scope))
         try:
             if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
@@ -127,11 +129,12 @@ class Body:
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
-                value.region = 0 if value.is_constant else len(self._regions)
+                is_constant = isinstance(value, Value) and value.is_constant
+                value.region = 0 if is_constant else len(self._regions)
             if name:
                 scope.values[name] = value
 
-    def _convert(self, step: Step, inputs: list[Value | None], scope: Scope) -> Sequence[Value | None]:
+    def _convert(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
         domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)
         local = functions.local(self.model, domain, operator, step.proto.overload)
         if local is not None:
@@ -141,8 +144,7 @@ class Body:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
         signature = schema.signature(domain, operator, version)
         if signature is not None:
-            types = [value.type if value else None for value in inputs]
-            schema.check(signature, types, len(outputs), Attributes(step.proto.attribute).names())
+            schema.check(signature, inputs, len(outputs), Attributes(step.proto.attribute).names())
 
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
@@ -159,7 +161,9 @@ class Body:
             return self._expand(body, step, inputs, scope)
         return [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
 
-    def _expand(self, body: Any, step: Step, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value | None]:
+    def _expand(
+        self, body: Any, step: Step, inputs: Sequence[AnyValue | None], scope: Scope
+    ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in the place of the node that calls it."""
         if scope.depth >= EXPANSION_DEPTH:
             raise NodeError(f"functions are nested more than {EXPANSION_DEPTH} deep: '{body.name}' calls itself?")
@@ -224,8 +228,8 @@ class Body:
             self._regions.pop()
         return results
 
-    def _problem(self, step: Step, inputs: Sequence[Value | None], error: Exception) -> str:
-        listed = ", ".join(f"'{value.name}' {value.type}" if value else "none" for value in inputs)
+    def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
+        listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
         text = str(error).removeprefix(f"{self.model.name}: ")
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
@@ -251,8 +255,8 @@ def _run(node: Callable[[], Node], domain: str) -> Sequence[Any]:
     raise NotSupported(complaint)
 
 
-def _as_value(name: str, result: Any) -> Value | None:
-    if result is None or isinstance(result, Value):
+def _as_value(name: str, result: Any) -> AnyValue | None:
+    if result is None or isinstance(result, (Value, ListValue)):
         return result
     return Value(name, type_of(result), ir=result)
 

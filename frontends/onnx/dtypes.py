@@ -67,3 +67,8 @@ def onnx_dtype(code: int, what: str) -> OnnxDType:
 def onnx_code(dtype: DType) -> int:
     """ONNX's code of an element type."""
     return _CODES[dtype.name]
+
+
+def onnx_type_name(dtype: DType) -> str:
+    """The element type as ONNX's schemas write it: `float`, `int64`, `bfloat16`."""
+    return onnx_dtype(onnx_code(dtype), "").name.lower()

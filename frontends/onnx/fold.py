@@ -59,14 +59,13 @@ def known(node: Node, index: int) -> np.ndarray:
 def _is_known(node: Node) -> bool:
     inputs = node.inputs[:1] if node.operator in _OF_TYPE_AND_FIRST else node.inputs
     values = [value for value in inputs if value is not None]
-    if not values or any(value.known is None for value in values):
-        return False
-    return sum(value.known.size for value in values if value.known is not None) <= FOLD_ELEMENTS
+    arrays = [value.known for value in values if isinstance(value, Value) and value.known is not None]
+    return bool(values) and len(arrays) == len(values) and sum(array.size for array in arrays) <= FOLD_ELEMENTS
 
 
 def _dtype_of(node: Node) -> DType:
     """Element type of a result of dims: that of the dims which went in, or int64 where they come from a shape."""
     if node.operator in _OF_TYPES:
         return DTYPES["i64"]
-    symbolic_inputs = [value for value in node.inputs if value is not None and value.is_symbolic]
+    symbolic_inputs = [value for value in node.inputs if isinstance(value, Value) and value.is_symbolic]
     return symbolic_inputs[0].type.dtype if symbolic_inputs else DTYPES["i64"]

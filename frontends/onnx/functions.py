@@ -9,7 +9,7 @@ from mirlo.frontends.onnx import schema
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.model import LoadedModel, opsets_of
-from mirlo.frontends.onnx.values import Value
+from mirlo.frontends.onnx.values import AnyValue, ListValue
 
 
 def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
@@ -17,7 +17,7 @@ def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
     return model.functions.get((domain, operator, overload))
 
 
-def of_schema(node: Any, domain: str, version: int, inputs: Sequence[Value | None]) -> Any:
+def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | None]) -> Any:
     """The function body that ONNX gives for a node whose input types are known, or None."""
     import onnx
 
@@ -47,11 +47,14 @@ def static_body(found: Any, version: int) -> Any:
     return onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
 
 
-def _type_bytes(value: Value | None) -> bytes:
+def _type_bytes(value: AnyValue | None) -> bytes:
     import onnx
 
     if value is None:
         return b""
+    if isinstance(value, ListValue):
+        element = onnx.helper.make_tensor_type_proto(onnx_code(value.dtype), None)
+        return onnx.helper.make_sequence_type_proto(element).SerializeToString()
     shape = [dim if isinstance(dim, int) else str(dim) for dim in value.type.shape]
     return onnx.helper.make_tensor_type_proto(onnx_code(value.type.dtype), shape).SerializeToString()
 

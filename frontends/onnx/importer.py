@@ -66,8 +66,10 @@ def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> N
             outputs = body.graph(graph, scope)
         except Skipped:
             raise OnnxImportError(_problem_report(body.problems)) from None
-        if not shapes:
-            for value, declared in zip(outputs, graph.output, strict=True):
+        for value, declared in zip(outputs, graph.output, strict=True):
+            if not isinstance(value, Value):
+                raise OnnxImportError(f"{model.name}: output '{declared.name}' is {value}; only tensors are supported")
+            if not shapes:
                 _check_output(value, declared, model.name)
         results = [body.ssa(value) for value in outputs]
         func.ReturnOp(results)

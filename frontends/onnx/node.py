@@ -14,19 +14,19 @@ from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.schema import Signature
-from mirlo.frontends.onnx.values import Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 
 
 class Builder(Protocol):
     """What nodes need from the import that they are part of."""
 
-    def ssa(self, value: Value) -> Any:
-        """The SSA value of a value; a known one becomes a constant."""
+    def ssa(self, value: AnyValue) -> Any:
+        """The SSA value of a tensor; a known one becomes a constant."""
 
     def array(self, tensor: Any) -> np.ndarray:
         """The elements of a TensorProto."""
 
-    def branch(self, graph: Any, given: Sequence[Value] = (), label: str = "") -> list[Value]:
+    def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
@@ -40,7 +40,7 @@ class Node:
         self,
         operator: str,
         opset: int,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[AnyValue | None],
         outputs: Sequence[str],
         attributes: Attributes,
         signature: Signature | None,
@@ -65,12 +65,26 @@ class Node:
     def has_output(self, index: int) -> bool:
         return index < len(self.outputs) and bool(self.outputs[index])
 
-    def value(self, index: int) -> Value:
-        """An input that must be there."""
+    def any_value(self, index: int) -> AnyValue:
+        """An input that must be there: a tensor or a sequence."""
         self._read.add(index)
         found = self.inputs[index] if index < len(self.inputs) else None
         if found is None:
             raise NodeError(f"input '{self.input_name(index)}' is missing")
+        return found
+
+    def value(self, index: int) -> Value:
+        """An input that must be there and a tensor."""
+        found = self.any_value(index)
+        if not isinstance(found, Value):
+            raise NodeError(f"input '{self.input_name(index)}' is {found}, where a tensor is needed")
+        return found
+
+    def sequence(self, index: int) -> ListValue:
+        """An input that must be there and a sequence."""
+        found = self.any_value(index)
+        if not isinstance(found, ListValue):
+            raise NodeError(f"input '{self.input_name(index)}' is {found}, where a sequence is needed")
         return found
 
     def __getitem__(self, index: int) -> Any:

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError, nearest, plural
-
-_TYPE_NAMES = {
-    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16",
-    "f8e4m3fn": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
-    "f8e8m0": "float8e8m0", "f4e2m1": "float4e2m1",
-    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "i4": "int4", "i2": "int2",
-    "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "u4": "uint4", "u2": "uint2", "bool": "bool",
-}  # fmt: skip
+from mirlo.frontends.onnx.values import AnyValue
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,7 @@ def _formal(parameter: Any) -> Formal:
     )
 
 
-def check(sig: Signature, inputs: Sequence[TensorType | None], outputs: int, attributes: Sequence[str]) -> None:
+def check(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int, attributes: Sequence[str]) -> None:
     """Refuse a node that its schema does not allow."""
     _check_counts(sig, inputs, outputs)
     for name in attributes:
@@ -109,7 +101,7 @@ def check(sig: Signature, inputs: Sequence[TensorType | None], outputs: int, att
     _check_types(sig, inputs)
 
 
-def _check_counts(sig: Signature, inputs: Sequence[TensorType | None], outputs: int) -> None:
+def _check_counts(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int) -> None:
     if len(inputs) > sig.most_inputs:
         raise NodeError(f"{sig.operator} takes at most {plural(sig.most_inputs, 'input')}, got {len(inputs)}")
     if outputs > sig.most_outputs:
@@ -121,20 +113,19 @@ def _check_counts(sig: Signature, inputs: Sequence[TensorType | None], outputs: 
             raise NodeError(f"input '{formal.name}' is missing")
 
 
-def _check_types(sig: Signature, inputs: Sequence[TensorType | None]) -> None:
+def _check_types(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
     """Inputs that share a type constraint have one element type, and one that the constraint allows."""
-    bound: dict[str, tuple[str, TensorType]] = {}
+    bound: dict[str, tuple[str, AnyValue]] = {}
     for i, found in enumerate(inputs):
         if found is None:
             continue
         formal = sig.inputs[min(i, len(sig.inputs) - 1)]
         name = sig.input_name(i)
-        onnx_name = f"tensor({_TYPE_NAMES[found.dtype.name]})"
-        if formal.allowed and onnx_name not in formal.allowed:
+        if formal.allowed and found.onnx_type not in formal.allowed:
             allowed = ", ".join(sorted(t[7:-1] for t in formal.allowed if t.startswith("tensor(")))
             raise NodeError(f"input '{name}' is {found}; {sig.operator} takes here: {allowed or 'no tensor'}")
         if formal.variadic and not formal.homogeneous:
             continue
         first = bound.setdefault(formal.type_name, (name, found))
-        if first[1].dtype is not found.dtype:
+        if first[1].onnx_type != found.onnx_type:
             raise NodeError(f"inputs '{first[0]}' and '{name}' must have one element type, got {first[1]} and {found}")

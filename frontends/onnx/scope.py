@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirlo.frontends.onnx.values import Value
+from mirlo.frontends.onnx.values import AnyValue
 
 
 class Scope:
@@ -19,13 +19,13 @@ class Scope:
         """What the names of its nodes start with."""
         self.depth = depth
         """How many functions it is inside of."""
-        self.values: dict[str, Value | None] = {}
+        self.values: dict[str, AnyValue | None] = {}
         """None stands for a value that could not be made; what depends on it is skipped."""
 
-    def define(self, value: Value) -> None:
+    def define(self, value: AnyValue) -> None:
         self.values[value.name] = value
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> AnyValue | None:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:

@@ -16,6 +16,7 @@ import numpy as np
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dtypes import onnx_type_name
 
 
 @dataclass(eq=False)
@@ -36,12 +37,40 @@ class Value:
     """The TensorProto that it comes from, if any."""
 
     @property
+    def onnx_type(self) -> str:
+        """As ONNX's schemas write it."""
+        return f"tensor({onnx_type_name(self.type.dtype)})"
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+    @property
     def is_symbolic(self) -> bool:
         return self.known is not None and self.known.dtype == object
 
     @property
     def is_constant(self) -> bool:
         return self.known is not None and self.known.dtype != object
+
+
+@dataclass(eq=False)
+class ListValue:
+    """A sequence of tensors. Import time knows how many there are, so that it never becomes a value of its own."""
+
+    name: str
+    dtype: DType
+    items: tuple[Value, ...]
+    region: int | None = None
+
+    @property
+    def onnx_type(self) -> str:
+        return f"seq(tensor({onnx_type_name(self.dtype)}))"
+
+    def __str__(self) -> str:
+        return f"a sequence of {len(self.items)} of {self.dtype}"
+
+
+AnyValue = Value | ListValue
 
 
 def constant(name: str, array: np.ndarray) -> Value:

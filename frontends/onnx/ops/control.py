@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Value, constant
+from mirlo.frontends.onnx.values import AnyValue, Value, constant
 
 MOST_ROUNDS = 1024
 """More would make functions that take too long to compile."""
@@ -30,19 +30,19 @@ def loop(node: Node) -> Any:
     body = node.attr.graph("body")
     limit = node.scalar(0) if node.has(0) else None
     going = bool(node.scalar(1, True))
-    carried = [node.value(i) for i in range(2, len(node.inputs))]
+    carried = [node.any_value(i) for i in range(2, len(node.inputs))]
     if len(body.input) != 2 + len(carried) or len(body.output) < 1 + len(carried):
         raise NodeError(
             f"the body must have {2 + len(carried)} inputs and at least {1 + len(carried)} outputs, "
             f"got {len(body.input)} and {len(body.output)}"
         )
-    collected: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
+    collected: list[list[AnyValue]] = [[] for _ in body.output[1 + len(carried) :]]
     done = 0
     while going and (limit is None or done < limit):
         _require_few(done)
         given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
-        if not condition.is_constant:
+        if not isinstance(condition, Value) or not condition.is_constant:
             raise NodeError(
                 "whether the loop goes on depends on data; only loops whose rounds can be counted are supported"
             )
@@ -77,8 +77,8 @@ def scan(node: Node) -> Any:
         raise NodeError(f"the scanned inputs must have one length, got {', '.join(str(len(s)) for s in sequences)}")
     output_axes = _per_value(node, "scan_output_axes", results)
     output_directions = _per_value(node, "scan_output_directions", results)
-    carried = [node.value(i) for i in range(states)]
-    collected: list[list[Value]] = [[] for _ in range(results)]
+    carried = [node.any_value(i) for i in range(states)]
+    collected: list[list[AnyValue]] = [[] for _ in range(results)]
     for done, elements in enumerate(zip(*sequences, strict=True)):
         made = node.builder.branch(body, [*carried, *elements], f"{done}/")
         carried = made[:states]
@@ -113,7 +113,7 @@ def _elements(node: Node, index: int, axis: int, backwards: int) -> list[Value]:
     return made[::-1] if backwards else made
 
 
-def _stacked(node: Node, sequence: Sequence[Value], axis: int) -> Any:
+def _stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
     return node.emit("stack", [node.builder.ssa(value) for value in sequence], axis=axis)

@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.registry import converter
 
 @converter("Identity")
 def identity(node: Node) -> Any:
-    return node.value(0)
+    return node.any_value(0)
 
 
 @converter("Dropout")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx_models import F32, make_model, node
+from onnx import helper
+from onnx_models import BOOL, F32, I64, make_model, node
 
 import mirlo
 
@@ -225,3 +226,57 @@ def test_recurrent_layers(operator: str, gates: int, outputs: str, direction: st
         made.attribute.add(name="linear_before_reset", type=2, i=1)
     model = make_model([made], {"x": (F32, [4, 2, 3])}, outputs.split(), constants, opset=14)
     compare(model, numbers(4, 2, 3), tolerance=1e-3)
+
+
+def test_sequences() -> None:
+    """Split, taken apart, put together in another order; what is collected in a loop."""
+    nodes = [
+        node("SplitToSequence", "x two", "parts", axis=1),
+        node("SequenceAt", "parts minus", "last"),
+        node("SequenceErase", "parts zero", "rest"),
+        node("SequenceInsert", "rest last zero", "turned"),
+        node("ConcatFromSequence", "turned", "y", axis=1),
+        node("SequenceLength", "turned", "n"),
+    ]
+    constants = {"two": np.array(2), "minus": np.array(-1), "zero": np.array(0)}
+    compare(make_model(nodes, {"x": (F32, [2, 5, 3])}, ["y", "n"], constants, opset=13), numbers(2, 5, 3))
+
+
+def test_loop_of_known_length() -> None:
+    """x is doubled in each round; the states are collected, and a condition stops the loop early."""
+    body = helper.make_graph(
+        [node("Add", "state state", "next"), node("Less", "round three", "more"), node("Identity", "next", "seen")],
+        "body",
+        [
+            helper.make_tensor_value_info("round", I64, []),
+            helper.make_tensor_value_info("going", BOOL, []),
+            helper.make_tensor_value_info("state", F32, [2]),
+        ],
+        [
+            helper.make_tensor_value_info("more", BOOL, []),
+            helper.make_tensor_value_info("next", F32, [2]),
+            helper.make_tensor_value_info("seen", F32, [2]),
+        ],
+    )
+    constants = {"limit": np.array(10), "yes": np.array(True), "three": np.array(3)}
+    model = make_model(
+        [node("Loop", "limit yes x", "y all", body=body)], {"x": (F32, [2])}, ["y", "all"], constants,
+        output_types={"y": (F32, [2]), "all": (F32, [None, 2])},
+    )  # fmt: skip
+    compare(model, numbers(2))
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scan(backwards: int) -> None:
+    body = helper.make_graph(
+        [node("Add", "total element", "sum"), node("Identity", "sum", "seen")],
+        "body",
+        [helper.make_tensor_value_info(name, F32, [2]) for name in ("total", "element")],
+        [helper.make_tensor_value_info(name, F32, [2]) for name in ("sum", "seen")],
+    )
+    made = node(
+        "Scan", "zero x", "y all", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
+        scan_input_directions=[backwards], scan_output_directions=[backwards],
+    )  # fmt: skip
+    model = make_model([made], {"x": (F32, [2, 4])}, ["y", "all"], {"zero": np.zeros(2, np.float32)})
+    compare(model, numbers(2, 4))
