@@ -47,9 +47,10 @@ class PackedCalls:
     def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any]) -> str:
         i1 = ir.IntegerType.get_signless(1)
         kind = ir.FunctionType.get(list(types), [i1])
+        symbols = ir.SymbolTable(self.module.operation)  # a table made later would take the new name for known
         made = func.FuncOp("packed_" + re.sub(r"\W", "_", name), kind, visibility="private", ip=False)
         self.module.regions[0].blocks[0].append(made.operation)
-        symbol = ir.StringAttr(ir.SymbolTable(self.module.operation).insert(made.operation)).value
+        symbol = ir.StringAttr(symbols.insert(made.operation)).value
         made.operation.attributes[PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name)])
         made.operation.attributes[TYPES] = ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in tensor_types])
         return symbol

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain
@@ -66,6 +67,7 @@ class Schedule(Pass):
                 continue
             kernel = Kernel(PrimView(function))
             _annotate_work(kernel.view)
+            annotate_inplace(kernel.view)
             name, location = kernel.view.name, kernel.view.op.location
             rules = SCHEDULE.candidates(ANY, targets)
             made, rule, attempts = try_rules(rules, kernel, context)

@@ -1,0 +1,62 @@
+// RUN: mirlo-opt %s --plan-memory --split-input-file --verify-diagnostics
+
+func.func @left(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'relax.exp' is left in '@left': run legalize before plan-memory}}
+  %0 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @dynamic(%x: tensor<4xf32>) -> tensor<?xf32, #relax.dims<["n"]>> {
+  // expected-error @below {{'relax.call_tir' makes tensor<?xf32, #relax.dims<["n"]>>, whose size is not known}}
+  %0 = "relax.call_tir"(%x) {callee = @copy, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return %0 : tensor<?xf32, #relax.dims<["n"]>>
+}
+
+// -----
+
+func.func @unknown(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{there is no function '@copi'; did you mean '@copy'?}}
+  %0 = "relax.call_tir"(%x) {callee = @copi, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @copy(%x: memref<4xf32>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  memref.copy %x, %y : memref<4xf32> to memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @unscheduled(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'@copy' is not a scheduled prim function: run schedule before plan-memory}}
+  %0 = "relax.call_tir"(%x) {callee = @copy, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @copy(%x: tensor<4xf32>) -> tensor<4xf32> attributes {tir.prim_func} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @region(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'scf.execute_region' is left in '@region'}}
+  %0 = scf.execute_region -> tensor<4xf32> {
+    scf.yield %x : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{'input_0' of '@scalar' is i1; compiled functions take and give tensors}}
+func.func @scalar(%c: i1) {
+  return
+}
+
+// -----
+
+// expected-error @below {{'x' of '@input' is tensor<?xf32, #relax.dims<["n"]>>, whose size is not known}}
+func.func @input(%x: tensor<?xf32, #relax.dims<["n"]>> {relax.name = "x"}) -> tensor<?xf32, #relax.dims<["n"]>> {
+  return %x : tensor<?xf32, #relax.dims<["n"]>>
+}
