@@ -11,6 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.antialias import resize_antialiased
 from mirlo.frontends.onnx.registry import converter, removed
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
@@ -65,10 +66,12 @@ def resize(node: Node) -> Any:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     target = _target(node, axes)
-    if node.attr.bool("antialias", 0) and any(scale < 1 for scale in target.scales or _ratios(node, target)):
-        raise NodeError("attribute 'antialias' = 1 is not supported where a dim shrinks")
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
+    scales = list(target.scales) or _ratios(node, target)
+    if node.attr.bool("antialias", 0) and mode != "nearest" and min(scales) < 1:
+        node.ignore(ROI)
+        return resize_antialiased(node, target.shape, scales, mode, coordinates)
     roi: tuple[float, ...] = ()
     if coordinates == "tf_crop_and_resize":
         roi = _roi(node, axes)
