@@ -13,6 +13,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.reproducer import arguments_of
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
@@ -43,14 +44,21 @@ def open_model(
         _refuse_shapes(shapes, "the module")
         with model.context:
             copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
-        return OpenedModel(copy, Session(params or ParameterStore()))
+        return _checked(OpenedModel(copy, Session(params or ParameterStore())))
     if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
         _refuse_shapes(shapes, str(model))
-        return _open_ir(Path(model), params)
+        return _checked(_open_ir(Path(model), params))
     from mirlo.frontends.onnx.importer import import_model
 
     module, store = import_model(model, shapes=shapes)
     return OpenedModel(module, Session(store))
+
+
+def _checked(model: OpenedModel) -> OpenedModel:
+    """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
+    with model.module.context:
+        Pipeline("verify-calls").run(model.module, model.session)
+    return model
 
 
 def require_sizes(module: Any, target: str) -> None:
