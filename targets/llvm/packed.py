@@ -160,7 +160,8 @@ def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, size = [], 1
+    strides: list[int] = []
+    size = 1
     for dim in reversed(shape):
         strides.insert(0, size)
         size *= dim
