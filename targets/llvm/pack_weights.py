@@ -43,8 +43,10 @@ class PackWeights(Pass):
                 continue
             view = PrimView(function)
             sites = calls.get(view.name, [])
-            found = analyze(view)
-            if isinstance(found, Decline) or not sites:
+            if not sites or not view.blocks or view.others:
+                continue
+            found = analyze(view.blocks, view.returned)
+            if isinstance(found, Decline):
                 continue
             plan = make_plan(found, machine)
             if isinstance(plan, Decline):

@@ -10,6 +10,8 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
+from mirlo.targets.llvm.schedule.contraction import ContractionPlan, plan_contraction
+from mirlo.targets.llvm.schedule.contraction.analysis import is_product
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
 from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, whole_function
@@ -29,8 +31,14 @@ class Scalar:
     name = "scalar"
 
 
-Stage = ElementwisePlan | RowsPlan | WindowPlan | Scalar
-_NAMES = {ElementwisePlan: "elementwise", RowsPlan: "rows", WindowPlan: "window", Scalar: "scalar"}
+Stage = ContractionPlan | ElementwisePlan | RowsPlan | WindowPlan | Scalar
+_NAMES = {
+    ContractionPlan: "contraction",
+    ElementwisePlan: "elementwise",
+    RowsPlan: "rows",
+    WindowPlan: "window",
+    Scalar: "scalar",
+}
 
 
 def plan_stages(view: PrimView, group: Group) -> list[Stage]:
@@ -51,6 +59,11 @@ def plan_stages(view: PrimView, group: Group) -> list[Stage]:
 
 
 def _plan(part: Group) -> Stage | None:
+    plan_of_product = plan_contraction(part)
+    if not isinstance(plan_of_product, Decline):
+        return plan_of_product
+    if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
+        return None  # the product gets a register tile of its own
     for planner in PLANNERS:
         plan = planner(part)
         if not isinstance(plan, Decline):
@@ -72,6 +85,17 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
             emit_block(stage.block, buffers)
         else:
             stage.emit(memory)
+
+
+@schedule("any", target="llvm", priority=90)
+def staged_contractions(kernel: Any, context: Any) -> Any:
+    """Functions that compute something else besides a contraction: one after the other."""
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    if not any(is_product(block) for block in group.blocks):
+        return decline("no block is a product of two tensors")
+    return stages(kernel, context)
 
 
 @schedule("any", target="llvm", priority=20)

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.analysis import analyze
 from mirlo.targets.llvm.schedule.contraction.kernel import Kernel, summary
-from mirlo.targets.llvm.schedule.contraction.plan import make_plan
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, make_plan
+from mirlo.targets.llvm.schedule.evaluate import Memory
+from mirlo.targets.llvm.schedule.group import Group, whole_function
+
+
+@dataclass
+class ContractionPlan:
+    """A contraction and the elementwise blocks that follow, ready to be emitted."""
+
+    plan: Plan
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the kernel at the insertion point."""
+        Kernel(self.plan, memory).emit()
+
+    def describe(self) -> dict[str, Any]:
+        return summary(self.plan)
+
+
+def plan_contraction(group: Group) -> ContractionPlan | Decline:
+    """How to compute these blocks, the first of which is the contraction, in register tiles."""
+    found = analyze(group.blocks, group.kept)
+    if isinstance(found, Decline):
+        return found
+    plan = make_plan(found, group.machine)
+    return plan if isinstance(plan, Decline) else ContractionPlan(plan)
 
 
 @schedule("any", target="llvm", priority=100)
 def contraction(kernel: Any, context: Any) -> Any:
     """Sums of products with the elementwise blocks that follow, in register tiles."""
-    found = analyze(kernel.view)
-    if isinstance(found, Decline):
-        return found
-    plan = make_plan(found, find_machine(context.options.get("machine")))
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_contraction(group)
     if isinstance(plan, Decline):
         return plan
-    function = BufferFunction(kernel.view)
-    return function.build(Kernel(plan, function).emit, summary(plan))
+    buffers = BufferFunction(kernel.view)
+    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "contraction", **plan.describe()})

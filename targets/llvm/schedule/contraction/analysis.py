@@ -7,15 +7,16 @@ layout, grouped and depthwise ones are all the same to what follows.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.block import REDUCE
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.schedule.contraction.body import Product, take_apart
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, divisors, linear
+from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, divisors, linear, moving
 
 
 @dataclass
@@ -59,21 +60,19 @@ class Ragged:
 
 @dataclass
 class Contraction:
-    """A prim function as one contraction and the elementwise blocks on its result."""
+    """A contraction and the elementwise blocks on its result."""
 
     block: BlockView
     product: Product
     lhs: Access
     rhs: Access
     axes: list[Axis]
-    before: list[BlockView] = field(default_factory=list)
-    """Blocks that compute operands; they run first, into memory."""
     stages: list[Stage] = field(default_factory=list)
     sources: dict[int, int] = field(default_factory=dict)
     """The block's axis that an axis is, for those that are not split."""
     ragged: Ragged | None = None
     writes: list[tuple[Any, Access]] = field(default_factory=list)
-    """Values of the chain that the function returns, and where they go."""
+    """Values of the chain that somebody else reads, and where they go."""
 
     @property
     def extents(self) -> dict[int, int]:
@@ -88,35 +87,38 @@ class Contraction:
         return [axis for axis in self.axes if axis.reduce]
 
 
-def analyze(view: PrimView) -> Contraction | Decline:
-    """Take a prim function apart, or say why it is not a contraction."""
-    reductions = [block for block in view.blocks if block.is_reduction]
-    if len(reductions) != 1:
-        return decline("not exactly one reduction", reductions=len(reductions))
-    block = reductions[0]
-    position = view.blocks.index(block)
-    before, after = view.blocks[:position], view.blocks[position + 1 :]
-    if view.others:
-        return decline("has operations that are not blocks", operation=view.others[0].operation.name)
+def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction | Decline:
+    """Take a contraction and the blocks that follow apart, or say why they are none; `kept` are the values to store."""
+    block = blocks[0]
+    if sum(b.is_reduction for b in blocks) != 1:
+        return decline("not exactly one reduction", reductions=sum(b.is_reduction for b in blocks))
+    if not block.is_reduction:
+        return decline("computes something before the contraction", block=block.name)
     product = take_apart(block)
     if isinstance(product, Decline):
         return product
     if 0 in block.domain:
         return decline("an axis is empty")
-    chain = _follow_chain(after, block)
+    chain = _follow_chain(blocks[1:], block)
     if isinstance(chain, Decline):
         return chain
-    made = _Builder(view, block, product, chain).build()
-    if isinstance(made, Contraction):
-        made.before = before
-    return made
+    return _Builder(kept, block, product, chain).build()
+
+
+def is_product(block: BlockView) -> bool:
+    """Whether a block is a contraction of two tensors of which each is used several times: worth a register tile."""
+    product = take_apart(block)
+    if isinstance(product, Decline) or product.lhs.operand.value == product.rhs.operand.value:
+        return False
+    left, right = (moving(factor.operand.map) for factor in (product.lhs, product.rhs))
+    return any((axis in left) != (axis in right) for axis in block.spatial)
 
 
 AxisNames = list["int | None"]
 """For each axis of a stage the axis of the contraction that it is; None for one of extent 1."""
 
 
-def _follow_chain(after: list[BlockView], block: BlockView) -> list[tuple[BlockView, AxisNames]] | Decline:
+def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[BlockView, AxisNames]] | Decline:
     """The elementwise blocks in order, each with the contraction's axes in place of its own."""
     dims: dict[Any, AxisNames] = {}
     names = _output_names(block, list(range(block.rank)))
@@ -183,8 +185,10 @@ def _match_read(stage: BlockView, operand: Any, dims: AxisNames, block: BlockVie
 class _Builder:
     """Splits the axes where maps divide them, and turns every map into linear forms."""
 
-    def __init__(self, view: PrimView, block: BlockView, product: Product, chain: list[tuple[BlockView, AxisNames]]):
-        self.view = view
+    def __init__(
+        self, kept: Collection[Any], block: BlockView, product: Product, chain: list[tuple[BlockView, AxisNames]]
+    ):
+        self.kept = kept
         self.block = block
         self.product = product
         self.chain = chain
@@ -220,12 +224,8 @@ class _Builder:
                 reads.append(access)
             made.stages.append(Stage(stage, indices, reads))
             self._note_outputs(stage, indices, produced)
-        returned = [value for value in self.view.returned]
-        for value in returned:
-            if value not in produced:
-                return decline("returns something else than what follows from the contraction")
-        made.writes = [(value, Access(value, dims)) for value, dims in produced.items() if value in returned]
-        return made
+        made.writes = [(value, Access(value, dims)) for value, dims in produced.items() if value in self.kept]
+        return made if made.writes else decline("nobody reads what it computes")
 
     def _divisors(self) -> list[set[int]]:
         """The numbers that the maps divide each axis by."""

@@ -8,22 +8,21 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.passes.schedule.vectors import flat
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.evaluate import Memory
 
 
 class Code:
     """A function under construction. Constants, masks and flattened buffers are made once, at its start."""
 
-    def __init__(self, buffers: BufferFunction):
-        self.buffers = buffers
+    def __init__(self, memory: Memory):
+        self.memory = memory
+        self.buffers = memory.buffers
         self._constants: dict[int, Any] = {}
         self._masks: dict[tuple[int, int], Any] = {}
         self._zeros: dict[Any, Any] = {}
-        self._flat: dict[Any, Any] = {}
 
     def index(self, value: int) -> Any:
         if value not in self._constants:
@@ -55,9 +54,7 @@ class Code:
 
     def flat(self, value: Any) -> Any:
         """The buffer of a tensor value in one dimension. Ask first outside of all loops."""
-        if value not in self._flat:
-            self._flat[value] = flat(self.buffers.buffer(value))
-        return self._flat[value]
+        return self.memory.slot(value).buffer
 
     def scratch(self, elements: int, element_type: Any) -> Any:
         return self.buffers.scratch(ir.MemRefType.get([elements], element_type))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
@@ -17,22 +15,21 @@ from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.evaluate import Memory
 
 PANELS_TO_SHARE = 8
 """From so many panels on, threads share the panels; below, they share the rows of each."""
 
 
 class Kernel:
-    """Emits the loops of a plan into a buffer function."""
+    """Emits the loops of a plan over the buffers of a function."""
 
-    def __init__(self, plan: Plan, function: BufferFunction):
+    def __init__(self, plan: Plan, memory: Memory):
         self.plan = plan
-        self.code = Code(function)
+        self.code = Code(memory)
 
     def emit(self) -> None:
         plan, code = self.plan, self.code
-        for block in plan.contraction.before:
-            emit_block(block, code.buffers)
         source = self._side(plan.columns)
         self.panel: Any = None
         if plan.packing is not None:
@@ -149,7 +146,6 @@ def row_spans(plan: Plan) -> list[tuple[Span, bool]]:
 def summary(plan: Plan) -> dict[str, Any]:
     """What the schedule attribute of the function tells about the kernel."""
     return {
-        "rule": "contraction",
         "tile": [plan.tile_rows, plan.tile_columns],
         "lanes": plan.lanes,
         "depth": prod(axis.extent for axis in plan.reduce),

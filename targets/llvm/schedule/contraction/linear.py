@@ -87,6 +87,17 @@ def linear(expr: Any, env: Sequence[Linear | None], extents: Mapping[int, int]) 
     return None
 
 
+def moving(map_: Any) -> set[int]:
+    """The dims that an affine map depends on."""
+
+    def of(expr: Any) -> set[int]:
+        if isinstance(expr, ir.AffineDimExpr):
+            return {expr.position}
+        return set() if isinstance(expr, ir.AffineConstantExpr) else of(expr.lhs) | of(expr.rhs)
+
+    return set().union(*map(of, map_.results))
+
+
 def divisors(expr: Any, visit: Callable[[int, int], None]) -> None:
     """Call `visit(dim, divisor)` for each `dim floordiv n` and `dim mod n` in an affine expression."""
     if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
