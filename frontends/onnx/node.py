@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
@@ -157,10 +157,10 @@ class Node:
         """Make a relax operation; its value, or a tuple of them."""
         return relax_op(operator).make(*operands, **attributes)
 
-    def constant(self, array: Any, like: TensorType | DType | None = None) -> Any:
-        """The SSA value of a small constant, of the element type of `like`."""
+    def constant(self, array: Any, like: TensorType | DType | str | None = None) -> Any:
+        """The SSA value of a constant, of the element type of `like`."""
         if like is not None:
-            element = like.dtype if isinstance(like, TensorType) else like
+            element = like.dtype if isinstance(like, TensorType) else dtype(like)
             array = np.asarray(array).astype(element.to_numpy())
         return self.builder.ssa(constant("", np.asarray(array)))
 

@@ -79,14 +79,14 @@ class Weights:
                 "only files in the model's folder are read"
             )
         if path not in self._files:
-            self._files[path] = map_file(path, f"{what} has its data in")
+            self._files[path] = map_file(path, f"{what} has its data in", "the file belongs to the model: put it there")
         return self._files[path]
 
 
-def map_file(path: Path, why: str) -> memoryview:
+def map_file(path: Path, why: str, advice: str = "") -> memoryview:
     """The bytes of a file, mapped into memory read-only. `why` starts the message of an error."""
     if not path.exists():
-        raise OnnxImportError(f"{why} '{path}', which does not exist")
+        raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
     if not path.is_file():
         raise OnnxImportError(f"{why} '{path}', which is not a file")
     try:

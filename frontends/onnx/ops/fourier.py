@@ -47,7 +47,8 @@ def _dft(node: Node, axis: int) -> Any:
 def stft(node: Node) -> Any:
     """Frames of the signal, times a window, each transformed."""
     x, step = node.type(0), int(node.scalar(1))
-    if x.rank != 3 or not isinstance(x.shape[1], int) or x.shape[2] not in (1, 2):
+    parts = x.shape[-1]
+    if x.rank != 3 or not isinstance(x.shape[1], int) or not isinstance(parts, int) or parts not in (1, 2):
         raise NodeError(f"input 'signal' must be [batch, a known length, 1 or 2], got {x}")
     length = int(node.scalar(3, 0)) or (node.type(2).shape[0] if node.has(2) else 0)
     if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
@@ -59,7 +60,7 @@ def stft(node: Node) -> Any:
     if node.has(2):
         window = node.emit("reshape", node[2], shape=(length, 1))
         frames = node.emit("multiply", frames, window)
-    return _transformed(node, frames, _matrix(length, x.shape[2], length, False, onesided), 2)
+    return _transformed(node, frames, _matrix(length, parts, length, False, onesided), 2)
 
 
 def _transformed(node: Node, rows: Any, matrix: np.ndarray, parts: int) -> Any:

@@ -280,3 +280,48 @@ def test_scan(backwards: int) -> None:
     )  # fmt: skip
     model = make_model([made], {"x": (F32, [2, 4])}, ["y", "all"], {"zero": np.zeros(2, np.float32)})
     compare(model, numbers(2, 4))
+
+
+ROWS = np.random.default_rng(5)
+PACKED = ROWS.integers(0, 255, (5, 2, 16)).astype(U8)
+
+# of com.microsoft, on x [2, 3, 8]: node, constants
+TRANSFORMER: dict[str, tuple[Any, dict[str, Any]]] = {
+    "multi head": (of_microsoft("MultiHeadAttention", "x k v b", num_heads=2),
+                   {"k": numbers(2, 5, 8, seed=1), "v": numbers(2, 5, 8, seed=2), "b": numbers(24)}),
+    "multi head, masked": (of_microsoft("MultiHeadAttention", "x k v _ m a", num_heads=4, scale=0.3),
+                           {"k": numbers(2, 5, 8, seed=1), "v": numbers(2, 5, 8, seed=2), "a": numbers(1, 4, 3, 5),
+                            "m": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)}),
+    "multi head, past": (of_microsoft("MultiHeadAttention", "x k v _ _ _ p q", "y n o", num_heads=2),
+                         {"k": numbers(2, 3, 8, seed=1), "v": numbers(2, 3, 8, seed=2),
+                          "p": numbers(2, 2, 4, 4), "q": numbers(2, 2, 4, 4, seed=3)}),
+    "attention": (of_microsoft("Attention", "x w b m", num_heads=2),
+                  {"w": numbers(8, 24), "b": numbers(24), "m": np.array([[1, 1, 1], [1, 0, 0]], np.int32)}),
+    "attention, causal": (of_microsoft("Attention", "x w b", num_heads=2, unidirectional=1),
+                          {"w": numbers(8, 24), "b": numbers(24)}),
+    "rotary": (of_microsoft("RotaryEmbedding", "x i c s"),
+               {"i": np.array([[0, 1, 2], [3, 4, 5]]), "c": numbers(9, 2), "s": numbers(9, 2, seed=1)}),
+    "rotary, from": (of_microsoft("RotaryEmbedding", "x i c s", interleaved=1),
+                     {"i": np.array([4]), "c": numbers(9, 2), "s": numbers(9, 2, seed=1)}),
+    "gemm": (of_microsoft("FusedGemm", "m w b", transB=1, activation="LeakyRelu", activation_alpha=0.2),
+             {"m": numbers(3, 8), "w": numbers(5, 8), "b": numbers(5)}),
+    "conv": (of_microsoft("FusedConv", "m w b", activation="Relu", pads=[1, 1, 1, 1]),
+             {"m": numbers(*IMAGE), "w": numbers(5, 4, 3, 3), "b": numbers(5)}),
+    "4 bits": (of_microsoft("MatMulNBits", "m w s", K=64, N=5, bits=4, block_size=32),
+               {"m": numbers(3, 64), "w": PACKED, "s": np.abs(numbers(10))}),
+    "4 bits, zero points": (of_microsoft("MatMulNBits", "m w s z _ b", K=64, N=5, bits=4, block_size=32),
+                            {"m": numbers(3, 64), "w": PACKED, "s": np.abs(numbers(10)), "b": numbers(5),
+                             "z": ROWS.integers(0, 255, 5).astype(U8)}),
+    "embeddings": (of_microsoft("EmbedLayerNormalization", "i j e p g a b", "y _ z"),
+                   {"i": np.array([[1, 2, 3]], np.int32), "j": np.array([[0, 1, 0]], np.int32), "e": numbers(9, 8),
+                    "p": numbers(7, 8, seed=1), "g": numbers(2, 8), "a": numbers(8), "b": numbers(8, seed=2)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSFORMER)
+def test_transformer_layers(name: str) -> None:
+    made, constants = TRANSFORMER[name]
+    outputs = [output for output in made.output if output]
+    model = make_model([made, node("Identity", "x", "same")], {"x": (F32, [2, 3, 8])}, [*outputs, "same"], constants)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    compare(model, numbers(2, 3, 8), tolerance=1e-3)
