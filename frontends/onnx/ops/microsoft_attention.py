@@ -52,7 +52,7 @@ def _activated(node: Node, value: Any) -> Any:
 @converter("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_normalization(node: Node) -> Any:
     """Inputs: token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids."""
-    if node.has(7) or node.has_output(1) and node.type(0).rank != 2:
+    if node.has(7):
         raise NodeError("input #7, the mask, is not supported: newer models give it to the attention")
     batch, length = node.type(0).shape
     total = node.emit("gather", node[2], node[0], axis=0)
@@ -175,7 +175,7 @@ def rotary_embedding(node: Node) -> Any:
 
 @converter("MatMulNBits", domain=DOMAIN)
 def matmul_n_bits(node: Node) -> Any:
-    """Inputs: x, weights of 4 bits [N, blocks, block / 2], scales, zero points, -, bias. The weights are unpacked here."""
+    """Inputs: x, weights of 4 bits [N, blocks, block / 2], scales, zero points, -, bias. The import unpacks weights."""
     columns, rows = node.attr.int("N"), node.attr.int("K")
     bits, block = node.attr.int("bits", 4), node.attr.int("block_size")
     node.attr.ignore("accuracy_level", "weight_prepacked")
