@@ -113,34 +113,12 @@ class Kernel:
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
             return
-        for span, is_edge in row_spans(self.plan):
+        for span, is_edge in self.plan.row_spans:
 
             def tile(i: Any, rows: int = span.size, first: int | None = span.start if is_edge else None) -> None:
                 self.tiles.emit(places.advance(axis, i), Extent(rows, cut, first))
 
             self.code.loop(span, tile, parallel=parallel)
-
-
-def row_spans(plan: Plan) -> list[tuple[Span, bool]]:
-    """The tiles along the rows; those at the edges, where products are left out, one by one."""
-    axis, size, edge = plan.row_axis, plan.tile_rows, plan.rows.edge
-    assert axis is not None
-    if edge is None:
-        return [(span, False) for span in spans(axis.extent, size)]
-    first, stop = edge.interior()
-    found, at = [], 0
-    while at < min(first, axis.extent):
-        found.append((Span(at, min(at + size, axis.extent), min(size, axis.extent - at)), True))
-        at += found[-1][0].size
-    whole = max(stop - at, 0) // size * size
-    if whole:
-        found.append((Span(at, at + whole, size), False))
-        at += whole
-    while at < axis.extent:
-        rest = min(size, axis.extent - at)
-        found.append((Span(at, at + rest, rest), True))
-        at += rest
-    return found
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -7,17 +7,29 @@ from dataclasses import dataclass
 from math import prod
 
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, decline
+from mirlo.passes.rules import Decline, RuleError, decline
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import Contraction
 from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, fuse, row_major
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, TileQuestion, choose_tile, pieces
+from mirlo.targets.llvm.schedule.contraction.tiles import (
+    Piece,
+    Span,
+    TileQuestion,
+    choose_tile,
+    edge_spans,
+    pieces,
+    spans,
+)
 
 PACK_FROM_ROWS = 6
 """From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
 DOT_BELOW_ROWS = 16
 """Up to so many rows, dot products along the sum cost less than transposing the column operand."""
+MOST_SUMS = 64
+"""No tile holds more vectors than this: it would be a mistake of the model of the machine."""
+EDGE_TILES = 4
+"""Most tiles at edges, each of which is code of its own; with more, the rows are padded in a copy."""
 UNROLL_TAPS = 16
 """Inner loops of the sum up to this length are unrolled where their loads overlap (depthwise convolutions)."""
 
@@ -106,6 +118,16 @@ class Plan:
         return Linear(terms, form.constant + self.depth * width)
 
     @property
+    def row_spans(self) -> list[tuple[Span, bool]]:
+        """The tiles along the rows; those at edges, where products are left out, are marked."""
+        axis, edge = self.row_axis, self.rows.edge
+        if axis is None:
+            return []
+        if edge is None:
+            return [(span, False) for span in spans(axis.extent, self.tile_rows)]
+        return edge_spans(axis.extent, self.tile_rows, *edge.interior())
+
+    @property
     def guards(self) -> list[Window]:
         return self.rows.guards
 
@@ -138,7 +160,8 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
         plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes).plan()
         edge = plan.rows.edge
         # Tiles can leave products out at their edges only along their rows, and where the taps are unrolled.
-        if edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled):
+        is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
+        if is_possible and sum(is_edge for _, is_edge in plan.row_spans) <= EDGE_TILES:
             break
     return plan
 
@@ -235,6 +258,8 @@ class _Planner:
         pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, machine)
         reduce, packing = self._fuse_reduce(order, pack)
         overlap = along is None and not (question.shared_columns and question.shared_rows)
+        if tile_rows * tile_vectors > MOST_SUMS:
+            raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
         return Plan(
             self.contraction, machine, rows, columns, lane_axis, row_axis,

@@ -61,6 +61,23 @@ def spans(extent: int, size: int) -> list[Span]:
     return found + ([Span(whole, extent, extent - whole)] if whole < extent else [])
 
 
+def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span, bool]]:
+    """An extent cut into tiles; those that reach outside of `first .. stop - 1`, one by one, are marked."""
+    found, at = [], 0
+    while at < min(first, extent):
+        found.append((Span(at, min(at + size, extent), min(size, extent - at)), True))
+        at += found[-1][0].size
+    whole = max(stop - at, 0) // size * size
+    if whole:
+        found.append((Span(at, at + whole, size), False))
+        at += whole
+    while at < extent:
+        rest = min(size, extent - at)
+        found.append((Span(at, at + rest, rest), at + rest > stop))
+        at += rest
+    return found
+
+
 def pieces(columns: int, lanes: int, masked: bool) -> list[Piece]:
     """Vectors that cover this many columns; the rest in one partial vector, or in ever narrower whole ones."""
     found = [Piece(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
