@@ -6,9 +6,9 @@ import importlib
 import os
 from typing import Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.passes.files import listed_params, open_params
 from mirlo.passes.session import Session
+from mirlo.tools.bytecode import parse_file
 
 PARAM_READERS = {".onnx": "mirlo.frontends.onnx.params"}
 """Modules that register a reader for parameter files of a kind; imported when one is listed, because they are large."""
@@ -16,7 +16,7 @@ PARAM_READERS = {".onnx": "mirlo.frontends.onnx.params"}
 
 def read_module(path: str | os.PathLike[str], session: Session) -> Any:
     """Read IR, text or bytecode, from a file, in the current context; its parameters go into the session's store."""
-    module = ir.Module.parseFile(os.fspath(path))
+    module = parse_file(os.fspath(path))
     load_params(module, os.path.dirname(os.path.abspath(path)), session)
     return module
 

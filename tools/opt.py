@@ -22,6 +22,7 @@ from mirlo.passes.reproducer import Reproducer, arguments_of
 from mirlo.passes.session import Session
 from mirlo.passes.timing import Timing
 from mirlo.passes.upstream import find_upstream
+from mirlo.tools.bytecode import parse_bytes
 from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
 from mirlo.tools.modules import load_params, read_module
@@ -180,7 +181,7 @@ class OptRun:
         if not self.arguments.split_input_file and path != "-":
             # Parsed by its name, a file gives locations with the name, and bytecode is mapped, not read.
             return read_module(path, session)
-        module = ir.Module.parse(chunk.padded)
+        module = parse_bytes(chunk.padded, chunk.source.name)
         load_params(module, os.path.dirname(os.path.abspath(path)), session)
         return module
 
