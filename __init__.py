@@ -16,6 +16,7 @@ _LAZY = {
     "load": "mirlo.runtime.executable",
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.prim",
+    "script_of": "mirlo.frontends.script.printer",
     "script": "mirlo.frontends.script.module",
 }
 """Where the names of the package come from; imported on first use, since most commands need few of them."""

@@ -20,7 +20,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.modules import read_module
 
-IR_SUFFIXES = (".mlir", ".mlirbc")
+IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
 
 
 class ModelError(MirloError, ValueError):
@@ -87,7 +87,7 @@ def _needs_sizes(name: str, found: TensorType, target: str) -> str:
 
 
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds MLIR, as text or as bytecode."""
+    """Whether a file holds MLIR, as text, as bytecode or as script."""
     return Path(path).suffix in IR_SUFFIXES
 
 

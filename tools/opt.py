@@ -12,7 +12,6 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.errors import DialectError
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
@@ -22,10 +21,11 @@ from mirlo.passes.reproducer import Reproducer, arguments_of
 from mirlo.passes.session import Session
 from mirlo.passes.timing import Timing
 from mirlo.passes.upstream import find_upstream
+from mirlo.runtime.errors import MirloError
 from mirlo.tools.bytecode import parse_bytes
 from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
-from mirlo.tools.modules import load_params, read_module
+from mirlo.tools.modules import load_params, read_module, script_text, write_script
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
 from mirlo.tools.source import Chunk, Source, read_source
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         return _run(arguments)
-    except (UsageError, FileError, PipelineError, RegistrationError, DialectError) as error:
+    except (UsageError, MirloError, PipelineError, RegistrationError) as error:
         return _fail(str(error))
     except BrokenPipeError:
         # The reader of our output has seen enough; Python must not complain about it at exit either.
@@ -215,8 +215,21 @@ class OptRun:
         with self.timing.phase("Output"):
             if self.arguments.emit_bytecode:
                 self._write_bytecode()
+            elif self.arguments.emit_script:
+                self._write_script()
             else:
                 self._write_text()
+
+    def _write_script(self) -> None:
+        if len(self.outputs) != 1 or self.arguments.split_input_file:
+            raise UsageError("--emit-script writes one module; it does not go with --split-input-file")
+        module, session = self.outputs[0]
+        if self.arguments.output != "-":
+            write_script(module, self.arguments.output, session)
+            return
+        self._list_params()
+        sys.stdout.write(script_text(module))
+        sys.stdout.flush()
 
     def _write_text(self) -> None:
         printing: dict[str, Any] = {

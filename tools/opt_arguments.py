@@ -32,6 +32,7 @@ class OptArguments:
     allow_unregistered_dialect: bool = False
     verify_each: bool = True
     emit_bytecode: bool = False
+    emit_script: bool = False
     print_debuginfo: bool = False
     print_op_generic: bool = False
     print_local_scope: bool = False
@@ -75,6 +76,7 @@ FLAGS: dict[str, list[Flag]] = {
         Flag("--split-input-file", "split_input_file", True, "treat the parts between lines '// -----' separately"),
         Flag("--allow-unregistered-dialect", "allow_unregistered_dialect", True, "accept operations nobody defines"),
         Flag("--emit-bytecode", "emit_bytecode", True, "write MLIR bytecode instead of text"),
+        Flag("--emit-script", "emit_script", True, "write the module as script, in Python syntax (.py)"),
         Flag("--mlir-print-debuginfo", "print_debuginfo", True, "print locations"),
         Flag("--mlir-print-op-generic", "print_op_generic", True, "print operations in the generic form"),
         Flag("--mlir-print-local-scope", "print_local_scope", True, "print attributes and types in place, no aliases"),

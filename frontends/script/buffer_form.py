@@ -167,6 +167,12 @@ class BufferForm(Interpreter):
             with self.builder.else_():
                 self.statements(node.orelse)
 
+    def _statement_While(self, node: Any) -> None:
+        if node.orelse:
+            raise self.error(node.orelse[0], "a loop of a prim function has no 'else'")
+        for _ in self.builder.while_(lambda: self.condition(self.value(node.test), node.test)):
+            self.statements(node.body)
+
     def _statement_For(self, node: Any) -> None:
         loop = header(self, node)
         outer = dict(self.names)
@@ -316,8 +322,6 @@ def _NO_VALUES() -> dict[str, Any]:
 
 
 def _instead(node: Any) -> str:
-    if isinstance(node, ast.While):
-        return ": a loop runs over range or T.serial, with its bounds"
     if isinstance(node, ast.Return):
         return ": outputs are the parameters marked T.Out, stored to"
     return ""

@@ -18,7 +18,7 @@ from mirlo.dialects.relax.calls import CallDpsPacked, CallPacked, CallTir
 from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.interpreter import Interpreter, describe, is_number, kind_of
-from mirlo.frontends.script.language import Word
+from mirlo.frontends.script.language import MlirText, Word
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Source
@@ -73,6 +73,7 @@ class Functions:
         self.module = module
         self.made: dict[Any, tuple[str, list[TensorType]]] = {}
         self.graphs: dict[str, Callee] = {}
+        self.symbols: dict[MlirText, str] = {}
 
     def call(
         self, template: PrimFunc, inputs: list[TensorType], outputs: list[TensorType] | None
@@ -82,14 +83,23 @@ class Functions:
         key = (id(template), tuple(template.type_of(p, bindings) for p in template.parameters))
         if key not in self.made:
             self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
-        return self.made[key]
+        symbol, types = self.made[key]
+        return symbol, types if outputs is None else outputs
+
+    def declare(self, template: PrimFunc) -> None:
+        """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""
+        types = tuple(template.type_of(p, {}) for p in template.parameters)
+        self.made[(id(template), types)] = (template.name, template.output_types({}))
 
     def define(self, template: PrimFunc) -> None:
-        """Make a prim function that has no symbols, in its place."""
-        types = [template.type_of(p, {}) for p in template.parameters]
-        key = (id(template), tuple(types))
-        if key not in self.made:
-            self.made[key] = (self.add(template.build({})), template.output_types({}))
+        self.add(template.build({}))
+
+    def symbol_of(self, text: MlirText) -> str:
+        """The name of the function that IR text defines."""
+        if text not in self.symbols:
+            parsed = ir.Module.parse(text.text)
+            self.symbols[text] = ir.StringAttr(parsed.body.operations[0].operation.attributes["sym_name"]).value
+        return self.symbols[text]
 
     def add(self, function: Any) -> str:
         self.module.body.append(function.operation)
@@ -274,17 +284,22 @@ class GraphInterpreter(Interpreter):
 
     def _call_call_tir(self, node: Any) -> Any:
         template, *given = self.arguments(node, 1, keywords=("out",))
-        if not isinstance(template, PrimFunc):
+        if not isinstance(template, (PrimFunc, MlirText)):
             raise self.error(node.args[0], f"R.call_tir takes a prim function first, found {kind_of(template)}")
         tensors = [self.as_tensor(v, n) for v, n in zip(given, node.args[1:], strict=True)]
         with self.source.location(node):
-            symbol, types = self._prim_function(template, tensors, self._types(self.keyword(node, "out")), node)
+            out = self._types(self.keyword(node, "out"))
+            symbol, types = self._prim_function(template, tensors, out, node)
             made = CallTir.build([t.value for t in tensors], result_types=types, callee=symbol)
         return _returned(made)
 
     def _prim_function(
-        self, template: PrimFunc, tensors: Sequence[Tensor], out: list[TensorType] | None, node: Any
+        self, template: Any, tensors: Sequence[Tensor], out: list[TensorType] | None, node: Any
     ) -> tuple[str, list[TensorType]]:
+        if isinstance(template, MlirText):
+            if out is None:
+                raise self.error(node, "the types of the results are not known from IR: out=R.Tensor[...]")
+            return self.functions.symbol_of(template), out
         inputs = [t.type for t in tensors]
         if any(not t.is_static for t in inputs):
             raise self.error(node, "a prim function needs tensors whose dims are numbers")

@@ -327,8 +327,8 @@ class Interpreter:
         """An element of a buffer."""
         return buffer.read(indices, outside)
 
-    def indices(self, buffer: Any, node: Any, place: Any) -> list[Expr]:
-        """The indices in `buffer[...]`, checked."""
+    def indices(self, buffer: Any, node: Any, place: Any, padded: bool = False) -> list[Expr]:
+        """The indices in `buffer[...]`, checked; padded ones may be outside."""
         if isinstance(node, ast.Slice) or (
             isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)
         ):
@@ -345,7 +345,7 @@ class Interpreter:
                 raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {value.dtype}")
             if not isinstance(value, Expr) and (isinstance(value, bool) or not isinstance(value, int)):
                 raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {_kind(value)}")
-            if isinstance(value, int) and not 0 <= value < size:
+            if isinstance(value, int) and not padded and not 0 <= value < size:
                 raise self.error(place, f"index #{i} of '{buffer.name}' is {value}, outside of 0 to {size - 1}")
             made.append(lift(value, INDEX).cast(INDEX))
         return made
@@ -407,7 +407,7 @@ class Interpreter:
             number = None if outside is None else self.value(outside)
             if number is not None and not is_number(number):
                 raise self.error(outside, f"'outside' must be a number, found {_kind(number)}")
-            indices = self.indices(owner, ast.Tuple(elts=node.args), node)
+            indices = self.indices(owner, ast.Tuple(elts=node.args), node, number is not None)
             return self.read(owner, node, indices, number)
         if name in ("cast", "bitcast") and isinstance(owner, (Expr, int, float)):
             self.arguments(node, 1, 1)

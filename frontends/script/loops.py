@@ -97,7 +97,8 @@ def _only_context(interpreter: Interpreter, node: Any) -> tuple[Word, Any] | Non
 
 def word_of(interpreter: Interpreter, node: Any) -> str | None:
     """`name` where an expression is a call of T.name."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Attribute, ast.Name)):
+    owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if not isinstance(node, ast.Call) or not isinstance(owner or node.func, ast.Name):
         return None
     function = interpreter.value(node.func)
     return function.name if isinstance(function, Word) else None

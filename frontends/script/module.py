@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph import Callee, Functions, build_graph
 from mirlo.frontends.script.inline import InlineFunction
@@ -19,18 +20,22 @@ from mirlo.frontends.script.source import Source, captured_names, parse_object, 
 MAIN = "main"
 
 
-def script(thing: Any) -> Any:
+def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
     """Decorator: a graph, or a class of graphs and prim functions, as an `ir.Module`.
 
     A function becomes `@main`. A class has `@R.function` graphs, `@T.prim_func` functions, and constants. Everything
-    is parsed from the source and never executed.
+    is parsed from the source and never executed. `attrs` are attributes of the module, as MLIR text.
     """
     frame = sys._getframe(1)
-    tree, source = parse_object(thing)
-    outer = captured_names(thing, tree, frame)
-    if isinstance(tree, ast.ClassDef):
-        return _ModuleBuilder(source, {**outer, **vars(thing)}).module(tree.body)
-    return _ModuleBuilder(source, outer).module([tree], MAIN)
+
+    def decorate(decorated: Any) -> Any:
+        tree, source = parse_object(decorated)
+        outer = captured_names(decorated, tree, frame)
+        if isinstance(tree, ast.ClassDef):
+            return _ModuleBuilder(source, {**outer, **vars(decorated)}).module(tree.body, attributes=attrs)
+        return _ModuleBuilder(source, outer).module([tree], MAIN, attrs)
+
+    return decorate if thing is None else decorate(thing)
 
 
 def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
@@ -39,7 +44,8 @@ def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
     body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
     names: dict[str, Any] = {"T": T, "R": R}
     if len(body) == 1 and isinstance(body[0], ast.ClassDef):
-        return _ModuleBuilder(source, names, context).module(body[0].body)
+        builder = _ModuleBuilder(source, names, context)
+        return builder.module(body[0].body, attributes=dict(builder.attributes(_decorator(body[0])[1])))
     only = len(body) == 1 and isinstance(body[0], ast.FunctionDef) and _decorator(body[0])[0] == "script"
     return _ModuleBuilder(source, names, context).module(body, MAIN if only else None)
 
@@ -60,12 +66,18 @@ class _ModuleBuilder:
         self.names = names
         self.context = context
 
-    def module(self, body: list[Any], symbol: str | None = None) -> Any:
+    def module(self, body: list[Any], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
+        """The module; `symbol` names its graph where there is one only."""
         with self.context or make_context(), ir.Location.unknown():
             module = ir.Module.create()
+            for name, text in (attributes or {}).items():
+                module.operation.attributes[name] = ir.Attribute.parse(text)
             self.functions = Functions(module)
             for node in body:
                 self._declare(node)
+                known = self.names.get(node.name) if isinstance(node, ast.FunctionDef) else None
+                if isinstance(known, PrimFunc) and not known.is_template:
+                    self.functions.declare(known)
             for node in body:
                 self._define(node, symbol)
             try:
@@ -86,7 +98,8 @@ class _ModuleBuilder:
                 parameters = tuple(argument.arg for argument in node.args.args)
                 self.names[node.name] = InlineFunction(node.name, parameters, node, self.source, self.names)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id not in self.names:
+            self.names.setdefault(node.targets[0].id, None)
+            if self.names[node.targets[0].id] is None:
                 self.names[node.targets[0].id] = self._constant(node.value)
 
     def _constant(self, node: Any) -> Any:
@@ -97,14 +110,14 @@ class _ModuleBuilder:
 
     def _prim_func(self, node: Any, call: Any) -> PrimFunc:
         reader = Interpreter(self.source, {}, {})
-        options = {k.arg: reader.value(k.value) for k in call.keywords} if call else {}
-        attributes = dict(self._attributes(call))
+        options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
+        attributes = dict(self.attributes(call))
         if options.get("kind"):
             attributes[KIND] = f'"{options["kind"]}"'
         made = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
         return made.renamed(options["name"]) if options.get("name") else made
 
-    def _attributes(self, call: Any) -> list[tuple[str, str]]:
+    def attributes(self, call: Any) -> list[tuple[str, str]]:
         """`attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
         given = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
         if given is None:
@@ -143,7 +156,7 @@ class _ModuleBuilder:
         captured = {**own, **self.names, **self._callees()}
         name = str(options.get("name") or symbol or node.name)
         made = build_graph(node, self.source, captured, self.functions, name, bool(options.get("private")))
-        for key, text in self._attributes(call):
+        for key, text in self.attributes(call):
             made.operation.attributes[key] = ir.Attribute.parse(text)
         self.names[node.name] = self.functions.graphs[name]
 
@@ -157,3 +170,8 @@ class _ModuleBuilder:
             raise self.source.error(node, f"this is no valid IR: {error}") from None
         for op in parsed.body.operations:
             self.functions.module.body.append(op.operation.clone())
+            self.functions.symbols[text] = ir.StringAttr(op.operation.attributes["sym_name"]).value
+            if op.operation.name == "func.func" and PRIM_FUNC not in op.operation.attributes:
+                kind = ir.TypeAttr(op.operation.attributes["function_type"]).value
+                name = self.functions.symbols[text]
+                self.functions.graphs[name] = Callee(name, tuple(kind.inputs), tuple(kind.results))

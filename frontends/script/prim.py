@@ -89,7 +89,7 @@ class PrimFunc:
             self._unify(parameter, found, bindings)
         for parameter, found in given:
             wanted = self.type_of(parameter, bindings)
-            if wanted != found:
+            if wanted != found and not _is_stored_as(found, wanted):
                 raise self._misfit(parameter, found, f"it takes {wanted}")
         return bindings
 
@@ -233,6 +233,11 @@ def _without_symbols(captured: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in captured.items() if not isinstance(value, _SYMBOLS)}
 
 
+def _is_stored_as(found: TensorType, wanted: TensorType) -> bool:
+    """Whether a parameter is declared as what elements are in memory: i8 for bool, signless integers for unsigned."""
+    return found.shape == wanted.shape and found.dtype.storage == wanted.dtype.mlir
+
+
 def _shown(value: Any) -> str:
     return str(tuple(value)) if isinstance(value, (tuple, list)) else str(value)
 
@@ -252,9 +257,14 @@ def _current_or_new_context() -> Any:
 
 
 def prim_func(
-    function: Callable[..., Any] | None = None, *, kind: str | None = None, buffers: bool = False, name: str | None = None,
-    attrs: dict[str, str] | None = None, _depth: int = 1,
-) -> Any:  # fmt: skip
+    function: Callable[..., Any] | None = None,
+    *,
+    kind: str | None = None,
+    buffers: bool = False,
+    name: str | None = None,
+    attrs: dict[str, str] | None = None,
+    _depth: int = 1,
+) -> Any:
     """Decorator: the function is parsed from its source, and never executed.
 
     `kind` says what it is for fusion ("elementwise", "reduce", ...) in place of what an analysis finds. `buffers=True`

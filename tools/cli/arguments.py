@@ -31,6 +31,7 @@ class Arguments(argparse.Namespace):
     node: str | None
     json: bool
     verbose: bool
+    script: bool
     debug: bool = False
 
     @property
@@ -56,6 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     importing = _add(commands, "import", "turn an ONNX model into IR")
     importing.add_argument("model", metavar="MODEL.onnx", help="the model")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
+    importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     _add_shapes(importing)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
@@ -64,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", "compile a model to a .mirlo file")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR (.mlir) of any stage of its way")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX model, IR of any stage (.mlir), or a script (.py)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
     _add_compilation(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")

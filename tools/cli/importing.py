@@ -13,12 +13,16 @@ def execute(arguments: Arguments) -> None:
     from mirlo.frontends.onnx.importer import import_model
     from mirlo.passes.files import save_params, write_ir
     from mirlo.passes.session import Session
+    from mirlo.tools.modules import script_text, write_script
 
     require_file(arguments.model)
     module, store = import_model(arguments.model, shapes=arguments.shapes)
     session = Session(store)
     if arguments.output not in (None, "-"):
         assert arguments.output is not None
+        if arguments.script:
+            write_script(module, arguments.output, session)
+            return
         write_ir(module, arguments.output, session, enable_debug_info=True)
         return
     if not store.unsaved():
@@ -29,4 +33,4 @@ def execute(arguments: Arguments) -> None:
             "write it to a file, -o FILE, to have them beside it",
             file=sys.stderr,
         )
-    sys.stdout.write(module.operation.get_asm(enable_debug_info=True))
+    sys.stdout.write(script_text(module) if arguments.script else module.operation.get_asm(enable_debug_info=True))

@@ -205,6 +205,7 @@ class LoopFunction:
         """Memory on the stack, or shared by a block of threads."""
         space = ir.Attribute.parse("#gpu.address_space<workgroup>") if scope == "shared" else None
         kind = ir.MemRefType.get(shape, ir.Type.parse(element.storage), memory_space=space)
+        self._stack_bytes += buffer_bytes(kind)
         with ir.InsertionPoint.at_block_begin(self.entry), self.loc:
             alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT) if shape else None
             return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)

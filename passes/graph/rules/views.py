@@ -28,7 +28,6 @@ Shape = tuple[int, ...]
 
 @simplify(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
-    """A reshape that raises the rank moves below what computes element by element."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
@@ -57,7 +56,6 @@ def sink_through_binary(op: Any, b: Rewriter) -> Any:
 
 @simplify(*_LAST_AXIS)
 def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
-    """It moves below a row operator, if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")

@@ -1,0 +1,146 @@
+"""`script_of`: IR of graphs and prim functions as script, which parses to the same IR."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
+from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.module import parse_script
+from mirlo.frontends.script.print_buffer import print_buffer_form
+from mirlo.frontends.script.print_graph import print_graph
+from mirlo.frontends.script.print_scalar import NotPrintable, quoted
+from mirlo.frontends.script.print_tensor import INDENT, print_tensor_form
+from mirlo.frontends.script.same import same_ir
+
+HEADER = "import mirlo\nfrom mirlo import R, T\n"
+_SAID = (PRIM_FUNC, "sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs", "tir.workspace")
+
+
+def script_of(thing: Any) -> str:
+    """A module or a function as script.
+
+    Each function is parsed again to see that it is the same; one that is not, or that has operations without words in
+    script, stands as MLIR text in `T.mlir(...)`.
+    """
+    op = thing.operation
+    with op.context, ir.Location.unknown():
+        if op.name == "builtin.module":
+            return _module(op)
+        if op.name == "func.func":
+            lines = _Printer({}, {}).function(op, "")
+            return "\n".join([HEADER, "", *lines]) + "\n"
+    raise ScriptError(f"script_of takes a module or a function, got '{op.name}'")
+
+
+def _module(op: Any) -> str:
+    members = [o.operation for o in op.regions[0].blocks[0].operations]
+    names: dict[str, str] = {}
+    for member in members:
+        if "sym_name" in member.attributes:
+            symbol = ir.StringAttr(member.attributes["sym_name"]).value
+            names[symbol] = _identifier(symbol, set(names.values()))
+    printer = _Printer(names, _inputs_of(members))
+    attributes = _attribute_texts(op, ())
+    lines = [f"@mirlo.script(attrs={{{', '.join(attributes)}}})" if attributes else "@mirlo.script", "class Module:"]
+    for i, member in enumerate(members):
+        lines += [""] * (i > 0) + [f"{INDENT}{line}" if line else "" for line in printer.function(member, "T.")]
+    if not members:
+        lines.append(f"{INDENT}pass")
+    return "\n".join([HEADER, "", *lines]) + "\n"
+
+
+def _identifier(symbol: str, taken: set[str]) -> str:
+    name = re.sub(r"\W", "_", symbol)
+    name = f"_{name}" if name[:1].isdigit() or not name else name
+    while keyword.iskeyword(name) or name in taken or name in ("T", "R", "mirlo"):
+        name += "_"
+    return name
+
+
+def _inputs_of(members: list[Any]) -> dict[str, int]:
+    """How many inputs the prim functions have, where a graph calls them."""
+    found: dict[str, int] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name == "relax.call_tir":
+            found[op.opview.callee] = len(op.operands)
+        return ir.WalkResult.ADVANCE
+
+    for member in members:
+        member.walk(visit)
+    return found
+
+
+class _Printer:
+    def __init__(self, names: dict[str, str], inputs: dict[str, int]):
+        self.names = names
+        self.inputs = inputs
+
+    def function(self, op: Any, prefix: str) -> list[str]:
+        """A definition with its decorator, or MLIR text."""
+        symbol = ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
+        name = self.names.get(symbol) or _identifier(symbol or "ir", set())
+        try:
+            if op.name != "func.func" or not len(op.regions[0].blocks) or len(op.regions[0].blocks) != 1:
+                raise NotPrintable(f"'{op.name}'")
+            if is_prim_func(op):
+                return self._prim(op, symbol, name, prefix)
+            lines = [self._decorator(op, "R.function", symbol, name), *print_graph(op, name, self.names)]
+            return lines if prefix else [line.replace("@R.function", "@mirlo.script") for line in lines]
+        except NotPrintable:
+            return _mlir_lines(op, name)
+
+    def _prim(self, op: Any, symbol: str, name: str, prefix: str) -> list[str]:
+        tensors = is_tensor_form(op)
+        body = print_tensor_form(op, name) if tensors else print_buffer_form(op, name, self.inputs.get(symbol))
+        decorator = self._decorator(op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",))
+        lines = [decorator if prefix else decorator.replace("@T.", "@mirlo."), *body]
+        try:
+            # In a new context, as what is parsed must not depend on what is there.
+            again = parse_script("\n".join(lines))
+        except ScriptError as error:
+            raise NotPrintable(str(error)) from None
+        made = again.body.operations[0]
+        with again.context:
+            text = op.get_asm(assume_verified=True, print_generic_op_form=True)
+            original = ir.Operation.parse(text)
+            if not same_ir(original, made):
+                raise NotPrintable("its script parses to something else")
+        return lines
+
+    def _decorator(self, op: Any, word: str, symbol: str, name: str, options: tuple[str, ...] = ()) -> str:
+        parts = list(options)
+        if symbol != name:
+            parts.append(f"name={quoted(symbol)}")
+        private = (
+            "sym_visibility" in op.attributes and ir.StringAttr(op.attributes["sym_visibility"]).value == "private"
+        )
+        if private != is_prim_func(op):
+            if is_prim_func(op):
+                raise NotPrintable("a prim function that is public")
+            parts.append("private=True")
+        attributes = _attribute_texts(op, _SAID)
+        if attributes:
+            parts.append(f"attrs={{{', '.join(attributes)}}}")
+        return f"@{word}({', '.join(parts)})" if parts else f"@{word}"
+
+
+def _attribute_texts(op: Any, said: tuple[str, ...]) -> list[str]:
+    texts = []
+    for i in range(len(op.attributes)):
+        named = op.attributes[i]
+        if named.name not in said:
+            texts.append(f"{quoted(named.name)}: {quoted(str(named.attr))}")
+    return texts
+
+
+def _mlir_lines(op: Any, name: str) -> list[str]:
+    text = op.get_asm(assume_verified=True, use_local_scope=True)
+    if '"""' in text or "\\" in text:
+        return [f"{name} = T.mlir({text!r})"]
+    lines = text.splitlines()
+    return [f'{name} = T.mlir("""', *lines, '""")']

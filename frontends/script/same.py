@@ -1,0 +1,99 @@
+"""Whether two functions compute the same: the same operations on the same values, in order where that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PURE_DIALECTS = ("arith", "math", "affine", "index")
+_PURE = frozenset({"tensor.extract", "tensor.empty"})
+_IMPURE = frozenset({"relax.call_packed", "tir.for", "tir.call_extern", "tir.yield"})
+_MEMORY = frozenset({"memref.alloca", "memref.alloc"})
+_VIEWS = frozenset({"memref.view", "memref.reinterpret_cast", "memref.subview", "memref.cast"})
+_DEFAULTS = {"fastmath": "#arith.fastmath<none>", "overflowFlags": "#arith.overflow<none>"}
+_LAYOUT = ("operandSegmentSizes", "resultSegmentSizes")
+
+
+def same_ir(left: Any, right: Any) -> bool:
+    """Whether two operations, functions or modules, are the same up to the order of pure operations."""
+    keys: dict[Any, int] = {}
+    return _Fingerprint(keys).of(left.operation) == _Fingerprint(keys).of(right.operation)
+
+
+class _Fingerprint:
+    """Numbers for values such that equal ones are computed alike; what has effects is listed in order."""
+
+    def __init__(self, keys: dict[Any, int]):
+        self.keys = keys
+        self.values: dict[Any, Any] = {}
+        self.memory = 0
+        self.version = 0
+        self.depth = 0
+
+    def of(self, op: Any) -> Any:
+        return self._key(op, effects=True)
+
+    def _number(self, key: Any) -> int:
+        return self.keys.setdefault(key, len(self.keys))
+
+    def _value(self, value: Any) -> Any:
+        found = self.values.get(value)
+        if found is None:
+            # Memory is numbered where it is first used, wherever it is allocated.
+            self.memory += 1
+            found = self.values[value] = self._number(("memory", self.memory, str(value.type)))
+        return found
+
+    def _key(self, op: Any, effects: bool) -> Any:
+        operands = tuple(self._value(v) for v in op.operands)
+        regions = tuple(self._region(region) for region in op.regions)
+        if op.name == "scf.if" and len(regions) == 2 and regions[1] and not any(regions[1][0][1][:-1]):
+            regions = (regions[0], ())
+        types = tuple(str(r.type) for r in op.results)
+        return self._number((op.name, operands, _attributes(op), types, regions, self.version if effects else -1))
+
+    def _region(self, region: Any) -> tuple[Any, ...]:
+        return tuple(self._block(block) for block in region.blocks)
+
+    def _block(self, block: Any) -> tuple[Any, ...]:
+        self.depth += 1
+        types = []
+        for i, argument in enumerate(block.arguments):
+            types.append(str(argument.type))
+            self.values[argument] = self._number(("argument", self.depth, i, str(argument.type)))
+        listed: list[Any] = []
+        for wrapped in block.operations:
+            op = wrapped.operation
+            if op.name in _MEMORY:
+                continue
+            is_pure = _is_pure(op)
+            reads = op.name == "memref.load"
+            if not is_pure and not reads:
+                self.version += 1
+            key = self._key(op, effects=not is_pure)
+            for i, result in enumerate(op.results):
+                self.values[result] = self._number(("result", key, i))
+            if not is_pure and not reads:
+                self.version += 1
+                listed.append(key)
+        self.depth -= 1
+        return tuple(types), tuple(listed)
+
+
+def _is_pure(op: Any) -> bool:
+    if op.name in _PURE or op.name in _VIEWS:
+        return True
+    if op.name in _IMPURE or op.name.startswith("func."):
+        return False
+    if op.name.startswith("tir."):
+        return op.name != "tir.block" or len(op.results) > 0
+    return op.name.split(".")[0] in (*_PURE_DIALECTS, "relax")
+
+
+def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
+    found = []
+    for i in range(len(op.attributes)):
+        named = op.attributes[i]
+        text = str(named.attr)
+        if _DEFAULTS.get(named.name) != text and named.name not in _LAYOUT:
+            found.append((named.name, text))
+    return tuple(sorted(found))
