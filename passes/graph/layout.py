@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.graph.rewrite import load_rules, rewrite
-from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
 
-_MOVES = (
-    "relax.permute", "relax.reshape",
-)  # fmt: skip
+_MOVES = ("relax.permute", "relax.reshape")
 
 
 @register_pass
@@ -25,10 +23,9 @@ class ConvertLayout(Pass):
 
     name = "convert-layout"
     anchor = "func.func"
-    data: str = option("N*C", "layout of the data of convolutions and pools")
 
     def run(self, op: Any, session: Any) -> None:
-        if not len(op.operation.regions[0].blocks) or self.data != "N*C":
+        if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session)

@@ -67,6 +67,7 @@ def conv_channels_last(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.max_pool", "relax.avg_pool", "relax.lp_pool")
 def pool_channels_last(op: Any, b: Rewriter) -> Any:
+    """A pool takes its input as the convolution before it left it."""
     if op.data_layout != "NC*":
         return decline("it is channels-last already")
     if layout_permute(op.x) is None:
@@ -93,6 +94,7 @@ def cancel(op: Any, b: Rewriter) -> Any:
 
 @layout(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
+    """A layout permute moves below what computes element by element."""
     inner = layout_permute(op.x)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -140,6 +142,7 @@ _REDUCTIONS = tuple(
 
 @layout(*_REDUCTIONS)
 def sink_through_reduction(op: Any, b: Rewriter) -> Any:
+    """The reduced axes are renamed; what is left of the permute moves below."""
     inner = layout_permute(op.x)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -155,6 +158,7 @@ def sink_through_reduction(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.concat")
 def sink_through_concat(op: Any, b: Rewriter) -> Any:
+    """Operands that are all permuted alike are joined before the permute."""
     permutes = [layout_permute(v) for v in op.operation.operands]
     if any(p is None for p in permutes):
         return decline("not every operand is a layout permute")
@@ -167,6 +171,7 @@ def sink_through_concat(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.pad")
 def sink_through_pad(op: Any, b: Rewriter) -> Any:
+    """The amounts are permuted back."""
     inner = layout_permute(op.x)
     if inner is None:
         return decline("the operand is no layout permute")

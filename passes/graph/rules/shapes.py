@@ -17,11 +17,13 @@ def unit_dims_as_reshape(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.reshape")
 def useless_reshape(op: Any, b: Rewriter) -> Any:
+    """A reshape to the shape that the operand has."""
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 
 
 @simplify("relax.reshape")
 def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
+    """The last of two reshapes is enough."""
     inner = defining(op.x, "relax.reshape")
     if inner is None:
         return decline("the operand is no reshape")
@@ -30,11 +32,13 @@ def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.permute")
 def useless_permute(op: Any, b: Rewriter) -> Any:
+    """A permute that keeps the order."""
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 
 
 @simplify("relax.permute")
 def permute_of_permute(op: Any, b: Rewriter) -> Any:
+    """Two permutes are one."""
     inner = defining(op.x, "relax.permute")
     if inner is None:
         return decline("the operand is no permute")

@@ -28,6 +28,7 @@ Shape = tuple[int, ...]
 
 @simplify(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
+    """A reshape that raises the rank moves below what computes element by element."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
@@ -56,6 +57,7 @@ def sink_through_binary(op: Any, b: Rewriter) -> Any:
 
 @simplify(*_LAST_AXIS)
 def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
+    """It moves below a row operator, if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
