@@ -74,9 +74,9 @@ class DotTiles(Tiles):
             r, c = divmod(i, count)
             x, y = r * row_stride + c * left_stride, c * right_stride
             if x not in left:
-                left[x] = self._widen(self.read(self.plan.rows.factor, self.buffers.rows, rows, x, 1, piece), piece)
+                left[x] = self._widen(self.read(self.plan.rows, self.buffers.rows, rows, x, 1, piece), piece)
             if y not in right:
-                made = self.read(self.plan.columns.factor, self.buffers.columns, columns, y, 1, piece)
+                made = self.read(self.plan.columns, self.buffers.columns, columns, y, 1, piece)
                 right[y] = self._widen(made, piece)
             following.append(multiply_add(left[x], right[y], total))
         return following

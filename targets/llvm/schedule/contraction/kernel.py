@@ -13,7 +13,7 @@ from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
-from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 from mirlo.targets.llvm.schedule.evaluate import Memory
 
@@ -65,9 +65,14 @@ class Kernel:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
 
     def _side(self, side: Side) -> Any:
-        if side.padded_shape is None:
+        if side.padded_shape is None and not side.is_converted:
             return self.code.flat(side.access.value)
-        return PaddedCopy(self.code, side, self.plan.lanes, self.plan.machine.masked).emit()
+        kind = self.plan.contraction.product.accumulate_type if side.is_converted else side.access.element_type
+
+        def convert(element: Any, lanes: int) -> Any:
+            return converted(self.plan, side, element, lanes) if side.is_converted else element
+
+        return PaddedCopy(self.code, side, self.plan.lanes, self.plan.machine.masked, convert, kind).emit()
 
     def _nest(self, axes: list[Axis], places: Places, inside: Any, parallel: bool) -> None:
         """Loops over these axes, the outermost of them parallel if it may be; `inside(places, parallel)`."""
@@ -99,7 +104,10 @@ class Kernel:
     def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         plan = self.plan
         if plan.packing is not None:
-            convert = self.tiles.convert_columns
+
+            def convert(element: Any, lanes: int) -> Any:
+                return converted(plan, plan.columns, element, lanes)
+
             PanelCopy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut)
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))

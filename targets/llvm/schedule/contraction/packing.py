@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.padding import Convert
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 from mirlo.targets.llvm.schedule.movement import turn
-
-Convert = Callable[[Any, int], Any]
-"""From elements of the operand, so many lanes, to what is multiplied."""
 
 
 class PanelCopy:

@@ -1,7 +1,8 @@
-"""Copies of operands with a border around them."""
+"""Copies of operands with a border around them, or in the type that is computed with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -14,20 +15,27 @@ COPY_VECTORS = 4
 """Vectors per step of a copying loop."""
 
 
-class PaddedCopy:
-    """Copies a tensor into scratch memory, inside a border of the number that lies outside of it."""
+Convert = Callable[[Any, int], Any]
+"""From a vector of elements, so many lanes, to what is kept of it."""
 
-    def __init__(self, code: Code, side: Side, lanes: int, masked: bool):
-        assert side.padded_shape is not None
+
+class PaddedCopy:
+    """Copies a tensor into scratch memory, inside a border of the number that lies outside of it.
+
+    `convert` says what is kept of a vector of elements, of type `kind`.
+    """
+
+    def __init__(self, code: Code, side: Side, lanes: int, masked: bool, convert: Convert, kind: Any):
         self.code = code
+        self.convert = convert
         self.lanes = lanes
         self.masked = masked
-        self.shape = side.padded_shape
-        self.before = side.padding
+        self.shape = side.padded_shape or side.access.shape
+        self.before = side.padding or (0,) * len(self.shape)
         self.source_shape = side.access.shape
         self.outside = side.access.outside
         self.source = code.flat(side.access.value)
-        self.target = code.scratch(prod(self.shape), side.access.element_type)
+        self.target = code.scratch(prod(self.shape), kind)
         sizes = zip(self.shape, self.source_shape, self.before, strict=True)
         self.padded = [size != old or before > 0 for size, old, before in sizes]
 
@@ -63,13 +71,13 @@ class PaddedCopy:
         def move(extra: Any, piece: Piece) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
-            self.code.store_vector(value, self.target, t.position(piece.offset), piece)
+            self.code.store_vector(self.convert(value, piece.lanes), self.target, t.position(piece.offset), piece)
 
         self._run(count, move)
 
     def _fill(self, target: Cursor, count: int) -> None:
         def write(extra: Any, piece: Piece) -> None:
-            value = self.code.splat_constant(piece.lanes, self.outside)
+            value = self.convert(self.code.splat_constant(piece.lanes, self.outside), piece.lanes)
             self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
 
         self._run(count, write)

@@ -255,7 +255,11 @@ class _Planner:
             candidates = self._row_candidates(shared or ([] if must_pack or panels else others))
             row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
         width = tile_vectors * lanes
-        pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, machine)
+        is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
+        pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
+        kind = self.contraction.product.accumulate_type
+        is_reused = width < lane_axis.extent or any(columns.form.stride(axis) for axis in others)
+        rows.is_converted = along is None and question.shared_rows and is_reused and rows.needs_cast(kind)
         reduce, packing = self._fuse_reduce(order, pack)
         overlap = along is None and not (question.shared_columns and question.shared_rows)
         if tile_rows * tile_vectors > MOST_SUMS:
@@ -330,14 +334,15 @@ def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tupl
     return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
 
 
-def _wants_packing(columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, machine: Machine) -> bool:
+def _wants_packing(
+    columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, is_cast: bool, machine: Machine
+) -> bool:
     """Whether the kernel copies each panel of the column operand before it uses it."""
     if columns.form.stride(lane_axis) != 1:
         return columns.form.stride(lane_axis) != 0
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False
-    is_cast = bool(columns.factor.body_ops)
     footprint = prod(axis.extent for axis in order) * lane_axis.extent * size
     if footprint <= machine.l1_bytes // 2 and not is_cast:
         return False

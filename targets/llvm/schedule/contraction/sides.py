@@ -52,10 +52,16 @@ class Side:
     """Shape of the padded copy, where there is one."""
     padding: tuple[int, ...] = ()
     """Elements before the first, in each dim of the copy."""
+    is_converted: bool = False
+    """Whether the kernel reads a copy of what is multiplied, casts done."""
     guards: list[Window] = field(default_factory=list)
     """Windows whose outside products are skipped by the bounds of the tap's loop."""
     edge: Window | None = None
     """The window whose outside products are left out tile by tile."""
+
+    def needs_cast(self, kind: Any) -> bool:
+        """Whether an element is not what is multiplied, a number of this type."""
+        return bool(self.factor.body_ops) or self.access.element_type != kind
 
 
 def make_side(

@@ -9,13 +9,13 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.vectors import splat
-from mirlo.targets.llvm.schedule.contraction.body import Factor, emit_init
+from mirlo.targets.llvm.schedule.contraction.body import emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue, widened
 from mirlo.targets.llvm.schedule.contraction.linear import Axis
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.sides import Window
+from mirlo.targets.llvm.schedule.contraction.sides import Side, Window
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
 
 
@@ -141,7 +141,7 @@ class Tiles:
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
         if key not in loaded:
-            loaded[key] = self.read(self.plan.rows.factor, self.buffers.rows, at, shift, stride, piece)
+            loaded[key] = self.read(self.plan.rows, self.buffers.rows, at, shift, stride, piece)
         if stride:
             return loaded[key]
         spread = (*key, piece.lanes)
@@ -153,21 +153,18 @@ class Tiles:
         if self.packed:
             return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
-        made = self.read(self.plan.columns.factor, self.buffers.columns, at, shift, stride, piece)
+        made = self.read(self.plan.columns, self.buffers.columns, at, shift, stride, piece)
         return splat(made, piece.lanes)
 
-    def read(self, factor: Factor, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
+    def read(self, side: Side, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
         """What is multiplied of an operand: a vector along the lanes, or one element where it stays."""
         element = self.code.load_lanes(buffer, at.position(shift + piece.offset * stride), stride, piece)
-        return self.converted(factor, element, piece.lanes)
+        return element if side.is_converted else converted(self.plan, side, element, piece.lanes)
 
-    def converted(self, factor: Factor, element: Any, lanes: int) -> Any:
-        """An element, or a vector of them, as what is multiplied."""
-        return widened(factor.emit(element, lanes), self.plan.contraction.product.accumulate_type)
 
-    def convert_columns(self, element: Any, lanes: int) -> Any:
-        """An element of the column operand, or a vector of them, as what is multiplied."""
-        return self.converted(self.plan.columns.factor, element, lanes)
+def converted(plan: Plan, side: Side, element: Any, lanes: int) -> Any:
+    """An element of an operand, or a vector of them, as what is multiplied."""
+    return widened(side.factor.emit(element, lanes), plan.contraction.product.accumulate_type)
 
 
 @dataclass(frozen=True)
