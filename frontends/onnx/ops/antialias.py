@@ -10,6 +10,9 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 
+MOST_WEIGHTS = 2**24
+"""Elements of the largest matrix that is made: from 4096 to 4096 pixels, say."""
+
 _RADIUS = {"linear": 1.0, "cubic": 2.0}
 
 
@@ -29,6 +32,8 @@ def resize_antialiased(node: Node, shape: tuple[Any, ...], scales: list[float], 
     for axis, (old, new) in enumerate(zip(x.static_shape, shape, strict=True)):
         if old == new and scales[axis] == 1:
             continue
+        if old * new > MOST_WEIGHTS:
+            raise NodeError(f"attribute 'antialias' = 1 is not supported from {old} to {new}: the matrix is too large")
         centres = _centres(old, new, scales[axis], coordinates)
         weights = _weights(centres, old, min(scales[axis], 1.0), mode, cubic_coeff, exclude_outside)
         result = _along(node, result, node.constant(weights, x), axis)

@@ -14,6 +14,10 @@ LONGEST = 8192
 """Longer transforms would need matrices of hundreds of megabytes."""
 
 
+MOST_POSITIONS = 2**24
+"""Elements of all frames of a signal: ten minutes of speech, say."""
+
+
 @converter("DFT", since=17)
 def dft_attribute(node: Node) -> Any:
     return _dft(node, node.attr.int("axis", 1))
@@ -54,6 +58,8 @@ def stft(node: Node) -> Any:
     if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
         raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {x.shape[1]}")
     onesided = node.attr.bool("onesided", 1)
+    if (x.shape[1] - length) // step * length > MOST_POSITIONS:
+        raise NodeError(f"frames of {length} elements every {step} of a signal of {x.shape[1]} are too many")
     starts = np.arange(0, x.shape[1] - length + 1, step)
     positions = node.constant(starts[:, None] + np.arange(length))
     frames = node.emit("gather", node[0], positions, axis=1)

@@ -13,6 +13,8 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import ListValue, Value, constant
 
+MOST_PIECES = 4096
+
 
 @converter("SequenceConstruct")
 def construct(node: Node) -> Any:
@@ -83,6 +85,10 @@ def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
     piece = int(node.scalar(1, 1))
     if not isinstance(size, int) or piece < 1:
         raise NodeError(f"a dim of {size} cannot be split into pieces of {piece}: the size must be known")
+    if size // piece > MOST_PIECES:
+        raise NodeError(
+            f"a dim of {size} in pieces of {piece} makes more than {MOST_PIECES} pieces, which is not supported"
+        )
     return (piece,) * (size // piece) + ((size % piece,) if size % piece else ())
 
 

@@ -236,3 +236,22 @@ def test_many_problems_are_counted(context: Any) -> None:
     nodes = [node("MatMul", "x x", f"y{i}") for i in range(30)]
     text = message(context, make_model(nodes, X, [f"y{i}" for i in range(30)]))
     assert text.startswith("30 nodes cannot be imported:") and text.endswith("and 10 more")
+
+
+@pytest.mark.parametrize(
+    ("made", "constants", "part"),
+    [
+        (node("SplitToSequence", "x", "s"), {}, "makes more than 4096 pieces"),
+        (node("STFT", "signal step _ length", "y"), {"step": np.array(1), "length": np.array(10**6)}, "are too many"),
+        (node("DFT", "signal length", "y"), {"length": np.array(10**9)}, "a transform of length 1000000000"),
+        (
+            node("Resize", "image _ _ sizes", "y", mode="linear", antialias=1),
+            {"sizes": np.array([1, 1, 10**6, 1])},
+            "the matrix is too large",
+        ),
+        (node("Loop", "rounds _ x", "y", body=helper.make_graph([], "b", [], [])), {"rounds": np.array(5)}, "the body"),
+    ],
+)
+def test_nothing_large_is_made(context: Any, made: Any, constants: dict[str, Any], part: str) -> None:
+    inputs = {"x": (F32, [10**9]), "signal": (F32, [1, 3 * 10**6, 1]), "image": (F32, [1, 1, 2 * 10**6, 1])}
+    assert part in message(context, make_model([made], inputs, list(made.output), constants, opset=19))
