@@ -22,6 +22,7 @@ def write_all(folder: Path) -> None:
     (folder / "weights.bin").unlink()
     for name, text in _IR.items():
         (folder / f"{name}.mlir").write_text(text)
+    (folder / "broken_plugin.py").write_text("1 / 0")
     _write_arrays(folder)
 
 

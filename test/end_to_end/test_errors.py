@@ -120,6 +120,18 @@ wrong.mlir:2:8: error: 'relax.relu' op result is declared f32[5], but its operan
         "cannot read the file: No such file or directory",
     ),
     "compiled file cut off": ("run cut.mirlo", "cut.mirlo: the file is truncated: 500 bytes of SIZE; copy it again"),
+    "asking about IR": (
+        "info syntax.mlir",
+        "syntax.mlir is IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it",
+    ),
+    "a plug-in that is not there": (
+        "run good.onnx --plugin none.py",
+        "cannot load the plug-in 'none.py': FileNotFoundError: no such file: 'none.py'",
+    ),
+    "a plug-in that does not load": (
+        "run good.onnx --plugin broken_plugin.py",
+        "cannot load the plug-in 'broken_plugin.py': ZeroDivisionError: division by zero",
+    ),
     "compiling what is compiled": ("compile good.mirlo", "good.mirlo is compiled already: 'mirlo run' runs it"),
     "compiling options for what is compiled": (
         "run good.mirlo --threads 2",

@@ -14,9 +14,8 @@ class Arguments(argparse.Namespace):
     command: str
     model: str
     output: str | None
-    target: str
-    threads: int
-    opt_level: int
+    target: str | None
+    threads: int | None
     shape: list[tuple[str, tuple[int | str, ...]]]
     pipeline: str | None
     save_ir: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from mirlo.tools.cli.arguments import Arguments
@@ -20,6 +21,8 @@ def execute(arguments: Arguments) -> None:
         if arguments.shape:
             raise CommandError(f"{arguments.model} is compiled already: --shape is for ONNX models")
         lines = _compiled(arguments.model)
+    elif Path(arguments.model).suffix in (".mlir", ".mlirbc"):
+        raise CommandError(f"{arguments.model} is IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it")
     else:
         lines = _onnx(arguments)
     print("\n".join(lines))
