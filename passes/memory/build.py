@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.dense import array_of
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.memory import packed
-from mirlo.passes.memory.places import Places, storage_memref
+from mirlo.passes.memory import control, packed, scalars
+from mirlo.passes.memory.places import VIEWS, Places, Storage, storage_memref
+from mirlo.passes.memory.timeline import Body, Step, is_tensor
 from mirlo.passes.schedule.loops import index
 
 
@@ -22,18 +26,24 @@ class Planned:
     """The function over tensors."""
     module: Any
     places: Places
+    buffers: ChainMap[Any, Any] = field(default_factory=ChainMap)
+    """Of tensors; a region adds its own, which do not outlive it."""
+    scalars: dict[Any, Any] = field(default_factory=dict)
+    """Values that are no tensors: the old ones and those that stand for them."""
 
     def build(self, arena: int) -> None:
         """Put the function over buffers in place of the one over tensors."""
         old = self.function.operation
         i8 = ir.IntegerType.get_signless(8)
+        body = self.places.timeline.body
+        operations = self.places.timeline.operations()
         by_name: dict[str, Any] = {}
-        for op in self.places.steps:
+        for op in operations:
             if op.name == "relax.constant" and op.opview.param is not None:
                 by_name.setdefault(op.opview.param, op)
-        inputs, outputs = self.places.arguments, self.places.returned
+        inputs, outputs = body.arguments, list(body.terminator.operands)
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
-        self.packed = packed.PackedCalls(self.module, packed.packed_names(self.places.steps))
+        self.packed = packed.PackedCalls(self.module, packed.packed_names(operations))
         types = [storage_memref(v.type) for v in values] + self.packed.argument_types()
         types.append(ir.MemRefType.get([arena], i8))
         with old.location:
@@ -41,26 +51,24 @@ class Planned:
             block = made.add_entry_block()
         buffers, self.arena = list(block.arguments)[:-1], block.arguments[len(types) - 1]
         self.packed_arguments = buffers[len(values) :]
-        weights = dict(zip(by_name, buffers[len(inputs) + len(outputs) :], strict=False))
-        results = buffers[len(inputs) :][: len(outputs)]
+        self.weights = dict(zip(by_name, buffers[len(inputs) + len(outputs) :], strict=False))
+        self.results = buffers[len(inputs) :][: len(outputs)]
         self._annotate(made, values, list(by_name))
-        for value, buffer in zip(inputs, buffers, strict=False):
-            self.places.of[value].buffer = buffer
+        self.buffers.update(zip(inputs, buffers, strict=False))
         with ir.InsertionPoint(block):
             with old.location:
-                for root, position in self.places.outputs.items():
-                    self.places.of[root].buffer = reshaped(results[position], storage_memref(root.type))
-            for step, op in enumerate(self.places.steps):
-                with op.location:
-                    self._emit(step, op, weights)
+                for root in self.places.outputs:
+                    self.buffer(root)
+            self.emit_body(body)
             with old.location:
-                self._copy_out(results)
+                self.emit_moves(body.end)
                 func.ReturnOp([])
         old.erase()
 
     def _annotate(self, made: Any, values: list[Any], params: list[str]) -> None:
         """What each argument is: for `emit`, and for whoever reads the IR."""
-        old, inputs, outputs = self.function.operation, len(self.places.arguments), len(self.places.returned)
+        old, body = self.function.operation, self.places.timeline.body
+        inputs, outputs = len(body.arguments), len(body.terminator.operands)
         names = [*argument_names(old, "arg_attrs", inputs), *argument_names(old, "res_attrs", outputs), *params]
         keys = ["relax.name"] * (inputs + outputs) + ["relax.param"] * len(params)
         unit, i64 = ir.UnitAttr.get(), ir.IntegerType.get_signless(64)
@@ -77,36 +85,78 @@ class Planned:
         attributes["relax.inputs"] = ir.IntegerAttr.get(i64, inputs)
         attributes["relax.outputs"] = ir.IntegerAttr.get(i64, outputs)
 
-    def _emit(self, step: int, op: Any, weights: dict[str, Any]) -> None:
-        if op.name == "relax.constant":
+    def emit_body(self, body: Body) -> None:
+        """The operations of a block, at the insertion point."""
+        for step in body.steps:
+            with step.op.location:
+                self._emit(step)
+
+    def emit_moves(self, number: int) -> None:
+        """The copies of this number."""
+        moves = self.places.moves[number]
+        sources = []
+        for move in moves:
+            source, kind = self.buffer(move.source), storage_memref(move.source.type)
+            if move.through is not None:
+                staged = self._buffer_in(move.through, kind)
+                memref.CopyOp(source, staged)
+                source = staged
+            sources.append((source, kind, move.target))
+        for source, kind, target in sources:
+            memref.CopyOp(source, self._buffer_in(target, kind))
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Within a region: buffers made here are not known outside."""
+        self.buffers = self.buffers.new_child()
+        try:
+            yield
+        finally:
+            self.buffers = self.buffers.parents
+
+    def _emit(self, step: Step) -> None:
+        op = step.op
+        if step.bodies:
+            control.emit(self, step)
+        elif op.name == "relax.constant":
             view = op.opview
-            self.places.of[op.results[0]].buffer = (
-                weights[view.param] if view.param is not None else self._global(op, view.value)
+            self.buffers[op.results[0]] = (
+                self.weights[view.param] if view.param is not None else self._global(op, view.value)
             )
         elif op.name == "relax.call_tir":
-            arguments = [self._buffer(v) for v in (*op.operands, *op.results)]
-            if step in self.places.workspaces:
+            arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
+            if step.start in self.places.workspaces:
                 i8 = ir.IntegerType.get_signless(8)
-                workspace = self.places.workspaces[step]
+                workspace = self.places.workspaces[step.start]
                 kind = ir.MemRefType.get([workspace.size], i8)
                 arguments.append(memref.ViewOp(kind, self.arena, index(workspace.offset), []).result)
             func.CallOp([], ir.FlatSymbolRefAttr.get(op.opview.callee), arguments)
         elif op.name == packed.CALL:
-            tensors = [*op.operands, *op.results]
-            buffers = [self._buffer(v) for v in tensors]
-            self.packed.call(op.opview.function, [v.type for v in tensors], [*self.packed_arguments, *buffers])
+            values = [*op.operands, *op.results]
+            buffers = [self.buffer(v) for v in values]
+            self.packed.call(op.opview.function, [v.type for v in values], [*self.packed_arguments, *buffers])
+        elif op.name == "arith.constant" and is_tensor(op.results[0]):
+            self.buffers[op.results[0]] = self._global(op, op.attributes["value"])
+        elif op.name not in VIEWS:
+            scalars.emit(self, op)
 
-    def _buffer(self, value: Any) -> Any:
-        """The buffer of a value, made where it is first asked for."""
-        found = self.places.of[value]
-        if found.buffer is None:
-            wanted = storage_memref(value.type)
-            if found.root != value:
-                found.buffer = reshaped(self._buffer(found.root), wanted)
-            else:
-                assert found.interval is not None, value
-                found.buffer = memref.ViewOp(wanted, self.arena, index(found.interval.offset), []).result
-        return found.buffer
+    def buffer(self, value: Any) -> Any:
+        """The buffer of a tensor, made where it is first asked for."""
+        found = self.buffers.get(value)
+        if found is None:
+            wanted, root = storage_memref(value.type), self.places.root(value)
+            found = (
+                reshaped(self.buffer(root), wanted)
+                if root != value
+                else self._buffer_in(self.places.storage[value], wanted)
+            )
+            self.buffers[value] = found
+        return found
+
+    def _buffer_in(self, storage: Storage, wanted: Any) -> Any:
+        if storage.output is not None:
+            return reshaped(self.results[storage.output], wanted)
+        return memref.ViewOp(wanted, self.arena, index(storage.interval.offset), []).result
 
     def _global(self, op: Any, value: Any) -> Any:
         """A small constant as a read-only global of the module."""
@@ -125,12 +175,6 @@ class Planned:
             )
         name = ir.StringAttr(symbols.insert(made)).value
         return memref.GetGlobalOp(kind, ir.FlatSymbolRefAttr.get(name)).result
-
-    def _copy_out(self, outputs: list[Any]) -> None:
-        """What is returned but lives elsewhere: inputs, constants, values returned twice."""
-        for i, value in enumerate(self.places.returned):
-            if self.places.outputs.get(self.places.root(value)) != i:
-                memref.CopyOp(self._buffer(value), outputs[i])
 
 
 def reshaped(buffer: Any, wanted: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -12,12 +12,14 @@ from mirlo.dialects.tir.buffers import WORKSPACE, buffer_bytes, buffer_type
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.inplace import inplace_of
 from mirlo.passes.memory.layout import Interval
+from mirlo.passes.memory.timeline import Body, Step, Timeline, is_tensor, tensors
 from mirlo.passes.registry import PassError
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
 """Operators that only look at a buffer in another shape."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers that they are given."""
+SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"
 
 
 def storage_memref(tensor_type: Any) -> Any:
@@ -28,95 +30,225 @@ def storage_memref(tensor_type: Any) -> Any:
     return buffer_type(tensor_type.shape, ir.Type.parse(element.storage))
 
 
-@dataclass
-class Place:
-    """Where a tensor lives: with its root, the tensor that it is a view of; in the arena if there is an interval."""
+@dataclass(eq=False)
+class Storage:
+    """Memory that one tensor after another lives in: an output, or an interval of the arena."""
 
-    root: Any
-    interval: Interval | None = None
-    buffer: Any = None
-    """Made when the function is built."""
+    interval: Interval
+    output: int | None = None
+    members: int = 0
+    free_after: int = 0
+    """Until this number something else is read here: what is made later may be made right here."""
+
+    def cover(self, first: int, last: int) -> None:
+        self.interval.first = min(self.interval.first, first)
+        self.interval.last = max(self.interval.last, last)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Move:
+    """A tensor that must be copied, and where; over another place first, if what it is copied from is written to."""
+
+    source: Any
+    target: Storage
+    through: Storage | None = None
+
+
 class Places:
-    """The places of all tensors of a function whose operations run one after the other."""
+    """The places of all tensors of a function.
 
-    arguments: Sequence[Any]
-    steps: Sequence[Any]
-    returned: Sequence[Any]
-    callee: Callable[[Any], Any]
-    """The function that a `relax.call_tir` calls."""
-    of: dict[Any, Place] = field(default_factory=dict)
-    workspaces: dict[int, Interval] = field(default_factory=dict)
-    """Scratch memory of the calls, by step."""
-    outputs: dict[Any, int] = field(default_factory=dict)
-    """Roots that are computed right into an output, and which."""
-    in_place: int = 0
-    """How many calls overwrite an input."""
+    What an `scf.if` yields is computed right into the memory of its results where it can be, and else copied. A loop
+    has one place for each tensor that it carries: before the loop, in every round, and after it. What a round yields
+    is computed right there if the value of the round before is not read any more.
+    """
 
-    def __post_init__(self) -> None:
-        for argument in self.arguments:
-            self.of[argument] = Place(argument)
-        for op in self.steps:
-            for value in op.results:
-                self.of[value] = Place(self.root(op.operands[0]) if op.name in VIEWS else value)
-        self._choose_outputs()
-        last = self._last_uses()
-        for step, op in enumerate(self.steps):
-            if op.name in CALLS:
-                self._place_call(op, step, last)
+    def __init__(self, timeline: Timeline, callee: Callable[[Any], Any]) -> None:
+        self.timeline = timeline
+        self.callee = callee
+        self.in_place = 0
+        """How many calls overwrite an input."""
+        self.storage: dict[Any, Storage] = {}
+        """By root."""
+        self.workspaces: dict[int, Interval] = {}
+        """Scratch memory of the calls, by number."""
+        self.moves: dict[int, list[Move]] = {}
+        """Copies, by the number of the terminator or of the loop before which they happen."""
+        self._roots: dict[Any, Any] = {}
+        self._made: dict[Any, Step] = {}
+        for step in timeline.steps():
+            for value in step.op.results:
+                if step.op.name in VIEWS:
+                    self._roots[value] = self.root(step.op.operands[0])
+                elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
+                    self._made[value] = step
+        self.last = timeline.last_uses(self.root)
+        self._wanted: list[tuple[int, list[Any], list[Storage]]] = []
+        body = timeline.body
+        returned = list(body.terminator.operands)
+        outputs = [Storage(Interval(_bytes(value), body.end, body.end), output=i) for i, value in enumerate(returned)]
+        pairs = zip(returned, outputs, strict=True)
+        self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
+        """Roots that are computed right into an output."""
+        self._want(body.end, returned, outputs)
+        self._settle(body)
+        self._cover()
+        for step in timeline.steps():
+            if step.op.name == "relax.call_tir":
+                self._place_call(step)
+        for number, values, targets in self._wanted:
+            self.moves[number] = self._moves(number, values, targets)
 
     def root(self, value: Any) -> Any:
-        return self.of[value].root
+        return self._roots.get(value, value)
 
     def intervals(self) -> list[Interval]:
         """All that needs a part of the arena."""
-        found = [place.interval for place in self.of.values() if place.interval is not None]
-        return list({id(interval): interval for interval in (*found, *self.workspaces.values())}.values())
+        staged = [move.through for moves in self.moves.values() for move in moves if move.through is not None]
+        found = {id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None}
+        return [*found.values(), *self.workspaces.values()]
 
-    def _choose_outputs(self) -> None:
-        """What is computed here and returned is computed into the output; into the first one, if returned twice."""
-        computed = {value for op in self.steps if op.name in CALLS for value in op.results}
-        for i, value in enumerate(self.returned):
-            if self.root(value) in computed:
-                self.outputs.setdefault(self.root(value), i)
+    # What is computed right where it is wanted. Later steps are looked at first: they say where.
 
-    def _last_uses(self) -> dict[Any, int]:
-        last: dict[Any, int] = {}
-        for step, op in enumerate(self.steps):
-            for value in op.operands:
-                last[self.root(value)] = step
-        return last
+    def _settle(self, body: Body) -> None:
+        for step in reversed(body.steps):
+            results = [value for value in tensors(step.op.results) if value in self._made]
+            targets = [self._storage_of(value) for value in results]
+            if step.op.name == "scf.if":
+                for branch in step.bodies:
+                    self._yield(branch, tensors(branch.terminator.operands), targets)
+            elif step.op.name == "scf.for":
+                (inside,) = step.bodies
+                self._enter(step, tensors(step.op.operands), tensors(inside.arguments), targets, body)
+                self._yield(inside, tensors(inside.terminator.operands), targets)
+            elif step.op.name == "scf.while":
+                self._settle_while(step, targets, body)
 
-    def _place_call(self, op: Any, step: int, last: dict[Any, int]) -> None:
-        for value in op.results:
-            if value in self.outputs:
-                continue
-            end = last.get(value, step)
-            interval = self._overwritten(op, step, last)
-            if interval is None:
-                interval = Interval(buffer_bytes(storage_memref(value.type)), step, end)
-            else:
-                interval.last = end
-                self.in_place += 1
-            self.of[value].interval = interval
-        if op.name != "relax.call_tir":
-            return
+    def _settle_while(self, step: Step, targets: list[Storage], body: Body) -> None:
+        """What the condition lets through is what the round reads, and the result: one place if it is just passed."""
+        before, after = step.bodies
+        arguments, forwarded = tensors(before.arguments), tensors(before.terminator.operands)
+        for argument, target in zip(tensors(after.arguments), targets, strict=True):
+            self._put(argument, target)
+        carried: dict[Any, Storage] = {}
+        for value, target in zip(forwarded, targets, strict=True):
+            root = self.root(value)
+            if root in arguments:
+                carried.setdefault(root, target)
+        places = [
+            carried.get(argument) or Storage(Interval(_bytes(argument), step.start, step.end)) for argument in arguments
+        ]
+        self._enter(step, tensors(step.op.operands), arguments, places, body)
+        for storage in places:
+            storage.cover(step.start, step.end)
+        self._yield(after, tensors(after.terminator.operands), places, tensors(after.arguments))
+        self._yield(before, forwarded, targets, [])
+
+    def _enter(self, step: Step, inits: list[Any], arguments: list[Any], places: list[Storage], body: Body) -> None:
+        """What a loop starts with is computed where the loop carries it, if nothing else reads it."""
+        for init, argument, storage in zip(inits, arguments, places, strict=True):
+            self._put(argument, storage)
+            if self.last[self.root(init)] == step.start:
+                self._claim(init, storage, body)
+        self._want(step.start, inits, places)
+
+    def _yield(
+        self, body: Body, values: list[Any], targets: list[Storage], readers: Sequence[Any] | None = None
+    ) -> None:
+        """Compute the values in the targets, which tensors of the body (its arguments, else `readers`) live in."""
+        readers = tensors(body.arguments) if readers is None else readers
+        kept = [(storage, storage.free_after) for storage in (*targets, *(self.storage[reader] for reader in readers))]
+        for reader in readers:
+            storage = self.storage[reader]
+            storage.free_after = max(storage.free_after, self.last.get(reader, 0))
+        for value, storage in zip(values, targets, strict=True):
+            self._claim(value, storage, body, [r for r in readers if self.storage[r] is storage])
+        self._want(body.end, values, targets)
+        self._settle(body)
+        for storage, before in kept:
+            storage.free_after = before
+
+    def _claim(self, value: Any, storage: Storage, body: Body, readers: Sequence[Any] = ()) -> bool:
+        """Let a value be computed in a storage, if this body computes it, and what is there is not read any more."""
+        root = self.root(value)
+        step = self._made.get(root)
+        if step is None or root in self.storage or not any(step is each for each in body.steps):
+            return False
+        ends_here = step.start == storage.free_after and any(
+            self.last.get(reader) == step.start and self._may_overwrite(step.op, reader) for reader in readers
+        )
+        if step.start <= storage.free_after and not ends_here:
+            return False
+        self.in_place += ends_here
+        self._put(root, storage)
+        return True
+
+    def _storage_of(self, value: Any) -> Storage:
+        if value not in self.storage:
+            step = self._made[value]
+            self._put(value, Storage(Interval(_bytes(value), step.start, step.end)))
+        return self.storage[value]
+
+    def _put(self, value: Any, storage: Storage) -> None:
+        self.storage[value] = storage
+        storage.members += 1
+
+    def _cover(self) -> None:
+        """The time for which each storage is needed: from its first tensor to the last use of any."""
+        for value, storage in self.storage.items():
+            step = self._made.get(value)
+            if step is not None:
+                storage.cover(step.start, max(step.end, self.last.get(value, 0)))
+
+    # Kernels that overwrite an input
+
+    def _place_call(self, step: Step) -> None:
+        op = step.op
         attributes = self.callee(op).operation.attributes
         if WORKSPACE in attributes:
-            self.workspaces[step] = Interval(ir.IntegerAttr(attributes[WORKSPACE]).value, step, step)
-
-    def _overwritten(self, op: Any, step: int, last: dict[Any, int]) -> Interval | None:
-        """The interval of an input that ends with this call, and which the call may overwrite."""
-        if op.name != "relax.call_tir" or len(op.results) != 1:
-            return None
-        allowed = set(inplace_of(self.callee(op)))
-        for position in sorted(allowed):
+            size = ir.IntegerAttr(attributes[WORKSPACE]).value
+            self.workspaces[step.start] = Interval(size, step.start, step.start)
+        if len(op.results) != 1:
+            return
+        value = op.results[0]
+        own = self.storage[value]
+        if own.members > 1 or own.output is not None:
+            return
+        for position in sorted(inplace_of(self.callee(op))):
             root = self.root(op.operands[position])
-            interval = self.of[root].interval
-            if interval is None or last[root] != step:
+            storage = self.storage.get(root)
+            if storage is None or storage.output is not None or storage.interval.last != step.start:
                 continue
-            if all(i in allowed for i, other in enumerate(op.operands) if self.root(other) == root):
-                return interval
-        return None
+            if self._may_overwrite(op, root):
+                storage.cover(step.start, own.interval.last)
+                self._put(value, storage)
+                self.in_place += 1
+                return
+
+    def _may_overwrite(self, op: Any, root: Any) -> bool:
+        """Whether a call may write its result over this input: wherever it reads it, it has read it before."""
+        if op.name != "relax.call_tir" or len(op.results) != 1:
+            return False
+        allowed = set(inplace_of(self.callee(op)))
+        positions = [i for i, other in enumerate(op.operands) if self.root(other) == root]
+        return bool(positions) and all(i in allowed for i in positions)
+
+    # Copies
+
+    def _want(self, number: int, values: list[Any], targets: list[Storage]) -> None:
+        self._wanted.append((number, values, targets))
+
+    def _moves(self, number: int, values: list[Any], targets: list[Storage]) -> list[Move]:
+        """The copies that bring values to their targets, as if all happened at once."""
+        wanted = [
+            (value, self.storage.get(self.root(value)), target) for value, target in zip(values, targets, strict=True)
+        ]
+        wanted = [(value, source, target) for value, source, target in wanted if source is not target]
+        written = {target for _, _, target in wanted}
+        return [
+            Move(value, target, Storage(Interval(_bytes(value), number, number)) if source in written else None)
+            for value, source, target in wanted
+        ]
+
+
+def _bytes(value: Any) -> int:
+    return int(buffer_bytes(storage_memref(value.type))) if is_tensor(value) else 0

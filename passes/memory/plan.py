@@ -5,7 +5,8 @@ becomes
     func.func @main(%x: memref<..> {..}, %y: memref<..> {..}, %w: memref<..> {relax.param = "w"},
                     %arena: memref<Nxi8> {relax.arena})
 
-whose body is calls of prim functions on parameters and views of the arena. Liveness is by program order.
+whose body is calls of prim functions on parameters and views of the arena, in `scf.if`, `scf.for` and `scf.while` where
+the graph has them. Liveness is by program order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.memory.build import Planned, argument_names
 from mirlo.passes.memory.layout import lower_bound, place
-from mirlo.passes.memory.places import CALLS, VIEWS, Places
+from mirlo.passes.memory.places import CALLS, FROM_ELEMENTS, VIEWS, Places
+from mirlo.passes.memory.scalars import EXTRACT, is_known
+from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
 from mirlo.passes.registry import Pass, PassError, register_pass
 
 
@@ -63,10 +66,9 @@ class _Planner:
     module: Any
 
     def run(self) -> MemoryRecord:
-        operations = [op.operation for op in self.function.operation.regions[0].blocks[0].operations]
-        self.steps, end = operations[:-1], operations[-1]
+        self.timeline = Timeline(self.function.operation.regions[0].blocks[0])
         self.check()
-        places = Places(list(self.function.arguments), self.steps, list(end.operands), self._callee)
+        places = Places(self.timeline, self._callee)
         intervals = places.intervals()
         arena = place(intervals)
         Planned(self.name, self.function, self.module, places).build(arena)
@@ -74,31 +76,46 @@ class _Planner:
 
     def check(self) -> None:
         """Only what the plan understands may be there, with known sizes."""
-        for op in self.steps:
+        for op in self.timeline.operations():
             if op.name == "relax.call_packed":
                 raise PassError(
                     f"'relax.call_packed' of '{op.opview.function}' allocates what it returns, which compiled models "
                     "cannot take: use relax.call_dps_packed, whose outputs the caller allocates",
                     op.location,
                 )
-        arguments = self.function.arguments
-        names = argument_names(self.function.operation, "arg_attrs", len(arguments))
-        for name, value in zip(names, arguments, strict=True):
-            found, what = TensorType.from_mlir(value.type), f"'{name}' of '@{self.name}' is {value.type}"
-            if found is None:
-                raise PassError(f"{what}; compiled functions take and give tensors", self.function.location)
-            if not found.is_static:
-                raise PassError(f"{what}, whose size is not known: give the sizes of its dims", self.function.location)
+        body = self.timeline.body
+        for attribute, values in (("arg_attrs", body.arguments), ("res_attrs", list(body.terminator.operands))):
+            names = argument_names(self.function.operation, attribute, len(values))
+            for name, value in zip(names, values, strict=True):
+                found, what = TensorType.from_mlir(value.type), f"'{name}' of '@{self.name}' is {value.type}"
+                if found is None:
+                    raise PassError(f"{what}; compiled functions take and give tensors", self.function.location)
+                if not found.is_static and attribute == "arg_attrs":
+                    raise PassError(
+                        f"{what}, whose size is not known: give the sizes of its dims", self.function.location
+                    )
+        self._check_body(body)
+
+    def _check_body(self, body: Body) -> None:
         allowed = {"relax.constant", *CALLS, *VIEWS}
-        for op in self.steps:
-            if op.name not in allowed:
+        for step in body.steps:
+            op = step.op
+            if op.name in (EXTRACT, FROM_ELEMENTS) and not is_known(op):
+                does, scalar = ("gives", op.results[0]) if op.name == EXTRACT else ("takes", op.operands[0])
+                raise PassError(
+                    f"'{op.name}' {does} {scalar.type}, which scalars of compiled functions cannot be", op.location
+                )
+            if not (op.name in allowed or step.bodies or is_known(op)):
                 raise PassError(f"'{op.name}' is left in '@{self.name}': run legalize before plan-memory", op.location)
-            for value in op.results:
+            arguments = [value for nested in step.bodies for value in nested.arguments]
+            for value in (*op.results, *arguments):
                 found = TensorType.from_mlir(value.type)
-                if found is None or not found.is_static:
+                if is_tensor(value) and (found is None or not found.is_static):
                     raise PassError(f"'{op.name}' makes {value.type}, whose size is not known", op.location)
             if op.name == "relax.call_tir":
                 self._callee(op)
+            for nested in step.bodies:
+                self._check_body(nested)
 
     def _callee(self, op: Any) -> Any:
         name = op.opview.callee

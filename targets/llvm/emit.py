@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
+from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import FLOPS
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
@@ -84,7 +85,9 @@ def _signature(main: Any) -> dict[str, Any]:
 
 
 def _calls(main: Any) -> list[Any]:
-    return [op.operation for op in main.regions[0].blocks[0].operations if op.operation.name == "func.call"]
+    """What has a row in a profile: calls, and control flow as a whole."""
+    operations = [op.operation for op in main.regions[0].blocks[0].operations]
+    return [op for op in operations if op.name == "func.call" or op.name in REGIONS]
 
 
 def _kernels(main: Any, module: Any) -> list[KernelInfo]:
@@ -92,6 +95,10 @@ def _kernels(main: Any, module: Any) -> list[KernelInfo]:
     functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
     found = []
     for call in _calls(main):
+        source = ", ".join(names_of(call.location)) or describe(call.location)
+        if call.name in REGIONS:
+            found.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
+            continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         attributes = functions[symbol].attributes
         operands = list(call.operands)
@@ -101,7 +108,6 @@ def _kernels(main: Any, module: Any) -> list[KernelInfo]:
             operands = operands[2:]
         flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
         moved = sum(_bytes(v.type) for v in operands)
-        source = ", ".join(names_of(call.location)) or describe(call.location)
         found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
     return found
 

@@ -64,31 +64,33 @@ def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str
 
 
 def _return_on_failure(function: Any, symbols: set[str]) -> None:
-    """After each call, a branch to the rest of the function, or to a return."""
-    region = function.regions[0]
-    if len(region.blocks) != 1:
-        raise AssertionError("an entry function is straight-line code until here")
-    block = region.blocks[0]
-    for call in [op.operation for op in block.operations]:
-        if call.name != "llvm.call" or ir.FlatSymbolRefAttr(call.attributes["callee"]).value not in symbols:
-            continue
-        operations = [op.operation for op in block.operations]
-        following = operations[operations.index(call) + 1 :]
-        rest = block.create_after()
-        failed = rest.create_after()
-        for op in following:
-            rest.append(op)
-        with call.location:
-            with ir.InsertionPoint(failed):
-                ir.Operation.create("llvm.return")
-            with ir.InsertionPoint(block):
-                ir.Operation.create(
-                    "llvm.cond_br",
-                    operands=[call.results[0]],
-                    successors=[failed, rest],
-                    attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])},
-                )
-        block = rest
+    """After each call, a branch to the rest of its block, or to a return."""
+    for block in list(function.regions[0].blocks):
+        for call in [op.operation for op in block.operations]:
+            if call.name != "llvm.call" or ir.FlatSymbolRefAttr(call.attributes["callee"]).value not in symbols:
+                continue
+            block = _split_after(block, call)
+
+
+def _split_after(block: Any, call: Any) -> Any:
+    """The block of what follows a call, which is reached if it did not fail."""
+    operations = [op.operation for op in block.operations]
+    following = operations[operations.index(call) + 1 :]
+    rest = block.create_after()
+    failed = rest.create_after()
+    for op in following:
+        rest.append(op)
+    with call.location:
+        with ir.InsertionPoint(failed):
+            ir.Operation.create("llvm.return")
+        with ir.InsertionPoint(block):
+            ir.Operation.create(
+                "llvm.cond_br",
+                operands=[call.results[0]],
+                successors=[failed, rest],
+                attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])},
+            )
+    return rest
 
 
 def _text(call: PackedCall) -> str:

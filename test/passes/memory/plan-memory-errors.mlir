@@ -60,3 +60,33 @@ func.func @scalar(%c: i1) {
 func.func @input(%x: tensor<?xf32, #relax.dims<["n"]>> {relax.name = "x"}) -> tensor<?xf32, #relax.dims<["n"]>> {
   return %x : tensor<?xf32, #relax.dims<["n"]>>
 }
+
+// -----
+
+func.func @left_inside(%x: tensor<4xf32>, %c: tensor<i1>) -> tensor<4xf32> {
+  %flag = tensor.extract %c[] : tensor<i1>
+  %0 = scf.if %flag -> tensor<4xf32> {
+    // expected-error @below {{'relax.exp' is left in '@left_inside': run legalize before plan-memory}}
+    %1 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  } else {
+    scf.yield %x : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{'output_0' of '@gives_scalar' is i1; compiled functions take and give tensors}}
+func.func @gives_scalar(%c: tensor<i1>) -> i1 {
+  %flag = tensor.extract %c[] : tensor<i1>
+  return %flag : i1
+}
+
+// -----
+
+func.func @unsigned(%x: tensor<ui8>) -> tensor<ui8> {
+  // expected-error @below {{'tensor.extract' gives ui8, which scalars of compiled functions cannot be}}
+  %flag = tensor.extract %x[] : tensor<ui8>
+  return %x : tensor<ui8>
+}

@@ -1,0 +1,43 @@
+"""`scf.if`, `scf.for` and `scf.while` over buffers: tensors stay in their places, scalars are carried as before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.memory.timeline import Body, Step, is_tensor
+
+if TYPE_CHECKING:
+    from mirlo.passes.memory.build import Planned
+
+
+def emit(planned: Planned, step: Step) -> None:
+    """The operation over buffers, at the insertion point."""
+    op = step.op
+    if op.name != "scf.if":
+        planned.emit_moves(step.start)
+    results = [value for value in op.results if not is_tensor(value)]
+    made = ir.Operation.create(
+        op.name,
+        results=[value.type for value in results],
+        operands=[planned.scalars[value] for value in op.operands if not is_tensor(value)],
+        attributes={op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))},
+        regions=len(op.regions),
+    )
+    for region, body in zip(made.regions, step.bodies, strict=False):
+        _emit_region(planned, region, body)
+    planned.scalars.update(zip(results, made.results, strict=True))
+
+
+def _emit_region(planned: Planned, region: Any, body: Body) -> None:
+    arguments = [value for value in body.arguments if not is_tensor(value)]
+    block = region.blocks.append(*(value.type for value in arguments), arg_locs=None)
+    planned.scalars.update(zip(arguments, block.arguments, strict=True))
+    end = body.terminator
+    with planned.inside(), ir.InsertionPoint(block):
+        planned.emit_body(body)
+        with end.location:
+            planned.emit_moves(body.end)
+            # The condition of a loop comes first among what its terminator takes.
+            scalars = [planned.scalars[value] for value in end.operands if not is_tensor(value)]
+            ir.Operation.create(end.name, operands=scalars)

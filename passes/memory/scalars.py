@@ -1,0 +1,81 @@
+"""Scalars among tensors: conditions, numbers of rounds. Elements of tensors are loaded and stored."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import arith, ir, memref, scf
+from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.passes.memory.places import FROM_ELEMENTS, SELECT
+from mirlo.passes.memory.timeline import is_tensor
+from mirlo.passes.schedule.loops import index
+
+if TYPE_CHECKING:
+    from mirlo.passes.memory.build import Planned
+
+EXTRACT = "tensor.extract"
+
+
+def is_known(op: Any) -> bool:
+    """Whether this is an operation that `emit` takes."""
+    if op.name == EXTRACT:
+        return _can_be_loaded(op.results[0].type)
+    if op.name == FROM_ELEMENTS:
+        return all(_can_be_loaded(value.type) for value in op.operands)
+    if op.name == SELECT:
+        return not is_tensor(op.operands[0])
+    if op.name == "arith.constant":
+        return True
+    return op.name.startswith("arith.") and not any(is_tensor(v) for v in (*op.operands, *op.results))
+
+
+def emit(planned: Planned, op: Any) -> None:
+    """The operation over buffers, at the insertion point."""
+    if op.name == EXTRACT:
+        places = [planned.scalars[value] for value in list(op.operands)[1:]]
+        stored = memref.LoadOp(planned.buffer(op.operands[0]), places).result
+        planned.scalars[op.results[0]] = _loaded(stored, op.results[0].type)
+    elif op.name == FROM_ELEMENTS:
+        _store_all(planned, op)
+    elif op.name == SELECT and is_tensor(op.results[0]):
+        _select(planned, op)
+    else:
+        made = op.clone()
+        for i, value in enumerate(op.operands):
+            made.operands[i] = planned.scalars[value]
+        planned.scalars.update(zip(op.results, made.results, strict=True))
+
+
+def _can_be_loaded(scalar: Any) -> bool:
+    """Unsigned numbers and the narrow floats that lie in integers have no operations of their own."""
+    found = dtype_of_mlir(scalar)
+    return found is not None and (found.name == "bool" or ir.Type.parse(found.storage) == scalar)
+
+
+def _loaded(stored: Any, wanted: Any) -> Any:
+    """A stored element as what the graph works with: bools lie in bytes."""
+    if stored.type == wanted:
+        return stored
+    zero = arith.ConstantOp(stored.type, ir.IntegerAttr.get(stored.type, 0)).result
+    return arith.CmpIOp(arith.CmpIPredicate.ne, stored, zero).result
+
+
+def _store_all(planned: Planned, op: Any) -> None:
+    buffer = planned.buffer(op.results[0])
+    for value, place in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
+        scalar = planned.scalars[value]
+        if scalar.type != buffer.type.element_type:
+            scalar = arith.ExtUIOp(buffer.type.element_type, scalar).result
+        memref.StoreOp(scalar, buffer, [index(i) for i in place])
+
+
+def _select(planned: Planned, op: Any) -> None:
+    """One of two tensors, copied. Simplification makes this of branches that compute nothing."""
+    condition, *values = op.operands
+    target = planned.buffer(op.results[0])
+    made = scf.IfOp(planned.scalars[condition], has_else=True)
+    for block, value in zip((made.then_block, made.else_block), values, strict=True):
+        with planned.inside(), ir.InsertionPoint(block):
+            memref.CopyOp(planned.buffer(value), target)
+            scf.YieldOp([])

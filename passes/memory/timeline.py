@@ -1,0 +1,114 @@
+"""The operations of a function in the order in which they run, and how long each tensor is needed.
+
+Steps are numbered in pre-order; an operation with regions has a number before its regions and one after. What a loop
+uses from outside is needed until the loop ends: each round reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+LOOPS = frozenset({"scf.for", "scf.while"})
+REGIONS = frozenset({"scf.if", *LOOPS})
+"""Operations with regions that plans understand."""
+
+
+@dataclass
+class Body:
+    """A block: its operations, and the one that ends it."""
+
+    arguments: list[Any]
+    steps: list[Step]
+    terminator: Any
+    end: int
+    """The number of the terminator."""
+
+
+@dataclass
+class Step:
+    """An operation and when it runs: from `start` to `end`, the same number where it has no regions."""
+
+    op: Any
+    start: int
+    end: int = 0
+    bodies: list[Body] = field(default_factory=list)
+
+    @property
+    def is_loop(self) -> bool:
+        return self.op.name in LOOPS
+
+
+class Timeline:
+    """The numbered steps of a block and the blocks in it."""
+
+    def __init__(self, block: Any) -> None:
+        self._clock = 0
+        self.body = self._body(block)
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    def _body(self, block: Any) -> Body:
+        operations = [op.operation for op in block.operations]
+        steps = [self._step(op) for op in operations[:-1]]
+        return Body(list(block.arguments), steps, operations[-1], self._tick())
+
+    def _step(self, op: Any) -> Step:
+        step = Step(op, self._tick())
+        if op.name in REGIONS:
+            step.bodies = [self._body(region.blocks[0]) for region in op.regions if len(region.blocks)]
+        step.end = self._tick() if step.bodies else step.start
+        return step
+
+    def steps(self) -> Iterator[Step]:
+        """All steps, outer ones before those inside."""
+        return _steps_of(self.body)
+
+    def operations(self) -> list[Any]:
+        return [step.op for step in self.steps()]
+
+    def last_uses(self, root: Callable[[Any], Any]) -> dict[Any, int]:
+        """The number at which each root is needed last. Roots are the tensors that others are views of."""
+        last: dict[Any, int] = {}
+        depth: dict[Any, int] = {}
+
+        def use(values: Sequence[Any], number: int, loops: list[Step]) -> None:
+            for value in values:
+                found = root(value)
+                around = depth.get(found, 0)
+                needed = loops[around].end if len(loops) > around else number
+                last[found] = max(last.get(found, 0), needed)
+
+        def visit(body: Body, loops: list[Step]) -> None:
+            depth.update((argument, len(loops)) for argument in body.arguments)
+            for step in body.steps:
+                use(list(step.op.operands), step.start, loops)
+                inner = [*loops, step] if step.is_loop else loops
+                for nested in step.bodies:
+                    visit(nested, inner)
+                depth.update((value, len(loops)) for value in step.op.results)
+            use(list(body.terminator.operands), body.end, loops)
+
+        visit(self.body, [])
+        return last
+
+
+def _steps_of(body: Body) -> Iterator[Step]:
+    for step in body.steps:
+        yield step
+        for nested in step.bodies:
+            yield from _steps_of(nested)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def tensors(values: Any) -> list[Any]:
+    """The values that need a buffer; the others are scalars, which stay as they are."""
+    return [value for value in values if is_tensor(value)]
