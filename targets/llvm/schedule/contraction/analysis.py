@@ -16,7 +16,7 @@ from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.schedule.contraction.body import Product, take_apart
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, divisors, linear, moving
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, divisors, form_of, moving
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Access:
     """A tensor read or written by the kernel: its index in each dim, over the axes."""
 
     value: Any
-    dims: list[Linear]
+    dims: list[Form]
     outside: Any = None
 
     @property
@@ -41,7 +41,7 @@ class Stage:
     """An elementwise block that runs on the sums while they are in registers."""
 
     block: BlockView
-    indices: list[Linear]
+    indices: list[Form]
     """The index of each of its axes."""
     reads: list[Access | None]
     """For each operand its access; None for a value of the chain itself and for a tensor that the body reads."""
@@ -207,10 +207,10 @@ class _Builder:
             return decline("an operand's position is not linear in the axes")
         made = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
         made.ragged = self.ragged[0] if self.ragged else None
-        produced: dict[Any, list[Linear]] = {}
+        produced: dict[Any, list[Form]] = {}
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
-            indices = [Linear({}) if name is None else env[name] for name in names]
+            indices = [Form({}) if name is None else env[name] for name in names]
             reads: list[Access | None] = []
             for operand in stage.inputs:
                 if operand.value in produced or operand.is_opaque:
@@ -244,19 +244,19 @@ class _Builder:
                     collect(operand.map, names)
         return found
 
-    def _split(self, axis: int, divisors: set[int]) -> Linear:
+    def _split(self, axis: int, divisors: set[int]) -> Form:
         """The value of a block's axis as a linear form over its parts; parts of extent 1 are none."""
         whole = self.block.domain[axis]
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
-        form, weight = Linear({}), 1
+        form, weight = Form({}), 1
         made: list[Axis] = []
         for extent in reversed(parts):
             if extent > 1:
                 made.append(Axis(len(self.axes), extent, is_reduce))
                 self.axes.append(made[-1])
                 self.extents[made[-1].id] = extent
-                form = form + Linear({made[-1].id: weight})
+                form = form + Form({made[-1].id: weight})
             weight *= extent
         if weight != whole:
             self.ragged.append(Ragged(made[1].id, made[0].id, whole % made[0].extent))
@@ -264,15 +264,15 @@ class _Builder:
             self.sources[made[0].id] = axis
         return form
 
-    def _access(self, operand: Any, env: list[Linear]) -> Access | None:
-        dims = [linear(expr, env, self.extents) for expr in operand.map.results]
+    def _access(self, operand: Any, env: list[Form]) -> Access | None:
+        dims = [form_of(expr, env, self.extents) for expr in operand.map.results]
         if any(d is None for d in dims):
             return None
         return Access(operand.value, [d for d in dims if d is not None], operand.outside)
 
-    def _note_outputs(self, block: BlockView, env: list[Linear], produced: dict[Any, list[Linear]]) -> None:
+    def _note_outputs(self, block: BlockView, env: list[Form], produced: dict[Any, list[Form]]) -> None:
         for output in block.outputs:
-            dims = [linear(expr, env, self.extents) for expr in output.map.results]
+            dims = [form_of(expr, env, self.extents) for expr in output.map.results]
             produced[output.value] = [d for d in dims if d is not None]
 
 

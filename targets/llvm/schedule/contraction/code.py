@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
 from mirlo.targets.llvm.schedule.evaluate import Memory
 
@@ -140,12 +140,12 @@ class Cursor:
     """A place in a flat buffer: a linear form of which some axes have values by now."""
 
     code: Code
-    form: Linear
+    form: Form
     base: Any = None
     offset: int = 0
 
     @staticmethod
-    def start(code: Code, form: Linear) -> Cursor:
+    def start(code: Code, form: Form) -> Cursor:
         return Cursor(code, form, None, form.constant)
 
     def advance(self, axis: Axis, value: Any) -> Cursor:

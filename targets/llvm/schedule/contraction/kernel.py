@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
@@ -45,7 +45,7 @@ class PaddedCopy:
         return self.target
 
     def _start(self) -> Cursor:
-        return Cursor.start(self.code, Linear({}))
+        return Cursor.start(self.code, Form({}))
 
     def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
         inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
@@ -100,4 +100,4 @@ class PaddedCopy:
 def _moved(cursor: Cursor, value: Any, stride: int = 1) -> Cursor:
     """A cursor moved by `value * stride`, the value a number or an index."""
     walk = Axis(-1, 1, False)
-    return Cursor(cursor.code, Linear({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)
+    return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

@@ -10,7 +10,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, RuleError, decline
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import Contraction
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, fuse, row_major
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse, row_major
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     Piece,
@@ -42,12 +42,12 @@ NO_AXIS = Axis(-2, 1, False)
 class Packing:
     """The copy of a panel of columns, one row for each product of the sum."""
 
-    panel: Linear
+    panel: Form
     """The row of a product, over the reduction axes as the tiles walk them."""
     axes: list[Axis]
     """The reduction axes as the packing walks them."""
-    source: Linear
-    target: Linear
+    source: Form
+    target: Form
     """Position in the operand, and the row, over these."""
 
 
@@ -78,9 +78,9 @@ class Plan:
     """The last ones of `reduce`, which are unrolled."""
     dot: bool
     """Whether the lanes run along the sum, and not along the output."""
-    writes: list[Linear]
-    reads: list[list[Linear | None]]
-    indices: list[list[Linear]]
+    writes: list[Form]
+    reads: list[list[Form | None]]
+    indices: list[list[Form]]
 
     @property
     def tile_columns(self) -> int:
@@ -91,7 +91,7 @@ class Plan:
         return prod(axis.extent for axis in self.reduce)
 
     @property
-    def ahead(self) -> Linear | None:
+    def ahead(self) -> Form | None:
         """Position in the column operand of what the tiles at hand should fetch for the next panel, or None.
 
         Panels that come from memory are read by the first row of tiles only; spread over all tiles of a panel, the next
@@ -115,7 +115,7 @@ class Plan:
         for axis in reversed(self.row_loops):
             terms[axis.id] = weight
             weight *= axis.extent
-        return Linear(terms, form.constant + self.depth * width)
+        return Form(terms, form.constant + self.depth * width)
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -166,7 +166,7 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     return plan
 
 
-def _flatten(groups: Iterable[Iterable[Linear | None]]) -> list[Linear]:
+def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
     return [form for group in groups for form in group if form is not None]
 
 
@@ -203,7 +203,7 @@ class _Planner:
 
     def __init__(
         self, contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis,
-        spatial: list[Axis], writes: list[Linear],
+        spatial: list[Axis], writes: list[Form],
     ):  # fmt: skip
         self.contraction = contraction
         self.machine = machine
@@ -215,7 +215,7 @@ class _Planner:
             self.alone |= {contraction.ragged.outer, contraction.ragged.inner}
         self._fuse_spatial(lane_axis, spatial, writes)
 
-    def _fuse_spatial(self, lane_axis: Axis, spatial: list[Axis], writes: list[Linear]) -> None:
+    def _fuse_spatial(self, lane_axis: Axis, spatial: list[Axis], writes: list[Form]) -> None:
         stages = self.contraction.stages
         reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
         indices = [list(stage.indices) for stage in stages]
@@ -286,9 +286,9 @@ class _Planner:
         if not pack:
             reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
             return reduce, None
-        panel, weight = Linear({}), 1
+        panel, weight = Form({}), 1
         for axis in reversed(order):
-            panel = panel + Linear({axis.id: weight})
+            panel = panel + Form({axis.id: weight})
             weight *= axis.extent
         axes, (source, target) = fuse(order, [self.columns.form, panel])
         reduce, (self.rows.form, panel) = fuse(order, [self.rows.form, panel], self.alone)

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.schedule.contraction.analysis import Access
 from mirlo.targets.llvm.schedule.contraction.body import Factor
-from mirlo.targets.llvm.schedule.contraction.linear import Axis, Linear, row_major
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, row_major
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Window:
         return first, max(first, min(last + 1, self.position.extent))
 
     @property
-    def form(self) -> Linear:
+    def form(self) -> Form:
         """The index of the first tap."""
-        return Linear({self.position.id: self.stride}, self.offset)
+        return Form({self.position.id: self.stride}, self.offset)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Side:
 
     factor: Factor
     access: Access
-    form: Linear
+    form: Form
     """Position in the buffer that the kernel reads: the operand itself, or its padded copy."""
     padded_shape: tuple[int, ...] | None = None
     """Shape of the padded copy, where there is one."""
@@ -97,7 +97,7 @@ def make_side(
     return side
 
 
-def _window(index: Linear, size: int, axes: Sequence[Axis]) -> Window | None:
+def _window(index: Form, size: int, axes: Sequence[Axis]) -> Window | None:
     """An index as a window: one spatial axis and one of the reduction, both forwards."""
     moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):

@@ -12,7 +12,7 @@ from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.body import emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue, widened
-from mirlo.targets.llvm.schedule.contraction.linear import Axis
+from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window

@@ -1,4 +1,4 @@
-"""Index expressions as linear forms over loop axes, and the axes themselves."""
+"""Loop axes, and positions and indices as linear forms over them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.targets.llvm.schedule.linear import Linear, read_expression
 
 
 @dataclass(frozen=True)
@@ -19,25 +20,25 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """`constant + sum(coefficient * axis)`; the coefficients by axis id, none of them zero."""
+class Form:
+    """`constant + sum(coefficient * axis)`; the coefficients by axis id, none of them zero. No divisions."""
 
     terms: Mapping[int, int]
     constant: int = 0
 
-    def __add__(self, other: Linear) -> Linear:
+    def __add__(self, other: Form) -> Form:
         terms = dict(self.terms)
         for axis, factor in other.terms.items():
             terms[axis] = terms.get(axis, 0) + factor
-        return Linear({a: f for a, f in terms.items() if f}, self.constant + other.constant)
+        return Form({a: f for a, f in terms.items() if f}, self.constant + other.constant)
 
-    def scaled(self, factor: int) -> Linear:
+    def scaled(self, factor: int) -> Form:
         if factor == 0:
-            return Linear({})
-        return Linear({a: f * factor for a, f in self.terms.items()}, self.constant * factor)
+            return Form({})
+        return Form({a: f * factor for a, f in self.terms.items()}, self.constant * factor)
 
-    def shifted(self, amount: int) -> Linear:
-        return Linear(self.terms, self.constant + amount)
+    def shifted(self, amount: int) -> Form:
+        return Form(self.terms, self.constant + amount)
 
     def stride(self, axis: Axis) -> int:
         return self.terms.get(axis.id, 0)
@@ -50,41 +51,15 @@ class Linear:
             low, high = low + min(reach, 0), high + max(reach, 0)
         return low, high
 
-    def divided(self, divisor: int, extents: Mapping[int, int]) -> tuple[Linear, Linear] | None:
-        """Quotient and remainder by a positive number, or None where they are not linear."""
-        whole = {a: f for a, f in self.terms.items() if f % divisor == 0}
-        rest = {a: f for a, f in self.terms.items() if f % divisor}
-        remainder = Linear(rest, self.constant % divisor)
-        low, high = remainder.range(extents)
-        if low < 0 or high >= divisor:
-            return None
-        return Linear({a: f // divisor for a, f in whole.items()}, self.constant // divisor), remainder
 
-
-def linear(expr: Any, env: Sequence[Linear | None], extents: Mapping[int, int]) -> Linear | None:
-    """An affine expression over dims that are linear forms themselves; None where the result is not linear."""
-    if isinstance(expr, ir.AffineDimExpr):
-        return env[expr.position]
-    if isinstance(expr, ir.AffineConstantExpr):
-        return Linear({}, expr.value)
-    left, right = linear(expr.lhs, env, extents), linear(expr.rhs, env, extents)
-    if left is None or right is None:
+def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, int]) -> Form | None:
+    """An affine expression over dims that are forms themselves; None where a division of theirs stays."""
+    extent_of = [extents[axis] for axis in range(len(extents))]
+    dims = [Linear({**form.terms}, form.constant) for form in env]
+    made = read_expression(expr, dims, extent_of)
+    if made.divisions:
         return None
-    if isinstance(expr, ir.AffineAddExpr):
-        return left + right
-    if isinstance(expr, ir.AffineMulExpr):
-        factor, other = (left, right) if not left.terms else (right, left)
-        return None if factor.terms else other.scaled(factor.constant)
-    if right.terms or right.constant <= 0:
-        return None
-    divided = left.divided(right.constant, extents)
-    if divided is None:
-        return None
-    if isinstance(expr, ir.AffineFloorDivExpr):
-        return divided[0]
-    if isinstance(expr, ir.AffineModExpr):
-        return divided[1]
-    return None
+    return Form({term: factor for term, factor in made.terms.items() if isinstance(term, int)}, made.constant)
 
 
 def moving(map_: Any) -> set[int]:
@@ -109,9 +84,9 @@ def divisors(expr: Any, visit: Callable[[int, int], None]) -> None:
     divisors(expr.rhs, visit)
 
 
-def row_major(dims: Sequence[Linear], shape: Sequence[int]) -> Linear:
+def row_major(dims: Sequence[Form], shape: Sequence[int]) -> Form:
     """Position in a contiguous buffer of an element with these indices."""
-    position = Linear({})
+    position = Form({})
     stride = 1
     for index, size in reversed(list(zip(dims, shape, strict=True))):
         position = position + index.scaled(stride)
@@ -119,7 +94,7 @@ def row_major(dims: Sequence[Linear], shape: Sequence[int]) -> Linear:
     return position
 
 
-def fuse(axes: Sequence[Axis], forms: Sequence[Linear], alone: Collection[int] = ()) -> tuple[list[Axis], list[Linear]]:
+def fuse(axes: Sequence[Axis], forms: Sequence[Form], alone: Collection[int] = ()) -> tuple[list[Axis], list[Form]]:
     """Join neighbouring axes (outer, inner) that every form walks as one; the inner one stands for both.
 
     Axes whose ids are in `alone` stay by themselves.
@@ -131,7 +106,7 @@ def fuse(axes: Sequence[Axis], forms: Sequence[Linear], alone: Collection[int] =
         joins = outer is not None and outer.id not in alone and axis.id not in alone
         if joins and outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
             gone = outer.id
-            current = [Linear({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
+            current = [Form({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
             merged[-1] = Axis(axis.id, outer.extent * axis.extent, axis.reduce)
         else:
             merged.append(axis)
