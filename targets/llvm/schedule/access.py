@@ -44,9 +44,12 @@ def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outsid
     varies = axis is not None and any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests)))
     if axis is None or (not varies and all(lanes[: point.active])):
         return _read_scalar(point, buffer, where, tests, outside)
-    mask = _mask(point, lanes, tests)
     filler = None if outside is None else attribute_constant(outside)
     step = where.coefficient(axis)
+    if step is not None and 1 < step <= LONGEST_STRIDE and not tests:
+        kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
+        return _read_strided(kind, buffer, point.first(where), step, lanes, filler)
+    mask = _mask(point, lanes, tests)
     if step is not None:
         return _read_steps(point, buffer, point.first(where), step, mask, filler)
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
@@ -100,38 +103,34 @@ def _read_scalar(point: Point, buffer: Any, where: Linear, tests: Sequence[Test]
 
 
 def _read_steps(point: Point, buffer: Any, first: Any, step: int, mask: Any, filler: Any) -> Any:
-    lanes = point.lanes
-    kind = ir.VectorType.get([lanes], buffer.type.element_type)
+    kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     if step == 1 and mask is None:
         return create("vector.load", kind, buffer, first)
     if step == 1:
         return create("vector.maskedload", kind, buffer, first, mask, _filler(kind, filler))
-    if 1 < step <= LONGEST_STRIDE and mask is None:
-        return _read_strided(kind, buffer, first, step, lanes)
-    return _gather(point, buffer, first, _offsets(step, lanes), mask, filler)
+    return _gather(point, buffer, first, _offsets(step, point.lanes), mask, filler)
 
 
-def _read_strided(kind: Any, buffer: Any, first: Any, step: int, lanes: int) -> Any:
-    """Every `step`-th element from `step` whole vectors; the last one ends at the last element that is asked for."""
-    parts: list[Any] = []
-    starts: list[int] = []
-    last = step * (lanes - 1) + 1 - lanes
-    for i in range(step):
-        start = min(i * lanes, last)
-        if starts and start == starts[-1]:
+def _read_strided(kind: Any, buffer: Any, first: Any, step: int, on: Sequence[bool], filler: Any) -> Any:
+    """Every `step`-th element, from up to `step` vectors; the last one ends at the last element that is asked for."""
+    lanes = len(on)
+    wanted = {lane * step for lane in range(lanes) if on[lane]}
+    result = None if all(on) else _filler(kind, filler)
+    starts = sorted({min(i * lanes, step * (lanes - 1) + 1 - lanes) for i in range(step)})
+    for start in starts:
+        here = [start + position in wanted for position in range(lanes)]
+        if not any(here):
             continue
-        position = first if start == 0 else create("arith.addi", first.type, first, index(start))
-        parts.append(create("vector.load", kind, buffer, position))
-        starts.append(start)
-    result: Any = None
-    for part, start in zip(parts, starts, strict=True):
-        inside = [0 <= lane * step - start < lanes for lane in range(lanes)]
-        if result is None:
-            pick = [lane * step if inside[lane] else 0 for lane in range(lanes)]
-            result = shuffle(part, part, pick)
+        at = first if start == 0 else create("arith.addi", first.type, first, index(start))
+        if all(on):
+            part = create("vector.load", kind, buffer, at)
         else:
-            pick = [lanes + lane * step - start if inside[lane] else lane for lane in range(lanes)]
-            result = shuffle(result, part, pick)
+            part = create("vector.maskedload", kind, buffer, at, mask_of(here), _filler(kind, filler))
+        taken = [on[lane] and 0 <= lane * step - start < lanes for lane in range(lanes)]
+        if result is None:
+            result = part
+        pick = [lanes + lane * step - start if taken[lane] else lane for lane in range(lanes)]
+        result = shuffle(result, part, pick)
     return result
 
 

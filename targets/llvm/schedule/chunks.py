@@ -11,7 +11,6 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.access import LONGEST_STRIDE
 from mirlo.targets.llvm.schedule.evaluate import Frame
 from mirlo.targets.llvm.schedule.space import Place
 
@@ -102,9 +101,9 @@ def widest_bytes(places: Sequence[Place], axis: int) -> int:
     return max(sizes)
 
 
-def can_mask(places: Sequence[Place], axis: int, machine: Machine) -> bool:
+def can_mask(places: Sequence[Place], machine: Machine) -> bool:
     """Whether lanes may be switched off: where that is cheap, and computing them anyway does no harm."""
-    return machine.masked and not traps(places) and not _strides(places, axis)
+    return machine.masked and not traps(places)
 
 
 def traps(places: Sequence[Place]) -> bool:
@@ -116,12 +115,6 @@ def traps(places: Sequence[Place]) -> bool:
                 if isinstance(divisor, ir.Block) or divisor.operation.name != "arith.constant":
                     return True
     return False
-
-
-def _strides(places: Sequence[Place], axis: int) -> bool:
-    """Whether an operand is read with a short stride: whole vectors of it are cheap, masked ones are not."""
-    steps = [p.flat(o).coefficient(axis) for p in places for o in p.needed_inputs if o.map is not None]
-    return any(step is not None and 1 < step <= LONGEST_STRIDE for step in steps)
 
 
 def work(places: Sequence[Place]) -> int:

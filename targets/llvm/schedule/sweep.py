@@ -50,7 +50,7 @@ class Sweep:
         self.unroll = 4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
-        self.masked = self.has_loops and can_mask(places, self.last, machine)
+        self.masked = self.has_loops and can_mask(places, machine)
 
     def emit(self, indices: Sequence[Any], parallel: bool = False) -> dict[Any, Any]:
         """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value."""

@@ -99,7 +99,7 @@ class _PartEmitter:
         self.frame = Frame(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = math.prod(self.reduce_extents) <= _UNROLLED
-        masked = can_mask(space.places, outputs - 1, group.machine)
+        masked = can_mask(space.places, group.machine)
         self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
 
     def _unroll(self, machine: Machine) -> int:
