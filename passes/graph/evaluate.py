@@ -29,6 +29,12 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a / b
 
 
+def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    if a.dtype.kind in "iu" and (b < 0).any():
+        return None
+    return np.power(a, b)
+
+
 _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "abs": np.abs, "negative": np.negative, "sign": np.sign, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype), "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
@@ -37,9 +43,9 @@ _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)),
 }  # fmt: skip
-_BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+_BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray | None]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": _divide, "floor_divide": np.floor_divide,
-    "mod": np.mod, "fmod": np.fmod, "power": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "mod": np.mod, "fmod": np.fmod, "power": _power, "maximum": np.maximum, "minimum": np.minimum,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
@@ -104,14 +110,15 @@ def _tile(op: Any, x: np.ndarray) -> np.ndarray:
 
 @evaluator("gather")
 def _gather(op: Any, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    return np.take(x, indices, axis=op.axis, mode="wrap")
+    size = x.shape[op.axis]
+    return np.take(x, np.where(indices < 0, indices + size, indices), axis=op.axis, mode="clip")
 
 
 @evaluator("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 def _reduce(op: Any, x: np.ndarray) -> np.ndarray:
     function = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
     kind = op.operation.name.rsplit("_", 1)[1]
-    return function[kind](x, axis=op.axes, keepdims=op.keepdims).astype(x.dtype)  # type: ignore[operator]
+    return function[kind](_wide(x), axis=op.axes, keepdims=op.keepdims).astype(x.dtype)  # type: ignore[operator]
 
 
 @evaluator("matmul")
@@ -120,7 +127,12 @@ def _matmul(op: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         return None
     left = x.swapaxes(-1, -2) if op.transpose_lhs else x
     right = y.swapaxes(-1, -2) if op.transpose_rhs else y
-    return np.matmul(left, right)
+    return np.matmul(_wide(left), _wide(right)).astype(x.dtype)
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """Short floats are summed in float32."""
+    return x.astype(np.float32) if x.dtype.kind not in "biu" and x.dtype.itemsize < 4 else x
 
 
 @evaluator("full")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
 from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
-from mirlo.passes.graph.evaluate import EVALUATORS
+from mirlo.passes.graph.evaluate import EVALUATORS, Evaluator
 from mirlo.passes.registry import Pass, option, register_pass
 
 
@@ -30,43 +32,88 @@ class FoldConstant(Pass):
 
     def run(self, op: Any, session: Any) -> None:
         found = blocks(op)
+        before = _params(found)
+        folder = _Folder(session, self.grow)
         for block in found:
             for operation in [o.operation for o in block.operations]:
-                _fold(operation, session, self.grow)
+                folder.fold(operation)
         for block in found:
             erase_dead(block, _is_constant)
+        # What was only a step on the way to another constant is not kept.
+        for name in folder.made - _params(found) - before:
+            session.params.discard(name)
 
 
 def _is_constant(op: Any) -> bool:
     return bool(op.name == "relax.constant")
 
 
-def _fold(op: Any, session: Any, grow: int) -> None:
-    meaning = EVALUATORS.get(op.name)
-    if meaning is None or not all(is_constant(v) for v in op.operands):
-        return
-    kinds = [TensorType.from_mlir(r.type) for r in op.results]
-    if any(kind is None or not kind.is_static for kind in kinds):
-        return
-    read = sum(kind.bytes for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
-    if sum(kind.bytes for kind in kinds if kind is not None) > read + grow:
-        return
-    arrays = [constant_value(v, session) for v in op.operands]
-    if any(array is None for array in arrays):
-        return
-    with np.errstate(all="ignore"):
-        made = meaning(op.opview, *arrays)
-    if made is None:
-        return
-    results = made if isinstance(made, tuple) else (made,)
-    base = _name(op)
-    with ir.InsertionPoint(op), op.location:
-        values = [
-            make_constant(np.asarray(array, kind.dtype.to_numpy()), kind, session, base)
+def _params(blocks_: list[Any]) -> set[str]:
+    """The parameters that constants in these blocks are."""
+    constants = [op.operation.opview for block in blocks_ for op in block.operations if _is_constant(op.operation)]
+    return {op.param for op in constants if op.param is not None}
+
+
+@dataclass
+class _Folder:
+    session: Any
+    grow: int
+    made: set[str] = field(default_factory=set)
+    """Parameters that were added."""
+    known: dict[Any, list[Any]] = field(default_factory=dict)
+    """Attributes of the constants that an operation became, for equal ones: weights that are shared are folded once."""
+
+    def fold(self, op: Any) -> None:
+        meaning = EVALUATORS.get(op.name)
+        if meaning is None or not all(is_constant(v) for v in op.operands):
+            return
+        kinds = [TensorType.from_mlir(r.type) for r in op.results]
+        if any(kind is None or not kind.is_static for kind in kinds) or self._grows(op, kinds):
+            return
+        key = _key(op)
+        with ir.InsertionPoint(op), op.location:
+            if key in self.known:
+                values = [
+                    Constant.make(**attributes, result_types=[kind])
+                    for attributes, kind in zip(self.known[key], kinds, strict=True)
+                ]
+            else:
+                values = self._evaluate(op, meaning, kinds)
+        if not values:
+            return
+        self.known[key] = [{"param": v.owner.opview.param, "value": v.owner.opview.value} for v in values]
+        self.made |= {attributes["param"] for attributes in self.known[key] if attributes["param"] is not None}
+        replace_op(op, values)
+
+    def _grows(self, op: Any, kinds: Sequence[Any]) -> bool:
+        read = sum(kind.bytes for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
+        return bool(sum(kind.bytes for kind in kinds) > read + self.grow)
+
+    def _evaluate(self, op: Any, meaning: Evaluator, kinds: Sequence[Any]) -> list[Any]:
+        """Constants of the results, or nothing where they cannot be computed here."""
+        arrays = [constant_value(v, self.session) for v in op.operands]
+        if any(array is None for array in arrays):
+            return []
+        try:
+            with np.errstate(all="ignore"):
+                made = meaning(op.opview, *arrays)
+        except TypeError:  # numpy has no such operator for this element type
+            return []
+        if made is None:
+            return []
+        results = made if isinstance(made, tuple) else (made,)
+        return [
+            make_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
             for array, kind in zip(results, kinds, strict=True)
-            if kind is not None
         ]
-    replace_op(op, values)
+
+
+def _key(op: Any) -> Any:
+    """Equal for operations that compute the same."""
+    attributes = tuple((op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes)))
+    constants = [v.owner.opview for v in op.operands]
+    operands = tuple(c.param if c.param is not None else c.value for c in constants)
+    return op.name, attributes, operands, tuple(r.type for r in op.results)
 
 
 def _name(op: Any) -> str:

@@ -35,6 +35,19 @@ func.func @integers() -> (tensor<2xi64>, tensor<2xi1>) {
   return %2, %3 : tensor<2xi64>, tensor<2xi1>
 }
 
+// A weight that is shared is folded once, and what was only on the way is not kept.
+// CHECK-LABEL: func.func @shared
+// CHECK:         "relax.constant"() {param = "constant.permute.reshape"}
+// CHECK:         "relax.constant"() {param = "constant.permute.reshape"}
+func.func @shared() -> (tensor<20xf32>, tensor<20xf32>) {
+  %0 = "relax.constant"() {value = dense<3.0> : tensor<4x5xf32>} : () -> tensor<4x5xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 1, 0>} : (tensor<4x5xf32>) -> tensor<5x4xf32>
+  %2 = "relax.reshape"(%1) {shape = [20]} : (tensor<5x4xf32>) -> tensor<20xf32>
+  %3 = "relax.permute"(%0) {axes = array<i64: 1, 0>} : (tensor<4x5xf32>) -> tensor<5x4xf32>
+  %4 = "relax.reshape"(%3) {shape = [20]} : (tensor<5x4xf32>) -> tensor<20xf32>
+  return %2, %4 : tensor<20xf32>, tensor<20xf32>
+}
+
 // What depends on an input stays, and so does what has no evaluator or a parameter whose file is not there.
 // CHECK-LABEL: func.func @declined
 // CHECK:         "relax.add"
