@@ -14,6 +14,7 @@ _LAZY = {
     "compile": "mirlo.tools.compile",
     "legalize": "mirlo.passes.rules",
     "load": "mirlo.runtime.executable",
+    "onnx_operator": "mirlo.frontends.onnx.custom",
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.prim",
     "script_of": "mirlo.frontends.script.printer",

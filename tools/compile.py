@@ -60,11 +60,12 @@ def compile(
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
-    operators (`"relax.softmax"`) to rules that come before all registered ones, `intrinsics` does so with intrinsics
-    (`"exp"`). `strategies` says by name which of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or
-    a function of the operator in place of the name. `save_ir` names a folder for the IR of every stage; each file can
-    be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed;
-    `params` holds the arrays that it names.
+    operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that come
+    before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which of
+    several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of the
+    name. `save_ir` names a folder for the IR of every stage; each file can be continued with `mirlo-opt
+    --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the arrays
+    that it names.
     """
     from mirlo.runtime.executable import Executable
 

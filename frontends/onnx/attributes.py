@@ -81,6 +81,14 @@ class Attributes:
             raise NodeError(f"attribute '{name}' must be one of {allowed}, got '{value}'")
         return value
 
+    def plain(self, name: Name) -> Any:
+        """A number, a string, or a list of them, whichever the attribute is."""
+        kind = self._by_name[name].type
+        readers = {1: self.float, 2: self.int, 3: self.str, 6: self.floats, 7: self.ints, 8: self.strs}
+        if kind not in readers:
+            raise NodeError(f"attribute '{name}' is {_KINDS.get(kind, ('nothing',))[0]}: expected numbers or strings")
+        return readers[kind](name)
+
     def ignore(self, *names: Any) -> None:
         """Say that these attributes do not change what is computed here."""
         self._read.update(names)

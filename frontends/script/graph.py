@@ -76,11 +76,16 @@ class Functions:
         self.symbols: dict[MlirText, str] = {}
 
     def call(
-        self, template: PrimFunc, inputs: list[TensorType], outputs: list[TensorType] | None
+        self,
+        template: PrimFunc,
+        inputs: list[TensorType],
+        outputs: list[TensorType] | None,
+        attributes: dict[str, Any],
     ) -> tuple[str, list[TensorType]]:
-        """The symbol of a prim function for these types, and the types of its outputs."""
-        bindings = template.bind(inputs, outputs)
-        key = (id(template), tuple(template.type_of(p, bindings) for p in template.parameters))
+        """The symbol of a prim function for these types and attributes, and the types of its outputs."""
+        bindings = {**template.bind(inputs, outputs), **template.attribute_values(attributes)}
+        types = tuple(template.type_of(p, bindings) for p in template.parameters)
+        key = (id(template), types, tuple(sorted(attributes.items())))
         if key not in self.made:
             self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
         symbol, types = self.made[key]
@@ -89,7 +94,7 @@ class Functions:
     def declare(self, template: PrimFunc) -> None:
         """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""
         types = tuple(template.type_of(p, {}) for p in template.parameters)
-        self.made[(id(template), types)] = (template.name, template.output_types({}))
+        self.made[(id(template), types, ())] = (template.name, template.output_types({}))
 
     def define(self, template: PrimFunc) -> None:
         self.add(template.build({}))
@@ -283,27 +288,30 @@ class GraphInterpreter(Interpreter):
         return found, self.value(parts[2]) if len(parts) == 3 else _UNNAMED
 
     def _call_call_tir(self, node: Any) -> Any:
-        template, *given = self.arguments(node, 1, keywords=("out",))
+        """`R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`; `out` where the inputs do not say it."""
+        given = list(self._value_Tuple(ast.Tuple(elts=node.args)))
+        template = given.pop(0) if given else None
         if not isinstance(template, (PrimFunc, MlirText)):
-            raise self.error(node.args[0], f"R.call_tir takes a prim function first, found {kind_of(template)}")
+            raise self.error(node, f"R.call_tir takes a prim function first, found {kind_of(template)}")
         tensors = [self.as_tensor(v, n) for v, n in zip(given, node.args[1:], strict=True)]
+        out = self._types(self.keyword(node, "out"))
+        attributes = {k.arg: self.value(k.value) for k in node.keywords if k.arg != "out"}
         with self.source.location(node):
-            out = self._types(self.keyword(node, "out"))
-            symbol, types = self._prim_function(template, tensors, out, node)
+            symbol, types = self._prim_function(template, tensors, out, attributes, node)
             made = CallTir.build([t.value for t in tensors], result_types=types, callee=symbol)
         return _returned(made)
 
     def _prim_function(
-        self, template: Any, tensors: Sequence[Tensor], out: list[TensorType] | None, node: Any
+        self, template: Any, tensors: Sequence[Tensor], out: list[TensorType] | None, attributes: Any, node: Any
     ) -> tuple[str, list[TensorType]]:
         if isinstance(template, MlirText):
-            if out is None:
-                raise self.error(node, "the types of the results are not known from IR: out=R.Tensor[...]")
+            if out is None or attributes:
+                raise self.error(node, "a function given as IR has no attributes, and needs out=R.Tensor[...]")
             return self.functions.symbol_of(template), out
         inputs = [t.type for t in tensors]
         if any(not t.is_static for t in inputs):
             raise self.error(node, "a prim function needs tensors whose dims are numbers")
-        return self.functions.call(template, inputs, out)
+        return self.functions.call(template, inputs, out, attributes)
 
     def _call_call_dps_packed(self, node: Any) -> Any:
         return self._packed(node, CallDpsPacked)

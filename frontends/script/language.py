@@ -27,7 +27,8 @@ class Word:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise ScriptError(
-            f"{self} has a meaning only inside a script: is the function decorated with @mirlo.prim_func or @mirlo.script?"
+            f"{self} has a meaning only inside a script: is the function decorated with @mirlo.prim_func or "
+            "@mirlo.script?"
         )
 
     def __enter__(self) -> Any:
@@ -68,6 +69,13 @@ class ShapeSymbol:
 @dataclass(frozen=True)
 class TypeSymbol:
     """An element type of a template."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AttributeSymbol:
+    """A number of a template that is given where it is used: an attribute of an operator."""
 
     name: str
 
@@ -125,6 +133,10 @@ class TirLanguage(Language):
     def types(self, *names: str) -> Any:
         """Symbols for element types: `DT = T.types("DT")`, then `T.Buffer[S, DT]`."""
         return _symbols(TypeSymbol, names)
+
+    def attrs(self, *names: str) -> Any:
+        """Symbols for numbers that each use gives: `epsilon = T.attrs("epsilon")`."""
+        return _symbols(AttributeSymbol, names)
 
     def inline(self, function: Any) -> Any:
         """Decorator of a helper that is expanded where prim functions call it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +15,13 @@ from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
 from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
 from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter, kind_of
-from mirlo.frontends.script.language import DimSymbol, ShapeSymbol, TypeSymbol, Word
+from mirlo.frontends.script.language import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 from mirlo.frontends.script.source import Source, captured_names, parse_object
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 
 KIND = "tir.kind"
 KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")
-_SYMBOLS = (DimSymbol, ShapeSymbol, TypeSymbol)
+_SYMBOLS = (DimSymbol, ShapeSymbol, TypeSymbol, AttributeSymbol)
 Bindings = dict[str, Any]
 """What the symbols of a template are at one use: numbers, shapes, element types."""
 
@@ -48,6 +48,8 @@ class PrimFunc:
     source: Source = field(repr=False)
     captured: dict[str, Any] = field(repr=False)
     attributes: dict[str, str] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()
+    """The attributes that each use gives (`T.attrs`)."""
     buffers: bool = False
     """Whether it is kept as loops, though it could be raised to blocks."""
 
@@ -62,7 +64,7 @@ class PrimFunc:
     @property
     def is_template(self) -> bool:
         """Whether its types have symbols."""
-        return any(
+        return bool(self.numbers) or any(
             isinstance(part, _SYMBOLS) or not isinstance(part, (int, DType))
             for p in self.parameters
             for part in (*p.shape, p.dtype)
@@ -108,11 +110,28 @@ class PrimFunc:
         return [self.type_of(parameter, bindings) for parameter in self.outputs]
 
     def specialize(
-        self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None, name: str
+        self,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType] | None,
+        name: str,
+        attributes: Mapping[str, Any] | None = None,
     ) -> tuple[Any, list[TensorType]]:
-        """The `func.func` for these types, in no module yet, and the types of its outputs."""
-        bindings = self.bind(inputs, outputs)
+        """The `func.func` for these types and attributes, in no module yet, and the types of its outputs."""
+        bindings = {**self.bind(inputs, outputs), **self.attribute_values(attributes or {})}
         return self.build(bindings, name), self.output_types(bindings)
+
+    def attribute_values(self, given: Mapping[str, Any]) -> Bindings:
+        """The values of the attributes (`T.attrs`), each given and each asked for."""
+        for name in given:
+            if name not in self.numbers:
+                known = f"its attributes are {', '.join(self.numbers)}" if self.numbers else "it has none (T.attrs)"
+                raise self.source.error(self.tree, f"'{self.name}' has no attribute '{name}'; {known}")
+        for name in self.numbers:
+            if name not in given:
+                raise self.source.error(self.tree, f"'{self.name}' needs its attribute '{name}'")
+            if not isinstance(given[name], (bool, int, float)):
+                raise self.source.error(self.tree, f"attribute '{name}' must be a number, found {kind_of(given[name])}")
+        return dict(given)
 
     def build(self, bindings: Bindings, name: str | None = None) -> Any:
         """The `func.func` for these bindings: in tensor form where it is regular, else in buffer form."""
@@ -304,7 +323,8 @@ def parse_prim_func(
     parameters = tuple(_parameter(reader, argument) for argument in arguments.args)
     if not any(p.is_output for p in parameters):
         raise source.error(tree, f"'{tree.name}' has no output: annotate the parameters that it writes with T.Out[...]")
-    return PrimFunc(tree.name, parameters, tree, source, names, attributes, buffers)
+    numbers = tuple(name for name, symbol in symbols.items() if isinstance(symbol, AttributeSymbol))
+    return PrimFunc(tree.name, parameters, tree, source, names, attributes, numbers, buffers)
 
 
 def _parameter(reader: Interpreter, argument: Any) -> Parameter:

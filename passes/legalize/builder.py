@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
@@ -21,9 +21,13 @@ class PrimTemplate(Protocol):
     def name(self) -> str: ...
 
     def specialize(
-        self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None, name: str
+        self,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType] | None,
+        name: str,
+        attributes: Mapping[str, Any] | None = None,
     ) -> tuple[Any, list[TensorType]]:
-        """The `func.func` for these types, and the types of its outputs."""
+        """The `func.func` for these types and attributes, and the types of its outputs."""
 
 
 class PrimFunctions:
@@ -154,9 +158,14 @@ class LegalizeBuilder:
         return self._call(given, types, build, tuple(v is None for v in current))
 
     def call_prim_func(
-        self, template: PrimTemplate, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
+        self,
+        template: PrimTemplate,
+        *values: Any,
+        results: Sequence[TensorType] | None = None,
+        name: str | None = None,
+        **attributes: Any,
     ) -> Any:
-        """Call a hand-written prim function (`@mirlo.prim_func`) for these values.
+        """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 
         Its symbols take the dims of the values and of the results: those of the operator unless `results` lists others.
         """
@@ -165,9 +174,10 @@ class LegalizeBuilder:
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
 
         def build() -> tuple[Any, list[TensorType]]:
-            return template.specialize(types, outputs, name or template.name)
+            return template.specialize(types, outputs, name or template.name, attributes)
 
-        return self._call(current, types, build, (id(template), tuple(outputs)))
+        key = (id(template), tuple(outputs), tuple(sorted(attributes.items())))
+        return self._call(current, types, build, key)
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make another relax operator; it is legalized in turn."""

@@ -17,6 +17,10 @@ Choose = Callable[[Any, Sequence[Rule]], "str | None"]
 """The name of the rule that is wanted for an operator, of those that may take it; None leaves the order."""
 
 
+NODE = "node:"
+"""Before the name of a node of the user's model: the key of rules for the operators that come from it."""
+
+
 @dataclass(frozen=True)
 class LegalizationRecord:
     """What became of one operator: the rule that won, and those that declined before it."""
@@ -65,7 +69,8 @@ class Conversion:
         self.prims = PrimFunctions(module)
         self.records: list[LegalizationRecord] = []
         self.seen: set[str] = set()
-        """Names of all operators that there were to legalize."""
+        """Names of all operators that there were to legalize, and the keys of nodes whose rules were tried."""
+        self._by_node = any(key.startswith(NODE) for key in custom)
         self._refused: list[_Refused] = []
         self._choices: dict[Any, str] = {}
         self._rules: dict[str, list[Rule]] = {}
@@ -115,6 +120,15 @@ class Conversion:
             found = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
         return found
 
+    def _rules_of(self, op: Any) -> list[Rule]:
+        """The rules of an operation: those given for its node by name come first."""
+        rules = self.rules(op.name)
+        if not self._by_node:
+            return rules
+        keys = [f"{NODE}{name}" for name in names_of(op.location)]
+        self.seen.update(keys)
+        return [rule for key in keys for rule in LEGALIZE.candidates(key, (), self.custom)] + rules
+
     def finish(self) -> None:
         """Record the operators that nobody took."""
         self.records += [_record(left.operation, None, left.attempts) for left in self._refused]
@@ -162,7 +176,7 @@ class Conversion:
     def _try_rules(self, op: Any, operation: Any, operands: list[Any], rewriter: Any) -> Any:
         attempts: list[Attempt] = []
         refusal = _refusal(operation)
-        rules = self.rules(operation.name)
+        rules = self._rules_of(operation)
         chosen = self._choices.get(operation)
         for rule in rules if chosen is None else preferring(rules, chosen):
             builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation))

@@ -11,7 +11,7 @@ from typing import Any
 
 from mirlo.dialects import relax
 from mirlo.dialects.context import EXTRA_DIALECTS
-from mirlo.passes.legalize.conversion import Conversion, LegalizationRecord
+from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of, nearest
@@ -86,15 +86,23 @@ class Legalize(Pass):
         session.notes.extend(conversion.records)
         for operator in custom:
             if operator not in conversion.seen:
-                session.warning(f"the rule given for '{operator}' was never tried: there is no such operator here")
+                why = _why_not_here(operator, conversion)
+                session.warning(f"the rule given for '{operator}' was never tried: {why}")
         if not self.partial:
             conversion.gate()
+
+
+def _why_not_here(key: str, conversion: Conversion) -> str:
+    if not key.startswith(NODE):
+        return "there is no such operator here"
+    nodes = [seen.removeprefix(NODE) for seen in conversion.seen if seen.startswith(NODE)]
+    return f"no operator comes from a node of this name{nearest(key.removeprefix(NODE), nodes)}"
 
 
 def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: Iterable[str]) -> None:
     """A rule for an operator that does not exist would never be tried, and nobody would be told."""
     for operator in custom:
-        if operator not in known:
+        if operator not in known and not operator.startswith(NODE):
             place = ", ".join(Rule("legalize", operator, "custom", f).place for f in functions_of(custom[operator]))
             raise PassError(f"a legalization is given for '{operator}' (at {place}), {_unknown(operator, known)}")
     for operator in skip:

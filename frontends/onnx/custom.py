@@ -1,0 +1,121 @@
+"""`mirlo.onnx_operator`: an ONNX operator of one's own domain as a prim function, or as a function of the run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.runtime.errors import MirloError
+
+Infer = Callable[..., Any]
+"""From the types of the inputs, and the attributes as keywords, to the type of the output, or a tuple of them."""
+
+
+class PrimTemplate(Protocol):
+    """A prim function with symbols (`@mirlo.prim_func`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def numbers(self) -> tuple[str, ...]: ...
+
+    def specialize(
+        self,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType] | None,
+        name: str,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, list[TensorType]]:
+        """The `func.func` for these types and attributes, and the types of its outputs."""
+
+
+def onnx_operator(
+    domain: str,
+    operator: str,
+    *,
+    prim_func: PrimTemplate | None = None,
+    packed: str | None = None,
+    infer: Infer | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    since: int = 1,
+) -> None:
+    """Import nodes of `domain::operator` as calls of a prim function, or of a run-time function by name (`packed`).
+
+    `infer` is the shape function: it gets a `TensorType` for each input and the attributes as keywords, and returns the
+    type of the output, or a tuple. It may be left out where the types of the prim function's inputs say those of its
+    outputs. `attributes` are those that a node may have, with their defaults; the ones that the prim function names
+    with `T.attrs` go to it.
+    """
+    if (prim_func is None) == (packed is None):
+        raise TypeError("onnx_operator needs either prim_func=, a prim function, or packed=, a name at run time")
+    if packed is not None and infer is None:
+        raise TypeError(f"onnx_operator: infer= must say what '{packed}' returns")
+    defaults = dict(attributes or {})
+    made: WeakKeyDictionary[Any, dict[Any, tuple[str, list[TensorType]]]] = WeakKeyDictionary()
+
+    def convert(node: Any) -> Any:
+        values = node.all()
+        types = [node.type(i) for i in range(len(node))]
+        given = _attributes(node, defaults)
+        outputs = None if infer is None else _outputs(infer, types, given)
+        if packed is not None:
+            return _results(CallDpsPacked.build(values, result_types=outputs, function=packed))
+        assert prim_func is not None
+        for i, found in enumerate(types):
+            if not found.is_static:
+                raise NodeError(
+                    f"input #{i} is {found}: the prim function '{prim_func.name}' needs numbers for all dims; "
+                    "give the shapes of the model's inputs"
+                )
+        numbers = {name: given[name] for name in prim_func.numbers if name in given}
+        functions = made.setdefault(node.builder, {})
+        key = (tuple(types), tuple(outputs or ()), tuple(sorted(numbers.items())))
+        if key not in functions:
+            try:
+                function, results = prim_func.specialize(types, outputs, prim_func.name, numbers)
+            except MirloError as error:
+                raise NodeError(str(error)) from error
+            functions[key] = (_insert(function), results)
+        symbol, results = functions[key]
+        return _results(CallTir.build(values, result_types=outputs or results, callee=symbol))
+
+    CONVERTERS.users.add(domain, operator, since, convert)
+
+
+def _attributes(node: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of the node, those that it leaves out from their defaults."""
+    given = dict(defaults)
+    for name in node.attr.names():
+        if name in defaults:
+            given[name] = node.attr.plain(name)
+    return given
+
+
+def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, Any]) -> list[TensorType]:
+    made = infer(*types, **attributes)
+    listed = list(made) if isinstance(made, (tuple, list)) else [made]
+    for found in listed:
+        if not isinstance(found, TensorType):
+            raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
+    return listed
+
+
+def _insert(function: Any) -> str:
+    """Add the function to the module that is being built."""
+    owner = ir.InsertionPoint.current.block.owner
+    while owner.operation.name != "builtin.module":
+        owner = owner.operation.parent
+    owner.operation.regions[0].blocks[0].append(function.operation)
+    return ir.StringAttr(ir.SymbolTable(owner.operation).insert(function.operation)).value
+
+
+def _results(made: Any) -> Any:
+    values = tuple(made.operation.results)
+    return values[0] if len(values) == 1 else values
