@@ -55,7 +55,7 @@ class Form:
 def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, int]) -> Form | None:
     """An affine expression over dims that are forms themselves; None where a division of theirs stays."""
     extent_of = [extents[axis] for axis in range(len(extents))]
-    dims = [Linear({**form.terms}, form.constant) for form in env]
+    dims = [Linear({axis: factor for axis, factor in form.terms.items()}, form.constant) for form in env]
     made = read_expression(expr, dims, extent_of)
     if made.divisions:
         return None
