@@ -184,10 +184,10 @@ def _sides(
         operands.reverse()
         left, right = right, left
     (row_factor, row_access), (column_factor, column_access) = operands
-    # The innermost axis of the row operand is that of the tile's rows. Products outside along others are skipped by the
-    # bounds of loops; along this one the tiles at the edges leave them out (depthwise), else it is padded.
-    walks = row_major(row_access.dims, row_access.shape)
-    moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis)]
+    # The tile's rows run along the innermost axis that moves the row operand alone. Products outside along other axes
+    # are skipped by the bounds of loops; along this one tiles at the edges leave them out (depthwise), else it is padded.
+    walks, stays = (row_major(access.dims, access.shape) for access in (row_access, column_access))
+    moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis) and not stays.stride(axis)]
     inner = moving[-1] if moving else None
     guarded = {axis.id for axis in moving[:-1]}
     edge = inner.id if inner is not None and left and allow_edge else None

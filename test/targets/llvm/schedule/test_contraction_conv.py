@@ -184,6 +184,12 @@ def test_packed_weights(out: int, size: int) -> None:
     assert "packed = false" in kernel.schedule
 
 
+def test_rows_of_groups() -> None:
+    """The tile's rows run along the pixels of a row, not along the groups."""
+    kernel = Conv(1, 32, (14, 14), 32, (3, 3), pad=1, groups=8).check("avx512")
+    assert "tile = array<i64: 14, 16>" in kernel.schedule
+
+
 def test_packed_weights_under_padding() -> None:
     """The tile's rows run along the pixels of a row, whatever axes the weights have."""
 
