@@ -185,7 +185,7 @@ def _sides(
         left, right = right, left
     (row_factor, row_access), (column_factor, column_access) = operands
     # The tile's rows run along the innermost axis that moves the row operand alone. Products outside along other axes
-    # are skipped by the bounds of loops; along this one tiles at the edges leave them out (depthwise), else it is padded.
+    # are skipped by the bounds of loops; along this one tiles at edges leave them out (depthwise), else it is padded.
     walks, stays = (row_major(access.dims, access.shape) for access in (row_access, column_access))
     moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis) and not stays.stride(axis)]
     inner = moving[-1] if moving else None
