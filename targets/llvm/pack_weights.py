@@ -32,10 +32,10 @@ class PackWeights(Pass):
     """
 
     name = "pack-weights"
-    machine: str = option("host", "machine whose register tiles the panels fit")
+    machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
 
     def run(self, op: Any, session: Any) -> None:
-        machine = find_machine(self.machine)
+        machine = find_machine(self.machine or session.options.get("machine"))
         calls = _calls(op)
         packed: dict[Any, Any] = {}
         for function in prim_functions(op):
