@@ -168,6 +168,11 @@ class Node:
         return self.builder.array(self.attr.tensor(name))
 
 
+def is_exact(number: Any) -> bool:
+    """Whether an f64 holds this number, as it must where it becomes a Float attribute."""
+    return isinstance(number, (bool, float)) or int(float(number)) == number
+
+
 def relax_op(name: str) -> Any:
     """The class of a relax operation."""
     found = DIALECT.operations.get(f"relax.{name}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, simple
+from mirlo.frontends.onnx.node import Node, is_exact, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
 
 PLAIN = {
@@ -67,12 +67,14 @@ def clip_attributes(node: Node) -> Any:
 
 @converter("Clip", since=11)
 def clip(node: Node) -> Any:
-    """Bounds that are constants become attributes; others are applied as tensors."""
+    """Bounds that are constants (and that f64 holds) become attributes; others are applied as tensors."""
     bounds = [node.value(i) if node.has(i) else None for i in (1, 2)]
     for bound in bounds:
         if bound is not None and bound.type.elements != 1:
             raise NodeError(f"the bounds must be scalars, got '{bound.name}' {bound.type}")
-    if all(bound is None or bound.is_constant for bound in bounds):
+    if all(
+        bound is None or (bound.is_constant and is_exact(node.scalar(i))) for i, bound in enumerate(bounds, start=1)
+    ):
         return node.emit("clip", node[0], min=node.scalar(1), max=node.scalar(2))
     result = node[0]
     for i, operator in ((1, "maximum"), (2, "minimum")):

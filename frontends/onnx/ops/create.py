@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Value, constant
+from mirlo.frontends.onnx.values import constant, dtype_of_array
 
 
 @converter("Constant")
 def constant_node(node: Node) -> Any:
-    given = [name for name in node.attr.names()]
+    given = node.attr.names()
     if len(given) != 1:
         raise NodeError(f"exactly one attribute must give the value, got {', '.join(given) or 'none'}")
     name = node.outputs[0]
@@ -50,8 +49,10 @@ def constant_of_shape(node: Node) -> Any:
     shape = node.dims(0)
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
-    element = Value("", constant("", value).type).type.dtype
-    return node.emit("full", shape=shape, value=float(value.reshape(-1)[0]), dtype=element)
+    number = value.reshape(-1)[0].item()
+    if not is_exact(number):
+        return node.emit("expand", node.constant(value.reshape(())), shape=shape)
+    return node.emit("full", shape=shape, value=float(number), dtype=dtype_of_array(value))
 
 
 @converter("Range")
@@ -64,19 +65,12 @@ def arange(node: Node) -> Any:
             raise NodeError("input 'delta' must not be 0")
         return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=found.dtype)
     start, (stop,), step = node.scalar(0), node.dims(1), node.scalar(2)
-    return _counted(node, stop - int(start) if step == 1 else _not_by_one(step), start)
-
-
-def _not_by_one(step: Any) -> Dim:
-    raise NodeError(f"with a limit that is a symbol, input 'delta' must be 1, got {step}")
-
-
-def _counted(node: Node, count: Dim, start: Any) -> Any:
-    """count numbers from start on: the positions of ones, summed up."""
-    dtype = node.type(0).dtype
-    ones = node.emit("full", shape=(count,), value=1.0, dtype=dtype)
+    if step != 1:
+        raise NodeError(f"with a limit that is a symbol, input 'delta' must be 1, got {step}")
+    # The positions of ones, summed up: relax.arange takes numbers only.
+    ones = node.emit("full", shape=(stop - int(start),), value=1.0, dtype=found.dtype)
     positions = node.emit("cumsum", ones, axis=0, exclusive=True)
-    return positions if start == 0 else node.emit("add", positions, node.constant(start, dtype))
+    return positions if start == 0 else node.emit("add", positions, node.constant(start, found))
 
 
 @converter("EyeLike")

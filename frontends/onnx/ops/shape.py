@@ -11,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
 
 
@@ -215,6 +215,8 @@ def _pad(node: Node, pads: list[int], axes: list[int], value: Any) -> Any:
         if not -rank <= axis < rank:
             raise NodeError(f"axis {axis} is outside a tensor of rank {rank}")
         full[axis % rank], full[axis % rank + rank] = pads[i], pads[i + len(axes)]
+    if not is_exact(value):
+        raise NodeError(f"input 'constant_value' is {value}, an integer that f64 does not hold")
     mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     return node.emit("pad", node[0], pads=full, mode=mode, value=float(value))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, I64, make_model, node
 
 import mirlo
@@ -226,6 +226,17 @@ def test_recurrent_layers(operator: str, gates: int, outputs: str, direction: st
         made.attribute.add(name="linear_before_reset", type=2, i=1)
     model = make_model([made], {"x": (F32, [4, 2, 3])}, outputs.split(), constants, opset=14)
     compare(model, numbers(4, 2, 3), tolerance=1e-3)
+
+
+def test_integers_that_f64_does_not_hold() -> None:
+    big = 2**63 - 1
+    constants = {"top": np.array(big - 1), "low": np.array(-(2**62) - 1), "s": np.array([2])}
+    nodes = [
+        node("Clip", "x low top", "y"),
+        node("ConstantOfShape", "s", "z", value=numpy_helper.from_array(np.array([big]))),
+    ]
+    model = make_model(nodes, {"x": (I64, [3])}, ["y", "z"], constants)
+    compare(model, np.array([big, -big, 5]), tolerance=0)
 
 
 def test_sequences() -> None:
