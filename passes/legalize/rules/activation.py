@@ -23,8 +23,9 @@ def _exp_minus_1(x: Expr) -> Expr:
 
 def _gelu(x: Expr, op: Any) -> Expr:
     if op.approximate == "tanh":
-        inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
-        return 0.5 * x * (1.0 + tanh(inner))
+        # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which loses nothing where tanh(u) is near -1.
+        scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
+        return x / (1.0 + call("exp2", x * (x * x * (0.044715 * scale) + scale)))
     return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
 
 

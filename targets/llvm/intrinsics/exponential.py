@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.intrinsics.elementary import elementary
-from mirlo.targets.llvm.intrinsics.x86 import can_scale, scale_by_power
+from mirlo.targets.llvm.intrinsics.x86 import beside_whole, can_scale, limited_size, scale_by_power
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -21,40 +21,50 @@ class ExpConstants:
     ln2_low: float
     polynomial: tuple[float, ...]
     """(e^r - 1 - r) / r² for |r| ≤ ln 2 / 2, minimax relative to e^r - 1."""
+    short: tuple[float, ...]
+    """The same, minimax relative to e^r, which takes fewer terms."""
     overflow: float
     """At and above, e^x is infinite; a little more than the exact bound."""
     vanish: float
     """At and below, e^x rounds to zero."""
 
 
+_EXP_F64 = (
+    2.092561071987012e-09,
+    2.5109249955579118e-08,
+    2.755723945954401e-07,
+    2.7557243820956625e-06,
+    2.4801587363733536e-05,
+    0.0001984126988624767,
+    0.001388888888886569,
+    0.008333333333321714,
+    0.0416666666666667,
+    0.16666666666666677,
+    0.5,
+)
+
 EXP = {
     "f32": ExpConstants(
         ln2_high=0.693359375,
         ln2_low=-0.00021219444005469057,
         polynomial=(0.00139473367, 0.00836677477, 0.041666273, 0.16666542, 0.5),
+        short=(0.00831247028, 0.0418903306, 0.166671157, 0.499992311),
         overflow=89.0,
         vanish=-104.0,
     ),
     "f64": ExpConstants(
         ln2_high=0.693147180369123816490,
         ln2_low=1.9082149292705877e-10,
-        polynomial=(
-            2.092561071987012e-09,
-            2.5109249955579118e-08,
-            2.755723945954401e-07,
-            2.7557243820956625e-06,
-            2.4801587363733536e-05,
-            0.0001984126988624767,
-            0.001388888888886569,
-            0.008333333333321714,
-            0.0416666666666667,
-            0.16666666666666677,
-            0.5,
-        ),
+        polynomial=_EXP_F64,
+        short=_EXP_F64,
         overflow=710.0,
         vanish=-746.0,
     ),
 }
+
+
+# 2^r for |r| ≤ 1/2
+_EXP2_F32 = (0.00132646039, 0.00967157632, 0.055507347, 0.240222409, 0.693147004, 1.0)
 
 
 def reduce_exp(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
@@ -77,9 +87,10 @@ def expm1_reduced(b: ValueBuilder, r: Num) -> Num:
     return b.fma(r * r, b.polynomial(r, EXP[r.kind].polynomial), r)
 
 
-def exp_reduced(b: ValueBuilder, r: Num) -> Num:
-    """e^r for |r| ≤ ln 2 / 2."""
-    return b.polynomial(r, (*EXP[r.kind].polynomial, 1.0, 1.0))
+def exp_reduced(b: ValueBuilder, r: Num, precise: bool = False) -> Num:
+    """e^r for |r| ≤ ln 2 / 2; `precise` for less than an ulp of error before the result is rounded."""
+    constants = EXP[r.kind]
+    return b.polynomial(r, (*(constants.polynomial if precise else constants.short), 1.0, 1.0))
 
 
 def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
@@ -88,29 +99,36 @@ def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
     return x * b.power_of_two(half, x.kind) * b.power_of_two(n - half, x.kind)
 
 
-def _exp_up_to(b: ValueBuilder, x: Num) -> Num:
-    """e^x for x that does not overflow by much."""
-    vanish = EXP[x.kind].vanish
+def _exp_up_to(b: ValueBuilder, x: Num, overflows: bool = True) -> Num:
+    """e^x; with `overflows` false, for x that does not overflow by much."""
+    constants = EXP[x.kind]
     if can_scale(b, x.kind):
-        r, whole, _ = _reduce(b, b.clamp_below(x, vanish))
-        return scale_by_power(b, exp_reduced(b, r), whole)
+        # Scaling takes what overflows, vanishes and NaN from n; the polynomial only needs an r that keeps it positive.
+        r, whole, _ = _reduce(b, x)
+        return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
+    if overflows:
+        x = b.clamp_above(x, constants.overflow)
     # Products that underflow are slow on many machines, and masks of attention are full of them.
-    vanishes = x < vanish
+    vanishes = x < constants.vanish
     r, _, n = _reduce(b, b.select(vanishes, 0.0, x))
     return b.select(vanishes, 0.0, scale(b, exp_reduced(b, r), n))
 
 
 @elementary("exp")
 def exp(b: ValueBuilder, x: Num) -> Num:
-    return _exp_up_to(b, b.clamp_above(x, EXP[x.kind].overflow))
+    return _exp_up_to(b, x)
 
 
 @elementary("exp2")
 def exp2(b: ValueBuilder, x: Num) -> Num:
+    if x.kind == "f32" and can_scale(b, x.kind):
+        r = beside_whole(b, x)
+        return scale_by_power(b, b.polynomial(r, _EXP2_F32), x - r)
     bias, fraction = x.format.bias, x.format.fraction
     x = b.clamp_below(b.clamp_above(x, bias + 1.0), -float(bias + fraction + 1))
     whole, n = b.round_to_int(x)
-    return scale(b, exp_reduced(b, (x - whole) * LN_2), n)
+    r = x - whole
+    return scale(b, b.polynomial(r, _EXP2_F32) if x.kind == "f32" else exp_reduced(b, r * LN_2), n)
 
 
 @elementary("expm1")
@@ -126,7 +144,6 @@ def expm1(b: ValueBuilder, x: Num) -> Num:
 
 @elementary("sigmoid")
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
-    # e^-|x| never overflows; for negative x it is the numerator.
-    size = b.abs(x)
-    power = _exp_up_to(b, -size)
-    return b.select(x < 0.0, power, 1.0) / (power + 1.0)
+    # From this bound on, e^x + 1 is e^x; before it nothing overflows.
+    power = _exp_up_to(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2), overflows=False)
+    return power / (power + 1.0)

@@ -59,7 +59,7 @@ def _exp2_of_two(b: ValueBuilder, x: Num, low: Num) -> Num:
     x = b.clamp_below(b.clamp_above(x, limit), -limit)
     whole, n = b.round_to_int(x)
     r = (x - whole) + b.select(inside, low, 0.0)
-    return scale(b, exp_reduced(b, r * LN_2), n)
+    return scale(b, exp_reduced(b, r * LN_2, precise=True), n)
 
 
 @elementary("pow")

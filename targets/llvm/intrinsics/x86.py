@@ -2,42 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.machine import host_machine
 
-_SCALEF: dict[tuple[str, tuple[int, ...] | None], str] = {("f32", (16,)): "ps", ("f64", (8,)): "pd"}
-_MXCSR_ROUNDING = 4
+_REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
+"""By element type: the lanes of a register, and how the names of intrinsics end."""
+_CURRENT_ROUNDING = 4
+_SMALLER_WITH_SIGN_OF_FIRST = 0b0010
+"""Control of `vrange`: the operand that is nearer to zero, with the sign of the first one."""
+_TO_EVEN_QUIETLY = 0b1000
+"""Control of `vreduce`: what is taken off is an integer, rounded to nearest."""
 
 
 def can_scale(b: ValueBuilder, kind: str) -> bool:
-    """Whether `scale_by_power` is one instruction for these vectors on the machine that the code is made for."""
-    return (kind, b.shape) in _SCALEF and host_machine().vector_bytes == 64
+    """Whether the functions here are an instruction per register, for such vectors on the machine at hand."""
+    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or host_machine().vector_bytes != 64:
+        return False
+    return b.shape[0] % _REGISTERS[kind][0] == 0
 
 
 def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
     """x · 2^whole, rounded once; of what vanishes or overflows nothing is slow."""
+
+    def call(x: Any, whole: Any) -> Any:
+        return _call("scalef", x, [whole, x, *_every_lane(x)])
+
+    return _by_register(b, call, x, whole)
+
+
+def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
+    """x where |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
+
+    def call(x: Any, bound: Any) -> Any:
+        control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST))
+        return _call("range", x, [bound, control, x, *_every_lane(x)])
+
+    return _by_register(b, call, x, b.constant(x.kind, limit))
+
+
+def beside_whole(b: ValueBuilder, x: Num) -> Num:
+    """x less the nearest integer (halves: the even one); 0 for infinities."""
+
+    def call(x: Any) -> Any:
+        control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY))
+        return _call("reduce", x, [control, x, *_every_lane(x)])
+
+    return _by_register(b, call, x)
+
+
+def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:
+    """`function` on each part of the operands that fills a register."""
     assert b.shape is not None
-    lanes = b.shape[0]
-    mask_type, i32 = ir.IntegerType.get_signless(lanes), ir.IntegerType.get_signless(32)
-    every_lane = _constant(ir.IntegerAttr.get(mask_type, -1))
-    rounding = _constant(ir.IntegerAttr.get(i32, _MXCSR_ROUNDING))
+    lanes = _REGISTERS[operands[0].kind][0]
+    parts = [
+        function(*(_shuffled(x.value, x.value, range(at, at + lanes)) for x in operands)) if b.shape[0] > lanes
+        else function(*(x.value for x in operands))
+        for at in range(0, b.shape[0], lanes)
+    ]  # fmt: skip
+    made = parts[0]
+    for at, part in enumerate(parts[1:], 1):
+        wide = _shuffled(part, part, [min(i, lanes - 1) for i in range(lanes * at)]) if at > 1 else part
+        made = _shuffled(made, wide, [*range(lanes * at), *range(lanes * at, lanes * (at + 1))])
+    return b.num(made)
+
+
+def _shuffled(first: Any, second: Any, lanes: Iterable[int]) -> Any:
+    """The lanes of these numbers, of two vectors one behind the other."""
+    chosen = list(lanes)
+    kind = ir.VectorType.get([len(chosen)], first.type.element_type)
+    made = ir.Operation.create(
+        "vector.shuffle", results=[kind], operands=[first, second],
+        attributes={"mask": ir.DenseI64ArrayAttr.get(chosen)},
+    )  # fmt: skip
+    return made.results[0]
+
+
+def _every_lane(x: Any) -> list[Any]:
+    """The last operands of the intrinsics: a mask that is all on, the rounding that is set."""
+    mask_type, i32 = ir.IntegerType.get_signless(x.type.shape[0]), ir.IntegerType.get_signless(32)
+    return [_constant(ir.IntegerAttr.get(mask_type, -1)), _constant(ir.IntegerAttr.get(i32, _CURRENT_ROUNDING))]
+
+
+def _call(name: str, x: Any, others: list[Any]) -> Any:
+    suffix = _REGISTERS[str(x.type.element_type)][1]
     made = ir.Operation.create(
         "llvm.call_intrinsic",
-        results=[x.value.type],
-        operands=[x.value, whole.value, x.value, every_lane, rounding],
+        results=[x.type],
+        operands=[x, *others],
         attributes={
-            "intrin": ir.StringAttr.get(f"llvm.x86.avx512.mask.scalef.{_SCALEF[x.kind, b.shape]}.512"),
+            "intrin": ir.StringAttr.get(f"llvm.x86.avx512.mask.{name}.{suffix}"),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([5, 0]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(others), 0]),
         },
     )
-    return b.num(made.results[0])
+    return made.results[0]
 
 
 def _constant(attribute: Any) -> Any:
-    return ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute}).results[
-        0
-    ]
+    made = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
+    return made.results[0]

@@ -119,9 +119,13 @@ def traps(places: Sequence[Place]) -> bool:
 
 def work(places: Sequence[Place]) -> int:
     """Operations per element, roughly."""
-    total = 0
-    for place in places:
-        for value in place.needed:
-            is_heavy = not isinstance(value.owner, ir.Block) and value.owner.operation.name.startswith("tir.")
-            total += _HEAVY if is_heavy else 1
-    return total
+    return sum(_HEAVY if _is_intrinsic(value) else 1 for place in places for value in place.needed)
+
+
+def has_intrinsics(places: Sequence[Place]) -> bool:
+    """Whether a math function is computed for each element."""
+    return any(_is_intrinsic(value) for place in places for value in place.needed)
+
+
+def _is_intrinsic(value: Any) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name.startswith("tir.")

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, widest_bytes, work
+from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, widest_bytes, work
 from mirlo.targets.llvm.schedule.combine import Reducer
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.pieces import along
@@ -50,6 +50,11 @@ class Sweep:
         self.unroll = 4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
+        if lanes is None and not self.reducers and self.has_loops and has_intrinsics(places):
+            # Long computations keep the machine busy only where several of them go on at once, step by step. LLVM
+            # does not mix vectors that come one after the other, but takes one that fills several registers apart.
+            together = min(machine.vector_registers // 8, max(1, space.extents[self.last] // self.lanes))
+            self.lanes, self.unroll = together * self.lanes, 1
         self.masked = self.has_loops and can_mask(places, machine)
 
     def emit(self, indices: Sequence[Any], parallel: bool = False) -> dict[Any, Any]:

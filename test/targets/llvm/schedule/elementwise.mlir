@@ -26,10 +26,14 @@ func.func @scale(%x: tensor<6x21xf32>, %s: tensor<6x1xf32>) -> tensor<6x21xf32> 
   return %0 : tensor<6x21xf32>
 }
 
-// Loops over contiguous memory become one.
+// Loops over contiguous memory become one. Of long computations several go on at once, in vectors of several registers.
 
 // CHECK-LABEL: func.func private @exp
-// CHECK:       scf.for %{{.*}} = %c0 to %c256 step %c32
+// CHECK:       scf.for %{{.*}} = %c0 to %c256 step %c64
+// CHECK:       "tir.exp"(%{{.*}}) : (vector<64xf32>)
+// AVX2-LABEL: func.func private @exp
+// AVX2:       scf.for %{{.*}} = %c0 to %c256 step %c16
+// AVX2:       "tir.exp"(%{{.*}}) : (vector<16xf32>)
 // CHECK-NOT:   scf.for
 // CHECK:       return
 func.func @one_loop(%x: tensor<4x8x8xf32>) -> tensor<4x8x8xf32> {
