@@ -1,8 +1,8 @@
 """Math functions beside numpy's, on one core: `python -m benchmarks.intrinsics [--elements N] [--rounds R]`.
 
-A compiled model of one operator reads and writes arrays that fit the second-level cache. Its time is that of the kernel,
-from the processor's counter (`Executable.profile`), so that neither the call from Python nor the copies around it count;
-numpy writes into arrays that exist already. Both are measured in turns, and the medians compared.
+A compiled model of one operator reads and writes arrays that fit the second-level cache. Its time is that of the
+kernel, from the processor's counter (`Executable.profile`), so that neither the call from Python nor the copies around
+it count; numpy writes into arrays that exist already. Both are measured in turns, and the medians compared.
 """
 
 from __future__ import annotations
