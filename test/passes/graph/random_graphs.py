@@ -1,6 +1,7 @@
-"""Random graphs: relax operators and, beside each, the array in float64 that it must give.
+"""Random graphs: relax operators and, beside each, the array that it must give.
 
-Values stay small and results continuous in their inputs, so that float32 code agrees to a few digits.
+Graphs of floats are evaluated in float64; values stay small and results continuous in their inputs, so that float32
+code agrees to a few digits. Graphs of integers must agree exactly.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.runtime.params import ParameterStore
 
-F32 = dtype("f32")
 LIMIT = 50.0
 """A value with larger elements is passed through tanh before it is used again."""
 SHAPES = [
@@ -57,10 +57,21 @@ class Graph:
     random: np.random.Generator
     module: Any
     function: Any
+    dtype: DType
     params: ParameterStore = field(default_factory=ParameterStore)
     inputs: list[np.ndarray] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
+
+    def reference(self, array: np.ndarray) -> np.ndarray:
+        """The array as it is calculated with here."""
+        return np.asarray(array, np.float64 if self.dtype.is_float else np.int32)
+
+    def numbers(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Random numbers of the element type."""
+        if not self.dtype.is_float:
+            return self.random.integers(-9, 10, shape).astype(np.int32)
+        return self.random.standard_normal(shape).astype(np.float32)
 
     def integer(self, low: int, high: int) -> int:
         """A number from low to high - 1."""
@@ -82,24 +93,27 @@ class Graph:
     def emit(self, name: str, operands: list[Any], array: np.ndarray, **attributes: Any) -> Node:
         """Add an operator, and its result to the values."""
         values = [[n.value for n in o] if isinstance(o, list) else o.value if o is not None else None for o in operands]
-        made = Node(OPS[name].make(*values, **attributes), np.asarray(array, np.float64))
+        made = Node(OPS[name].make(*values, **attributes), self.reference(array))
         assert tuple(made.value.type.shape) == made.shape, (name, made.value.type, made.shape)
         self.described.append(f"{name} {attributes} -> {made.shape}")
-        if np.abs(made.array).max(initial=0) > LIMIT:
+        if self.dtype.is_float and np.abs(made.array).max(initial=0) > LIMIT:
             return self.emit("tanh", [made], np.tanh(made.array))
         self.nodes.append(made)
         return made
 
     def constant(self, shape: tuple[int, ...], scale: float = 1.0, offset: float = 0.0, splat: bool = False) -> Node:
         """A parameter, or a small constant in the IR, or one number for all elements."""
-        numbers = self.random.standard_normal(shape)
+        numbers = self.numbers(shape)
         if splat:
-            numbers = np.full(shape, self.choice([0.0, 1.0, 2.0, -1.0, 0.5]))
-        array = (numbers * scale + offset).astype(np.float32)
-        return self.constant_of(array)
+            numbers = np.full(shape, self.choice([0, 1, 2, -1]), numbers.dtype)
+        if self.dtype.is_float:
+            numbers = (numbers * scale + offset).astype(np.float32)
+        return self.constant_of(numbers)
 
     def constant_of(self, array: np.ndarray) -> Node:
-        kind = TensorType(array.shape, F32 if array.dtype == np.float32 else dtype("i64"))
+        found = dtype_of_numpy(array.dtype)
+        assert found is not None
+        kind = TensorType(array.shape, found)
         if array.size <= 16 and self.flip():
             value = OPS["constant"].make(
                 value=ir.DenseElementsAttr.get(array, type=kind.to_mlir()), result_types=[kind]
@@ -107,7 +121,7 @@ class Graph:
         else:
             name = self.params.add_unique("weight", array)
             value = OPS["constant"].make(param=name, result_types=[kind])
-        return Node(value, array.astype(np.float64) if array.dtype == np.float32 else array)
+        return Node(value, self.reference(array) if found == self.dtype else array)
 
     def broadcast_operand(self, shape: tuple[int, ...]) -> Node:
         """A constant that broadcasts to a shape."""
@@ -116,20 +130,20 @@ class Graph:
         return self.constant(kept, splat=self.flip(0.2))
 
 
-def new_graph(seed: int) -> Graph:
+def new_graph(seed: int, element: str = "f32") -> Graph:
     """A function with some inputs, in the current context."""
     module = ir.Module.create()
     random = np.random.default_rng(seed)
     with ir.InsertionPoint(module.body):
         function = func.FuncOp("main", ir.FunctionType.get([], []))
-    graph = Graph(random, module, function)
+    graph = Graph(random, module, function, dtype(element))
     block = function.add_entry_block()
     for _ in range(graph.integer(1, 4)):
         shape = graph.choice(SHAPES)
-        array = random.standard_normal(shape).astype(np.float32)
-        argument = block.add_argument(TensorType(shape, F32).to_mlir(), ir.Location.unknown())
+        array = graph.numbers(shape)
+        argument = block.add_argument(TensorType(shape, graph.dtype).to_mlir(), ir.Location.unknown())
         graph.inputs.append(array)
-        graph.nodes.append(Node(argument, array.astype(np.float64)))
+        graph.nodes.append(Node(argument, graph.reference(array)))
     return graph
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from random_graphs import Graph, Node
 
+from mirlo.dialects.relax import OPS
+
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
@@ -35,7 +37,7 @@ REDUCE: dict[str, Callable[..., np.ndarray]] = {
 
 def unary(g: Graph) -> None:
     x = g.pick()
-    name = g.choice(list(UNARY))
+    name = g.choice(list(UNARY) if g.dtype.is_float else ["relu", "negative", "abs", "square"])
     g.emit(name, [x], UNARY[name](x.array))
 
 
@@ -149,7 +151,7 @@ def pad(g: Graph) -> None:
         return
     widths = [(g.integer(0, 2), g.integer(0, 2)) for _ in range(x.rank)]
     pads = [low for low, _ in widths] + [high for _, high in widths]
-    value = g.choice([0.0, 0.0, 1.5])
+    value = g.choice([0.0, 0.0, 2.0])
     g.emit("pad", [x], np.pad(x.array, widths, constant_values=value), pads=pads, value=value)
 
 
@@ -173,7 +175,7 @@ def reduce(g: Graph) -> None:
     x = g.pick(lambda n: n.rank >= 1)
     if x is None:
         return
-    name = g.choice(list(REDUCE))
+    name = g.choice(list(REDUCE) if g.dtype.is_float else ["reduce_sum", "reduce_max", "reduce_min"])
     axes = sorted({g.integer(0, x.rank) for _ in range(g.integer(1, 3))}) if g.flip() else [x.rank - 1]
     keep = g.flip()
     g.emit(name, [x], REDUCE[name](x.array, axis=tuple(axes), keepdims=keep), axes=axes, keepdims=keep)
@@ -282,8 +284,6 @@ def _affine(g: Graph, x: Node, axis: int) -> None:
 
 
 def _make(name: str, *values: Any, **attributes: Any) -> Any:
-    from mirlo.dialects.relax import OPS
-
     return OPS[name].make(*values, **attributes)
 
 
@@ -310,9 +310,12 @@ OPERATORS: list[tuple[float, Callable[[Graph], None]]] = [
 """How often, and what."""
 
 
+FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm)
+
+
 def grow(graph: Graph, count: int) -> None:
     """Add some operators."""
-    weights = np.array([weight for weight, _ in OPERATORS])
+    allowed = [(weight, f) for weight, f in OPERATORS if graph.dtype.is_float or f not in FLOATS_ONLY]
+    weights = np.array([weight for weight, _ in allowed])
     for _ in range(count):
-        index = int(graph.random.choice(len(OPERATORS), p=weights / weights.sum()))
-        OPERATORS[index][1](graph)
+        allowed[int(graph.random.choice(len(allowed), p=weights / weights.sum()))][1](graph)

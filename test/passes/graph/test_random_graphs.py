@@ -11,20 +11,32 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 
-SEEDS = 200
+FLOATS, INTEGERS = 180, 60
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_graph(seed: int) -> None:
+def compiled(seed: int, element: str) -> tuple[list[str], list[np.ndarray], list[np.ndarray]]:
+    """Descriptions, the results of the compiled graph, and those that it must give."""
     with make_context(), ir.Location.unknown():
-        graph = new_graph(seed)
+        graph = new_graph(seed, element)
         with ir.InsertionPoint(graph.function.entry_block):
             grow(graph, count=4 + seed % 12)
             expected = finish(graph)
         assert graph.module.operation.verify()
         executable = mirlo.compile(graph.module, params=graph.params, opt_level=1)
     made = executable(*graph.inputs)
-    results = made if isinstance(made, (tuple, list)) else [made]
+    return graph.described, list(made) if isinstance(made, (tuple, list)) else [made], expected
+
+
+@pytest.mark.parametrize("seed", range(FLOATS))
+def test_floats(seed: int) -> None:
+    described, results, expected = compiled(seed, "f32")
     for result, wanted in zip(results, expected, strict=True):
         scale = max(1.0, float(np.abs(wanted).max(initial=0)))
-        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=2e-4 * scale, err_msg="\n".join(graph.described))
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=2e-4 * scale, err_msg="\n".join(described))
+
+
+@pytest.mark.parametrize("seed", range(INTEGERS))
+def test_integers(seed: int) -> None:
+    described, results, expected = compiled(seed, "i32")
+    for result, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted, err_msg="\n".join(described))
