@@ -13,7 +13,8 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
-from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.locations import describe
+from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.reproducer import arguments_of
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
@@ -56,8 +57,20 @@ def open_model(
 
 def _checked(model: OpenedModel) -> OpenedModel:
     """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
-    with model.module.context:
-        Pipeline("verify-calls").run(model.module, model.session)
+    problems: list[str] = []
+
+    def note(found: Any) -> bool:
+        problems.append(f"{describe(found.location)}: {found.message}")
+        return True
+
+    with model.module.context as context:
+        handler = context.attach_diagnostic_handler(note)
+        try:
+            Pipeline("verify-calls").run(model.module, model.session)
+        except PassFailed as failure:
+            raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
+        finally:
+            handler.detach()
     return model
 
 

@@ -98,6 +98,12 @@ func.func @main(%x: tensor<4xf32>) -> tensor<5xf32> {
   return %0 : tensor<5xf32>
 }
 """,
+    "facts": """\
+func.func @main(%x: tensor<4xf32> {relax.name = 1}) -> (tensor<4xf32> {relax.nane = "y"}) {
+  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+""",
     "weights": """\
 module attributes {relax.params = ["nowhere.params"]} {
 }

@@ -62,7 +62,8 @@ Rewrite these nodes with supported operators, or give each operator a function b
     ),
     "missing external data": (
         "compile external.onnx",
-        "external.onnx: tensor 'w' has its data in 'FOLDER/weights.bin', which does not exist",
+        "external.onnx: tensor 'w' has its data in 'FOLDER/weights.bin', which does not exist; the file belongs to the "
+        "model: put it there",
     ),
     "open dim": (
         "compile open.onnx",
@@ -113,6 +114,14 @@ wrong.mlir is not valid IR:
 wrong.mlir:2:8: error: 'relax.relu' op result is declared f32[5], but its operands and attributes make it f32[4]
   %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<5xf32>
        ^""",
+    ),
+    "IR with facts that cannot be": (
+        "compile facts.mlir",
+        """\
+the module is not consistent:
+facts.mlir:1:1: attribute 'relax.name' of argument #0 of function '@main' must be a string, got 1 : i64
+facts.mlir:1:1: pass 'verify-calls' failed: result #0 of function '@main' cannot have the attribute 'relax.nane'; \
+did you mean 'relax.name'?""",
     ),
     "IR without its weights": (
         "compile weights.mlir",

@@ -121,7 +121,7 @@ func.func @f(%x: f32, %c: i1) -> f32 {
 
 def test_compile_takes_rules_for_one_compilation() -> None:
     model = """
-func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> attributes {relax.inputs = ["x"], relax.outputs = ["y"]} {
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = "relax.cosh"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }"""
