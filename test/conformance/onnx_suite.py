@@ -1,0 +1,229 @@
+"""ONNX's own backend suite, run in processes of its own: a case that crashes or hangs costs only itself.
+
+python test/conformance/onnx_suite.py            # the totals, and each case that fails
+python test/conformance/onnx_suite.py --write    # the list of known failures anew
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+import time
+import unittest
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+KNOWN_FAILURES = Path(__file__).with_name("onnx_known_failures.txt")
+SECONDS_PER_CASE = 60
+CASES_PER_PROCESS = 400
+"""A process that ran so many is replaced by a new one, so that what cases leave behind stays bounded."""
+
+PASSED, UNSUPPORTED, WRONG, BROKEN, CRASHED, HANGS = "passed", "unsupported", "wrong", "broken", "crashed", "hangs"
+
+REASONS = (
+    ("sequences and optionals", r"sequence|optional|'seq\(|Sequence"),
+    ("strings", r"string|StringNormalizer|RegexFullMatch|StringConcat|StringSplit"),
+    ("random numbers", r"Random\w+|Bernoulli|Multinomial|seed"),
+    ("training", r"Adam|Adagrad|Momentum|Gradient|training"),
+    ("decoding of images", r"ImageDecoder"),
+    ("ai.onnx.ml", r"ai\.onnx\.ml"),
+    ("needs shapes known at run time", r"must be a constant|must be known|depends on data|needs a number for each dim|dims that are numbers|size is not known"),
+)  # fmt: skip
+"""Why a case is not supported, by what its error says; others have the reason 'not supported yet'."""
+OTHER = "not supported yet"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    status: str
+    message: str
+    seconds: float
+
+    @property
+    def reason(self) -> str:
+        if self.status != UNSUPPORTED:
+            return self.status
+        return next((reason for reason, pattern in REASONS if re.search(pattern, self.message)), OTHER)
+
+
+def load_suite() -> dict[str, unittest.TestCase]:
+    """The cases of the suite for the CPU, by name."""
+    from onnx.backend.test import BackendTest
+
+    from mirlo.onnx_backend import MirloBackend
+
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        groups = BackendTest(MirloBackend, __name__).test_cases
+    found = {}
+    for group in groups.values():
+        for name in unittest.defaultTestLoader.getTestCaseNames(group):
+            if name.endswith("_cpu"):
+                found[name] = group(name)
+    return found
+
+
+def run_suite(suite: dict[str, unittest.TestCase], names: Sequence[str], processes: int = 2) -> list[Outcome]:
+    """Run cases, in the order of their names; what it prints is thrown away."""
+    context = multiprocessing.get_context("fork")
+    pending = list(reversed(names))
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["ONNX_HOME"] = home  # the suite writes its light models there
+        workers = [_Worker(context, suite) for _ in range(min(processes, len(pending)))]
+        while workers:
+            for worker in workers:
+                if worker.running is None and pending:
+                    worker.start(pending.pop())
+            workers = [worker for worker in workers if worker.running is not None or worker.stop()]
+            wait([worker.pipe for worker in workers], timeout=1)
+            outcomes += [outcome for worker in workers if (outcome := worker.poll()) is not None]
+    return sorted(outcomes, key=lambda outcome: outcome.name)
+
+
+class _Worker:
+    """A process that runs one case after the other, and is replaced when it dies."""
+
+    def __init__(self, context: Any, suite: dict[str, unittest.TestCase]) -> None:
+        self.context = context
+        self.suite = suite
+        self.running: str | None = None
+        self._spawn()
+
+    def _spawn(self) -> None:
+        self.pipe, far = self.context.Pipe()
+        self.process = self.context.Process(target=_serve, args=(far, self.suite), daemon=True)
+        self.process.start()
+        far.close()
+        self.count = 0
+
+    def start(self, name: str) -> None:
+        if self.count >= CASES_PER_PROCESS:
+            self.stop()
+            self._spawn()
+        self.count += 1
+        self.running, self.began = name, time.monotonic()
+        self.pipe.send(name)
+
+    def poll(self) -> Outcome | None:
+        """The outcome of the running case, if there is one by now."""
+        assert self.running is not None
+        name, seconds = self.running, time.monotonic() - self.began
+        outcome = None
+        if self.pipe.poll():
+            try:
+                outcome = Outcome(name, *self.pipe.recv())
+            except EOFError:
+                self.process.join()
+                outcome = Outcome(name, CRASHED, f"exit code {self.process.exitcode}", seconds)
+                self._spawn()
+        elif seconds > SECONDS_PER_CASE:
+            self.process.kill()
+            outcome = Outcome(name, HANGS, f"no end after {SECONDS_PER_CASE} seconds", seconds)
+            self._spawn()
+        if outcome is not None:
+            self.running = None
+        return outcome
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.join(5)
+
+
+def _serve(pipe: Connection, suite: dict[str, unittest.TestCase]) -> None:
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    sys.stdout = sys.stderr = io.StringIO()
+    warnings.simplefilter("ignore")
+    while True:
+        try:
+            name = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        began = time.perf_counter()
+        status, message = _run(suite[name])
+        pipe.send((status, message, time.perf_counter() - began))
+
+
+def _run(case: unittest.TestCase) -> tuple[str, str]:
+    from mirlo.runtime.errors import MirloError
+
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            getattr(case, case._testMethodName)()
+    except MirloError as error:
+        return UNSUPPORTED, str(error)
+    except AssertionError as error:
+        return WRONG, str(error)
+    except BaseException as error:  # whatever it is, it is the finding
+        return BROKEN, f"{type(error).__name__}: {error}"
+    return PASSED, ""
+
+
+def known_failures() -> dict[str, str]:
+    """The cases that are known to fail, with the reason."""
+    found, reason = {}, ""
+    for line in KNOWN_FAILURES.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            reason = line[3:].rsplit(" (", 1)[0]
+        elif line and not line.startswith("#"):
+            found[line] = reason
+    return found
+
+
+def known_failures_text(outcomes: Iterable[Outcome]) -> str:
+    """The file of known failures."""
+    all_of_them = list(outcomes)
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for outcome in all_of_them:
+        if outcome.status != PASSED:
+            by_reason[outcome.reason].append(outcome.name)
+    passed = sum(outcome.status == PASSED for outcome in all_of_them)
+    lines = [
+        "# Cases of ONNX's backend suite that do not pass, by reason. The list may only shrink.",
+        "# Written by test/conformance/onnx_suite.py --write",
+        f"# {passed} of {len(all_of_them)} cases pass",
+    ]
+    for reason, names in sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0])):
+        lines += ["", f"## {reason} ({len(names)})", *sorted(names)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the list of known failures")
+    parser.add_argument("--only", default="", help="a pattern of names")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--slow", type=int, default=0, help="show so many of the slowest cases")
+    options = parser.parse_args()
+    suite = load_suite()
+    names = sorted(name for name in suite if re.search(options.only, name))
+    began = time.monotonic()
+    outcomes = run_suite(suite, names, options.processes)
+    for outcome in outcomes:
+        if outcome.status != PASSED:
+            print(f"{outcome.name}: {outcome.status}: {outcome.message[:400]!r}")
+    for outcome in sorted(outcomes, key=lambda outcome: -outcome.seconds)[: options.slow]:
+        print(f"{outcome.seconds:.2f} s: {outcome.name}")
+    median = sorted(outcome.seconds for outcome in outcomes)[len(outcomes) // 2] if outcomes else 0
+    totals = ", ".join(f"{count} {reason}" for reason, count in Counter(o.reason for o in outcomes).most_common())
+    print(f"{totals}; median {median * 1e3:.0f} ms, {time.monotonic() - began:.0f} s in all")
+    if options.write:
+        KNOWN_FAILURES.write_text(known_failures_text(outcomes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""ONNX's standard interface of backends, which its own test suite runs against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
+
+from mirlo.runtime.errors import InputError, MirloError
+from mirlo.tools.compile import compile as compile_model
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class MirloBackendRep(BackendRep):
+    """A model that is ready to run.
+
+    A model whose inputs have dims without a size is compiled when it is run, once for each set of shapes.
+    """
+
+    def __init__(self, model: onnx.ModelProto, threads: int = 1) -> None:
+        self._model = model
+        self._threads = threads
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        self._names = [value.name for value in model.graph.input if value.name not in initializers]
+        self._outputs = [value.name for value in model.graph.output]
+        self._compiled: dict[Shapes | None, Executable] = {}
+        if _has_sizes(model, initializers):
+            self._compiled[None] = compile_model(model, threads=threads)
+
+    def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
+        """The outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
+        _refuse_options(options)
+        arrays = self._arrays(inputs)
+        executable = self._executable(arrays)
+        results = executable.run(dict(zip(self._names, arrays, strict=True)))
+        values = [results[name] for name in self._outputs]
+        return namedtupledict("Outputs", self._outputs)(*values)
+
+    def _arrays(self, inputs: Any) -> list[Any]:
+        if isinstance(inputs, Mapping):
+            missing = [name for name in self._names if name not in inputs]
+            unknown = [name for name in inputs if name not in self._names]
+            if missing or unknown:
+                raise InputError(
+                    f"the model takes {', '.join(self._names) or 'no inputs'}; "
+                    f"missing: {', '.join(missing) or 'none'}, unknown: {', '.join(unknown) or 'none'}"
+                )
+            return [inputs[name] for name in self._names]
+        arrays = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        if len(arrays) != len(self._names):
+            raise InputError(f"the model takes {len(self._names)} inputs ({', '.join(self._names)}), got {len(arrays)}")
+        return arrays
+
+    def _executable(self, arrays: Sequence[Any]) -> Executable:
+        if None in self._compiled:
+            return self._compiled[None]
+        shapes = tuple(tuple(np.shape(array)) for array in arrays)
+        if shapes not in self._compiled:
+            given = dict(zip(self._names, shapes, strict=True))
+            self._compiled[shapes] = compile_model(self._model, threads=self._threads, shapes=given)
+        return self._compiled[shapes]
+
+
+class MirloBackend(Backend):
+    """The backend, for `onnx.backend.test.BackendTest` and whoever speaks this interface."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> MirloBackendRep:
+        """Compile a model. Of options there is `threads`; the tolerances of a test are for whoever compares."""
+        _require_device(device)
+        threads = options.pop("threads", 1)
+        _refuse_options(options)
+        return MirloBackendRep(model, threads)
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
+        """Compile a model and run it once."""
+        return cls.prepare(model, device, **options).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        """Run one operator; `opset_version` is that of its domain, else the newest."""
+        version = options.pop("opset_version", None)
+        model = _model_of(node, inputs, outputs_info, version)
+        return cls.prepare(model, device, **options).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether models run there: the CPU so far."""
+        try:
+            return bool(Device(device).type == DeviceType.CPU)
+        except (AttributeError, ValueError):
+            return False
+
+
+def _has_sizes(model: onnx.ModelProto, initializers: set[str]) -> bool:
+    """Whether every input that the model must be given has a size for each dim."""
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        if value.name in initializers or not value.type.HasField("tensor_type"):
+            continue
+        if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+            return False
+    return True
+
+
+def _require_device(device: str) -> None:
+    if not MirloBackend.supports_device(device):
+        raise MirloError(f"device '{device}' is not supported: 'CPU' is")
+
+
+def _refuse_options(options: Mapping[str, Any]) -> None:
+    unknown = [name for name in options if name not in ("rtol", "atol")]
+    if unknown:
+        raise TypeError(f"unknown option '{unknown[0]}'")
+
+
+def _model_of(node: onnx.NodeProto, inputs: Any, outputs_info: Any, version: int | None) -> onnx.ModelProto:
+    """A model of one node, with the types that its inputs have."""
+    names = list(dict.fromkeys(name for name in node.input if name))
+    arrays = [inputs[name] for name in names] if isinstance(inputs, Mapping) else list(inputs)
+    if len(arrays) != len(names):
+        raise InputError(f"{node.op_type} is given {len(arrays)} arrays for its inputs {', '.join(names) or 'none'}")
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array))
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    wanted = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    for value, (dtype, shape) in zip(wanted, outputs_info or (), strict=False):
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        value.CopyFrom(helper.make_tensor_value_info(value.name, element, shape))
+    opsets = {"": onnx.defs.onnx_opset_version()}
+    opsets[node.domain] = version or opsets.get(node.domain, 1)
+    imports = [helper.make_opsetid(domain, number) for domain, number in opsets.items()]
+    return helper.make_model(helper.make_graph([node], "node", given, wanted), opset_imports=imports)
+
+
+prepare = MirloBackend.prepare
+run_model = MirloBackend.run_model
+run_node = MirloBackend.run_node
+supports_device = MirloBackend.supports_device
