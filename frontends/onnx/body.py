@@ -70,12 +70,7 @@ class Body:
         return self.graph(graph, scope)
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
-        if condition.type.elements != 1:
-            raise NodeError(f"input 'cond' must have one element, got {condition.type}")
-        flag = self.ssa(condition)
-        if condition.type.rank:
-            flag = relax_op("reshape").make(flag, shape=())
-        flag = tensor.ExtractOp(flag, []).result
+        flag = tensor.ExtractOp(self._scalar(condition, "cond"), []).result
         # The types of the results are known when both branches are imported, and an operation cannot gain results:
         # the branches grow in one without, and move.
         draft = scf.IfOp(flag, has_else=True)
@@ -92,6 +87,47 @@ class Body:
             block.append_to(region)
         draft.operation.erase()
         return list(made.results)
+
+    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[Value]) -> list[Any]:
+        """A loop of as many rounds as `limit` says, as long as `going`, and what the body gives first, is true."""
+        most = None if limit is None else self._scalar(limit, "M")
+        flag = constant("", np.array(True)) if going is None else going
+        inits = [self.ssa(constant("", np.array(0, np.int64))), self._scalar(flag, "cond"), *map(self.ssa, carried)]
+        types = [value.type for value in inits]
+        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in made.regions)
+        with ir.InsertionPoint(before):
+            count, goes_on = list(before.arguments)[:2]
+            if most is not None:
+                goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
+            scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+        self._regions.append(made)
+        try:
+            with ir.InsertionPoint(after):
+                given = [Value("", type_of(x), ir=x, region=len(self._regions)) for x in after.arguments]
+                condition, *results = self.branch(body, given)
+                if not isinstance(condition, Value):
+                    raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
+                values = [self.ssa(value) for value in results]
+                for old, new in zip(carried, values, strict=True):
+                    if old.type != type_of(new):
+                        raise NodeError(
+                            f"'{old.name}' is {old.type} before the loop and {type_of(new)} after a round: what a loop "
+                            "whose rounds are counted at run time carries must keep its type"
+                        )
+                one = self.ssa(constant("", np.array(1, np.int64)))
+                counted = relax_op("add").make(after.arguments[0], one)
+                scf.YieldOp([counted, self._scalar(condition, "cond"), *values])
+        finally:
+            self._regions.pop()
+        return list(made.results)[2:]
+
+    def _scalar(self, value: Value, name: str) -> Any:
+        """A tensor of one element as one of rank 0."""
+        if value.type.elements != 1:
+            raise NodeError(f"'{name}' must have one element, got {value.type}")
+        found = self.ssa(value)
+        return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
     # Graphs and nodes
 

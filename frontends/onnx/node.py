@@ -32,6 +32,9 @@ class Builder(Protocol):
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 
+    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[Value]) -> list[Any]:
+        """Import a graph as the body of an scf.while; what it carried when it ended."""
+
 
 class Node:
     """A node of the model, ready to be converted."""

@@ -38,8 +38,11 @@ REASONS = (
     ("training", r"Adam|Adagrad|Momentum|Gradient|training"),
     ("decoding of images", r"ImageDecoder"),
     ("ai.onnx.ml", r"ai\.onnx\.ml"),
-    ("needs shapes known at run time", r"must be a constant|must be known|depends on data|needs a number for each dim|dims that are numbers|size is not known"),
-)  # fmt: skip
+    (
+        "needs shapes known at run time",
+        r"must be a constant|must be known|depends on data|number for each dim|dims that are numbers|size is not known",
+    ),
+)
 """Why a case is not supported, by what its error says; others have the reason 'not supported yet'."""
 OTHER = "not supported yet"
 

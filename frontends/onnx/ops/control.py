@@ -27,31 +27,56 @@ def if_(node: Node) -> Any:
 
 @converter("Loop")
 def loop(node: Node) -> Any:
+    """Rounds that import time can count are unrolled; others become scf.while."""
     body = node.attr.graph("body")
-    limit = node.scalar(0) if node.has(0) else None
-    going = bool(node.scalar(1, True))
     carried = [node.any_value(i) for i in range(2, len(node.inputs))]
     if len(body.input) != 2 + len(carried) or len(body.output) < 1 + len(carried):
         raise NodeError(
             f"the body must have {2 + len(carried)} inputs and at least {1 + len(carried)} outputs, "
             f"got {len(body.input)} and {len(body.output)}"
         )
+    limit, going = (node.value(i) if node.has(i) else None for i in range(2))
+    made = None
+    if all(value is None or value.is_constant for value in (limit, going)):
+        made = _unrolled(node, body, carried)
+    return _compiled(node, body, limit, going, carried) if made is None else made
+
+
+def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | None:
+    """The rounds one after the other; None where their number depends on data, or is large."""
+    limit = node.scalar(0) if node.has(0) else None
+    going = bool(node.scalar(1, True))
+    if going and limit is not None and limit > MOST_ROUNDS:
+        return None
     collected: list[list[AnyValue]] = [[] for _ in body.output[1 + len(carried) :]]
     done = 0
     while going and (limit is None or done < limit):
-        _require_few(done)
+        if done >= MOST_ROUNDS:
+            return None
         given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
         if not isinstance(condition, Value) or not condition.is_constant:
-            raise NodeError(
-                "whether the loop goes on depends on data; only loops whose rounds can be counted are supported"
-            )
+            return None
         going = bool(condition.known)
         carried = results[: len(carried)]
         for sequence, value in zip(collected, results[len(carried) :], strict=True):
             sequence.append(value)
         done += 1
     return [*carried, *(_stacked(node, sequence, 0) for sequence in collected)]
+
+
+def _compiled(
+    node: Node, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]
+) -> list[Any]:
+    if len(body.output) > 1 + len(carried):
+        raise NodeError(
+            f"output '{body.output[1 + len(carried)].name}' of the body is collected from each round, but how many "
+            "rounds there are is known at run time only; only what a loop carries can be had from such a loop"
+        )
+    tensors = [value for value in carried if isinstance(value, Value)]
+    if len(tensors) < len(carried):
+        raise NodeError("a loop whose rounds are counted at run time can carry tensors only, not sequences")
+    return list(node.builder.repeat(body, limit, going, tensors))
 
 
 @converter("Scan", since=9)

@@ -1,0 +1,181 @@
+"""Branches and loops whose course is known at run time only, against ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import mirlo
+from mirlo.frontends.onnx import OnnxImportError
+
+F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+value = helper.make_tensor_value_info
+
+
+def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    names = [["" if name == "_" else name for name in text.split()] for text in (inputs, outputs)]
+    return helper.make_node(operator, *names, name=outputs.split()[0], **attributes)
+
+
+def scalar(name: str, number: Any, dtype: type = np.float32) -> onnx.TensorProto:
+    return onnx.numpy_helper.from_array(np.array(number, dtype), name)
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str],
+    constants: Sequence[onnx.TensorProto] = (),
+) -> onnx.ModelProto:
+    wanted = [value(name, F32, None) for name in outputs]
+    graph = helper.make_graph(nodes, "control", inputs, wanted, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def assert_like_reference(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> None:
+    """The reference evaluator takes no loop without a condition: models that it is to run have one."""
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    found = mirlo.compile(model).run(inputs)
+    for got, wanted in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def newton(body_nodes: Sequence[onnx.NodeProto] = ()) -> onnx.ModelProto:
+    """Square roots by Newton's rule, until they hardly change, with a captured input; and the number of rounds."""
+    body = helper.make_graph(
+        [
+            node("Div", "x r", "q"),
+            node("Add", "r q", "s"),
+            node("Mul", "s half", "next"),
+            node("Sub", "next r", "d"),
+            node("Abs", "d", "a"),
+            node("ReduceMax", "a", "change", keepdims=0),
+            node("Greater", "change small", "go"),
+            node("Add", "rounds one", "more"),
+            *body_nodes,
+        ],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("r", F32, [4]), value("rounds", F32, [])],
+        [value("go", BOOL, []), value("next", F32, [4]), value("more", F32, [])],
+    )
+    numbers = {"half": 0.5, "small": 1e-3, "one": 1, "zero": 0}
+    constants = [*(scalar(*item) for item in numbers.items()), scalar("yes", True, np.bool_)]
+    loop = node("Loop", "M yes x zero", "root count", body=body)
+    return model_of([loop], [value("x", F32, [4]), value("M", I64, [])], ["root", "count"], constants)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3, 100])
+def test_loop_until_a_condition(rounds: int) -> None:
+    model = newton()
+    x = np.array([1, 2, 9, 100], np.float32)
+    assert_like_reference(model, {"x": x, "M": np.array(rounds)})
+
+
+def test_loop_stops_early() -> None:
+    executable = mirlo.compile(newton())
+    x = np.array([1, 2, 9, 100], np.float32)
+    results = executable.run({"x": x, "M": np.array(1000)})
+    np.testing.assert_allclose(results["root"], np.sqrt(x), rtol=1e-4)
+    assert 5 < results["count"] < 15
+
+
+@pytest.mark.parametrize("go", [True, False])
+def test_loop_with_a_condition_alone(go: bool) -> None:
+    body = helper.make_graph(
+        [node("Mul", "v two", "w"), node("ReduceSum", "w", "t", keepdims=0), node("Less", "t limit", "more")],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("v", F32, [2])],
+        [value("more", BOOL, []), value("w", F32, [2])],
+    )
+    model = model_of(
+        [node("Loop", "_ go x", "y", body=body)],
+        [value("x", F32, [2]), value("go", BOOL, [1])],
+        ["y"],
+        [scalar("two", 2), scalar("limit", 50)],
+    )
+    executable = mirlo.compile(model)
+    found = executable.run({"x": np.array([1, 2], np.float32), "go": np.array([go])})["y"]
+    np.testing.assert_array_equal(found, [32, 64] if go else [1, 2])
+
+
+def test_many_rounds_are_not_unrolled() -> None:
+    """The rounds can be counted, but there are too many to write them down; the body uses the number of the round."""
+    body = helper.make_graph(
+        [node("Cast", "i", "f", to=F32), node("Add", "v f", "w"), node("Identity", "c", "more")],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("v", F32, [2])],
+        [value("more", BOOL, []), value("w", F32, [2])],
+    )
+    model = model_of(
+        [node("Loop", "M _ x", "y", body=body)], [value("x", F32, [2])], ["y"], [scalar("M", 3000, np.int64)]
+    )
+    executable = mirlo.compile(model)
+    found = executable(np.zeros(2, np.float32))
+    np.testing.assert_array_equal(found, np.full(2, 3000 * 2999 / 2))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("rounds", [0, 1, 4])
+def test_branch_in_loop_in_branch(flag: bool, rounds: int) -> None:
+    then = helper.make_graph([node("Mul", "v x", "p")], "then", [], [value("p", F32, None)])
+    other = helper.make_graph([node("Sub", "v x", "m")], "else", [], [value("m", F32, None)])
+    body = helper.make_graph(
+        [
+            node("Mod", "i two", "odd"),
+            node("Cast", "odd", "is_odd", to=BOOL),
+            node("If", "is_odd", "w", then_branch=then, else_branch=other),
+            node("Identity", "v", "before"),
+        ],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("v", F32, [3]), value("u", F32, [3])],
+        [value("c", BOOL, []), value("w", F32, [3]), value("before", F32, [3])],
+    )
+    looped = helper.make_graph(
+        [node("Loop", "M yes x x", "a b", body=body), node("Add", "a b", "t")], "looped", [], [value("t", F32, None)]
+    )
+    plain = helper.make_graph([node("Neg", "x", "n")], "plain", [], [value("n", F32, None)])
+    model = model_of(
+        [node("If", "flag", "y", then_branch=looped, else_branch=plain)],
+        [value("x", F32, [3]), value("M", I64, []), value("flag", BOOL, [])],
+        ["y"],
+        [scalar("two", 2, np.int64), scalar("yes", True, np.bool_)],
+    )
+    x = np.array([1.5, -2, 3], np.float32)
+    assert_like_reference(model, {"x": x, "M": np.array(rounds), "flag": np.array(flag)})
+
+
+def test_branches_and_loops_have_rows_in_profiles() -> None:
+    executable = mirlo.compile(newton())
+    profile = executable.profile(x=np.ones(4, np.float32), M=np.array(3))
+    assert "scf.while" in str(profile) and "root" in str(profile)
+
+
+def test_collecting_without_knowing_the_rounds_is_refused() -> None:
+    body = helper.make_graph(
+        [node("Mul", "v v", "w")],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("v", F32, [2])],
+        [value("c", BOOL, []), value("w", F32, [2]), value("w", F32, [2])],
+    )
+    model = model_of([node("Loop", "M _ x", "y z", body=body)], [value("x", F32, [2]), value("M", I64, [])], ["y", "z"])
+    with pytest.raises(OnnxImportError, match="'w' of the body is collected from each round"):
+        mirlo.compile(model)
+
+
+def test_a_carried_value_that_grows_is_refused() -> None:
+    body = helper.make_graph(
+        [node("Concat", "v x", "w", axis=0)],
+        "body",
+        [value("i", I64, []), value("c", BOOL, []), value("v", F32, None)],
+        [value("c", BOOL, []), value("w", F32, None)],
+    )
+    model = model_of([node("Loop", "M _ x", "y", body=body)], [value("x", F32, [2]), value("M", I64, [])], ["y"])
+    with pytest.raises(OnnxImportError, match=r"'x' is f32\[2\] before the loop and f32\[4\] after a round"):
+        mirlo.compile(model)
