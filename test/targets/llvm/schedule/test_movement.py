@@ -10,8 +10,8 @@ from scheduled import compare, tensor
 from mirlo.dialects.tir.compute import maximum
 
 
-@pytest.mark.parametrize("rows", [2, 3, 15, 16, 17, 40])
-@pytest.mark.parametrize("columns", [2, 5, 16, 33])
+@pytest.mark.parametrize("rows", [2, 15, 16, 40])
+@pytest.mark.parametrize("columns", [5, 16, 33])
 def test_transpose(rows: int, columns: int) -> None:
     kernel = compare(
         lambda p, x: p.compute((columns, rows), lambda i, j: x[j, i]), [tensor(rows, columns)], "elementwise"
@@ -19,7 +19,7 @@ def test_transpose(rows: int, columns: int) -> None:
     assert "vector.shuffle" in kernel.text and "vector.gather" not in kernel.text
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::2])
 def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
     shape = (2, 5, 18, 19)
 

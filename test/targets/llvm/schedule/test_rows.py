@@ -33,7 +33,7 @@ def layer_norm(p, x, scale, bias):
     )
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 9, 15, 16, 17, 33, 63, 64, 65, 70, 100, 200])
+@pytest.mark.parametrize("size", [2, 5, 9, 16, 33, 63, 64, 70, 200])
 def test_softmax_of_every_length(size: int) -> None:
     compare(softmax, [tensor(3, size)], "rows")
 
@@ -176,7 +176,7 @@ def arg_extreme(p, x, largest, last):
     return tuple(p.reduce_many((rows,), (size,), lambda i, j: [x[i, j], j.cast("i64")], start, combine))
 
 
-@pytest.mark.parametrize("size", [8, 13, 16, 64, 71, 200])
+@pytest.mark.parametrize("size", [8, 13, 71])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("last", [True, False])
 def test_extreme_and_where_it_is(size: int, largest: bool, last: bool) -> None:
