@@ -17,8 +17,7 @@ each operand the element at its map, then for each output of a reduction what wa
 - `outside`, one entry per operand: a number there says what is read where the map leaves the tensor (padding); `unit`
   says that it never does.
 - `init`, one entry per output: what a reduction starts from; `unit` for an output that is not a reduction.
-- A reduction that may be computed in any order says so by its body alone: an operation that combines, or a selection.
-  Any other body is computed in the order of the axes.
+- A reduction is computed in the order of the axes, unless its body combines by one associative, commutative operation.
 - Over tensors the outputs are results. Over buffers (`memref`) they are the last operands, and nothing is returned.
 """
 

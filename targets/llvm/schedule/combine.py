@@ -10,8 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
-from mirlo.passes.schedule.vectors import is_vector, splat, vector_op
-from mirlo.targets.llvm.schedule.access import shuffle
+from mirlo.passes.schedule.vectors import is_vector, splat
 
 
 @dataclass(frozen=True)
@@ -102,45 +101,27 @@ class Combiner:
 
 
 class Reducer:
-    """How all outputs of a reduction block are combined; values come in lists, one for each output."""
-
-    contributions: list[Any]
-    """Values of the body that are combined."""
-
-    def identity(self) -> list[Any]:
-        """Scalars that change nothing when combined."""
-        raise NotImplementedError
-
-    def combine(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        """Two partial results, both scalars or both vectors, as one."""
-        raise NotImplementedError
-
-    def horizontal(self, vectors: Sequence[Any]) -> list[Any]:
-        """All lanes as scalars."""
-        raise NotImplementedError
-
-    def finish(self, scalars: Sequence[Any]) -> list[Any]:
-        """The elements of the outputs: combined with the start values, in the types that are stored."""
-        raise NotImplementedError
-
-
-class Independent(Reducer):
-    """Every output is combined by an operation of its own."""
+    """How a reduction block combines its outputs, each by an operation of its own; values come one per output."""
 
     def __init__(self, combiners: list[Combiner]):
         self.combiners = combiners
         self.contributions = [combiner.contribution for combiner in combiners]
+        """Values of the body that are combined."""
 
     def identity(self) -> list[Any]:
+        """Scalars that change nothing when combined."""
         return [combiner.identity() for combiner in self.combiners]
 
     def combine(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        """Two partial results, both scalars or both vectors, as one."""
         return [combiner.combine(x, y) for combiner, x, y in zip(self.combiners, a, b, strict=True)]
 
     def horizontal(self, vectors: Sequence[Any]) -> list[Any]:
+        """All lanes as scalars."""
         return [combiner.horizontal(v) for combiner, v in zip(self.combiners, vectors, strict=True)]
 
     def finish(self, scalars: Sequence[Any]) -> list[Any]:
+        """The elements of the outputs: combined with the start values, in the types that are stored."""
         return [combiner.finish(s) for combiner, s in zip(self.combiners, scalars, strict=True)]
 
 
@@ -151,88 +132,9 @@ def reducer_of(block: BlockView) -> Reducer | None:
     for value, accumulator, init in zip(block.yielded, accumulators, block.init, strict=True):
         combiner = _combiner(value, accumulator, init)
         if combiner is None or _depends(block, combiner.contribution, accumulators):
-            return selection_of(block)
+            return None
         found.append(combiner)
-    return Independent(found)
-
-
-class Selection(Reducer):
-    """Each step keeps what is accumulated or takes the contributions, all outputs alike: a maximum and its position.
-
-    Blocks reduce in any order, so partial results may meet each other as an accumulated one meets contributions.
-    """
-
-    def __init__(self, block: BlockView, contributions: list[Any], steps: list[Any]):
-        self.block = block
-        self.contributions = contributions
-        self.steps = steps
-        """Operations of the body that compute the outputs from contributions and accumulators alone."""
-
-    def identity(self) -> list[Any]:
-        return [attribute_constant(attribute) for attribute in self.block.init]
-
-    def combine(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        lanes = next((value.type.shape[0] for value in (*a, *b) if is_vector(value)), 1)
-        env = dict(zip(self.block.accumulators, a, strict=True))
-        env.update(zip(self.contributions, b, strict=True))
-        for op in self.steps:
-            operands = [env[value] for value in op.operands]
-            env[op.results[0]] = vector_op(op, operands, lanes)[0]
-        made = [env[value] for value in self.block.yielded]
-        return [splat(value, lanes) for value in made] if lanes > 1 else made
-
-    def horizontal(self, vectors: Sequence[Any]) -> list[Any]:
-        held = list(vectors)
-        lanes = held[0].type.shape[0]
-        while lanes > 1:
-            lanes //= 2
-            low = [shuffle(v, v, range(lanes)) for v in held]
-            high = [shuffle(v, v, range(lanes, 2 * lanes)) for v in held]
-            if lanes == 1:
-                low, high = [_only_lane(v) for v in low], [_only_lane(v) for v in high]
-            held = self.combine(low, high)
-        return held
-
-    def finish(self, scalars: Sequence[Any]) -> list[Any]:
-        return self.combine(self.identity(), scalars)
-
-
-def _only_lane(vector: Any) -> Any:
-    none = ir.DenseI64ArrayAttr.get([0])
-    return create("vector.extract", vector.type.element_type, vector, static_position=none)
-
-
-def selection_of(block: BlockView) -> Selection | None:
-    """The reduction as a selection, if every output is `select(condition, contribution, accumulated)`, or swapped."""
-    contributions = []
-    for value, accumulator in zip(block.yielded, block.accumulators, strict=True):
-        if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
-            return None
-        _, yes, no = value.owner.operation.operands
-        if accumulator not in (yes, no):
-            return None
-        contributions.append(no if yes == accumulator else yes)
-    if any(_depends(block, value, block.accumulators) for value in contributions):
-        return None
-    steps = _steps(block, contributions)
-    return None if steps is None else Selection(block, contributions, steps)
-
-
-def _steps(block: BlockView, contributions: list[Any]) -> list[Any] | None:
-    """Operations between the contributions and the outputs; None where they need anything else of the body."""
-    given = {*block.accumulators, *contributions}
-    wanted = set(block.yielded)
-    steps: list[Any] = []
-    for op in reversed(block.body_ops):
-        result = op.results[0]
-        if result not in wanted or result in given:
-            continue
-        if op.name == "tensor.extract":
-            return None
-        steps.append(op)
-        wanted.update(op.operands)
-    arguments = {v for v in block.body.arguments if v in wanted and v not in given}
-    return None if arguments else steps[::-1]
+    return Reducer(found)
 
 
 def _combiner(value: Any, accumulator: Any, init: Any) -> Combiner | None:

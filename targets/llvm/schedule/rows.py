@@ -180,7 +180,7 @@ def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Declin
     if block.is_reduction:
         found = reducer_of(block)
         if found is None:
-            return decline("a reduction combines in a way that has no order of its own choice", block=block.name)
+            return decline("a reduction combines by no single associative operation", block=block.name)
         if kinds == {SPATIAL}:
             return decline("a reduction over one element per output is elementwise", block=block.name)
     if not walks or not _joins(walks[-1], block, extents):
