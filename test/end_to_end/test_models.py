@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
-from commands import benchmark_model, mirlo, output_of
+from commands import MODELS as MODEL_FOLDER
+from commands import benchmark_model, mirlo, output_of, python
 
 from mirlo.tools import opt
 
@@ -62,6 +64,19 @@ def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> N
 MODELS = {"mobilenetv2": 1.05, "resnet50": 1.05, "vit_base": 1.05, "bert_base": 1.05, "gpt2": 1.35}
 
 
+MAX_LOADING, MAX_COMPILING = 1.0, 60.0
+"""Seconds."""
+MAX_SLOWDOWN = 5.0
+"""Beside ONNX Runtime, both on one thread."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_is_fast_enough(name: str) -> None:
+    out = output_of(python("-m", "benchmarks.measure", name, "--cache", MODEL_FOLDER, "--repeat", 5))
+    compiling, _, _, _, _, slowdown, error = json.loads(out)
+    assert compiling < MAX_COMPILING and slowdown < MAX_SLOWDOWN and error <= TOLERANCE
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
     model = benchmark_model(name)
@@ -69,6 +84,9 @@ def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
     try:
         output_of(mirlo("compile", model, "-o", compiled))
         assert compiled.stat().st_size <= MODELS[name] * model.stat().st_size
+        # Of the processor, as other processes may keep this one waiting.
+        loading = f"import time, mirlo; mirlo.load({str(compiled)!r}); print(time.process_time())"
+        assert float(output_of(python("-c", loading))) < MAX_LOADING
         inputs, expected = _reference(model)
         _agree(_run_compiled(compiled, inputs, tmp_path), expected)
     finally:
