@@ -98,8 +98,11 @@ class RowsPlan:
     def _share(self, memory: Memory, stored: set[Any]) -> None:
         """Let a row's elements live where the row's result will be, if they are read no later than it is written."""
         taken: set[Any] = set()
-        for value in stored - self.group.kept:
-            for result in self.group.kept - taken:
+        # In the order of the blocks: that of a set of values differs from run to run.
+        outputs = [output.value for block in self.group.blocks for output in block.outputs]
+        kept = [value for value in outputs if value in self.group.kept]
+        for value in (v for v in outputs if v in stored and v not in self.group.kept):
+            for result in (r for r in kept if r not in taken):
                 if self._can_share(value, result):
                     memory.share(value, result)
                     taken.add(result)
