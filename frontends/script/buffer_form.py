@@ -148,13 +148,7 @@ class BufferForm(Interpreter):
         if not isinstance(buffer, MemoryBuffer):
             raise self.error(target, "only elements of buffers can be stored to")
         indices = self.indices(buffer, target.slice, target)
-        scalar = self.lifted(value, buffer.dtype, node)
-        if scalar.dtype is not buffer.dtype:
-            raise self.error(
-                node,
-                f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: cast it with .cast('{buffer.dtype}')",
-            )
-        buffer.buffer[tuple(indices)] = scalar
+        buffer.buffer[tuple(indices)] = self.stored(buffer, value, node)
 
     def _statement_If(self, node: Any) -> None:
         condition = self.value(node.test)
@@ -170,7 +164,14 @@ class BufferForm(Interpreter):
     def _statement_While(self, node: Any) -> None:
         if node.orelse:
             raise self.error(node.orelse[0], "a loop of a prim function has no 'else'")
-        for _ in self.builder.while_(lambda: self.condition(self.value(node.test), node.test)):
+
+        def condition() -> Expr:
+            value = self.value(node.test)
+            if is_number(value):
+                raise self.error(node.test, f"this condition is always {bool(value)}: compare what the loop changes")
+            return self.condition(value, node.test)
+
+        for _ in self.builder.while_(condition):
             self.statements(node.body)
 
     def _statement_For(self, node: Any) -> None:

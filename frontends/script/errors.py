@@ -10,6 +10,7 @@ class ScriptError(MirloError, ValueError):
 
     def __init__(self, problem: str, place: str = "", line: str = "", column: int = 0, width: int = 1):
         self.problem = problem
+        self.place = place
         caret = " " * column + "^" * max(1, min(width, len(line) - column))
         super().__init__(f"{place}: error: {problem}\n  {line}\n  {caret}" if place else problem)
 

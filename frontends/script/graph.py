@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.attributes import Dims, Ints
 from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError
@@ -142,6 +143,8 @@ class GraphInterpreter(Interpreter):
             if element is None:
                 raise TypeError(f"numpy's {array.dtype} is no element type")
             kind = TensorType(array.shape, element)
+        if array.size != 1 and array.shape != kind.static_shape:
+            raise ValueError(f"an array of shape {array.shape} does not fit the shape {kind.static_shape}")
         array = np.ascontiguousarray(np.broadcast_to(array, kind.static_shape))
         return Tensor.of(Constant.make(value=dense_of(array.reshape(kind.static_shape), kind), result_types=[kind]))
 
@@ -217,8 +220,11 @@ class GraphInterpreter(Interpreter):
         attributes: dict[str, Any] = {}
         names = list(fields)
         if len(node.args) > len(names):
-            takes = f"{len(names)} tensors ({', '.join(names)})" if names else "no tensors"
-            raise self.error(node, f"R.{name} takes {takes}, found {len(node.args)}; attributes are given by name")
+            takes = f"the tensors {', '.join(names)}" if names else "no tensors"
+            hint = "attributes are given by name"
+            if len(names) == 1 and fields[names[0]].kind == "variadic":
+                takes, hint = f"a list, {names[0]}", f"write R.{name}([...], ...)"
+            raise self.error(node, f"R.{name} takes {takes}; found {len(node.args)}: {hint}")
         for field, argument in zip(names, node.args, strict=False):
             given[field] = argument
         for keyword in node.keywords:
@@ -233,6 +239,11 @@ class GraphInterpreter(Interpreter):
                 raise self.error(keyword, f"R.{name} has no argument '{keyword.arg}'{hint}")
         out = attributes.pop("out", None)
         values = {key: self.value(value) for key, value in attributes.items()}
+        for key, value in values.items():
+            if isinstance(value, str) and isinstance(cls._attributes[key], (Dims, Ints)):
+                # Text has parts too, so it would pass for a list.
+                wanted = cls._attributes[key].expected
+                raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
 
     def _operands(self, name: str, fields: dict[str, Any], given: dict[str, Any], node: Any) -> list[Any]:
@@ -284,7 +295,7 @@ class GraphInterpreter(Interpreter):
         except (TypeError, ValueError) as error:
             if isinstance(error, ScriptError):
                 raise
-            raise self.error(parts[0], f"expected dims, numbers or text such as 'batch': {error}") from None
+            raise self.error(parts[0], f"a shape is a tuple of integers and of text such as 'batch'") from None
         return found, self.value(parts[2]) if len(parts) == 3 else _UNNAMED
 
     def _call_call_tir(self, node: Any) -> Any:
@@ -311,6 +322,11 @@ class GraphInterpreter(Interpreter):
         inputs = [t.type for t in tensors]
         if any(not t.is_static for t in inputs):
             raise self.error(node, "a prim function needs tensors whose dims are numbers")
+        try:
+            template.bind(inputs, out)
+            template.attribute_values(attributes)
+        except ScriptError as error:
+            raise self.error(node, f"{error.problem} (declared at {error.place})") from None
         return self.functions.call(template, inputs, out, attributes)
 
     def _call_call_dps_packed(self, node: Any) -> Any:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mirlo.dialects.core.dtypes import DTYPES, DType
-from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, all_of, constant, lift, maximum, minimum, select
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, abs_, all_of, constant, lift, maximum, minimum, select
 from mirlo.dialects.tir.compute import call as call_intrinsic
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.errors import ScriptError
@@ -93,6 +94,16 @@ class Interpreter:
         if isinstance(value, float) and not element.is_float and not (element.is_integer and value.is_integer()):
             raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
         return lift(value, element)
+
+    def stored(self, buffer: BufferValue, value: Any, node: Any) -> Expr:
+        """A value as an element of a buffer: of its type; indices become integers."""
+        scalar = self.lifted(value, buffer.dtype, node)
+        if scalar.dtype is INDEX and buffer.dtype.is_integer:
+            return scalar.cast(buffer.dtype)
+        if scalar.dtype is not buffer.dtype:
+            cast = f"cast it with .cast('{buffer.dtype}')"
+            raise self.error(node, f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: {cast}")
+        return scalar
 
     def static(self, node: Any, what: str) -> Any:
         """An integer that is known when the function is made."""
@@ -383,7 +394,8 @@ class Interpreter:
         count = len(given)
         if count < least or (most is not None and count > most):
             wanted = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
-            raise self.error(node, f"{self.called(node)} takes {wanted} arguments, found {count}")
+            noun = "argument" if wanted == "1" else "arguments"
+            raise self.error(node, f"{self.called(node)} takes {wanted} {noun}, found {count}")
         for keyword in node.keywords:
             if keyword.arg not in keywords:
                 known = f"; it has: {', '.join(keywords)}" if keywords else ""
@@ -422,6 +434,8 @@ class Interpreter:
     def call_word(self, word: Word, node: Any) -> Any:
         """`T.something(...)` as an expression."""
         name = word.name
+        if name in ("min", "max", "abs"):
+            return self._call_extreme(name, node)
         if name in INTRINSICS:
             return self._call_intrinsic(name, node)
         if name in DTYPES:
@@ -432,8 +446,6 @@ class Interpreter:
         if name == "select":
             condition, yes, no = self.arguments(node, 3, 3)
             return self.choice(node, condition, yes, no, node.args[0])
-        if name in ("min", "max", "abs"):
-            return self._call_extreme(name, node)
         if name == "op":
             return self._call_op(node)
         raise self.error(node, f"{word} has no meaning as an expression")
@@ -443,8 +455,11 @@ class Interpreter:
         if all(is_number(v) for v in values):
             return getattr(builtins, name)(*values)
         result = values[0]
+        for value, argument in zip(values, node.args, strict=False):
+            if not is_number(value) and not isinstance(value, Expr):
+                raise self.error(argument, f"expected a scalar, found {kind_of(value)}")
         if name == "abs":
-            return call_intrinsic("abs", result) if result.dtype.is_float else maximum(result, -result)
+            return abs_(result)
         for value in values[1:]:
             if is_number(result) and is_number(value):
                 result = getattr(builtins, name)(result, value)
@@ -492,8 +507,8 @@ class Interpreter:
         """A helper, expanded here; its value is what it returns."""
         values = self.arguments(node)
         if len(values) != len(function.parameters):
-            wanted = f"{len(function.parameters)} arguments ({', '.join(function.parameters)})"
-            raise self.error(node, f"'{function.name}' takes {wanted}, found {len(values)}")
+            wanted = f"the arguments {', '.join(function.parameters)}" if function.parameters else "no arguments"
+            raise self.error(node, f"'{function.name}' takes {wanted}; found {len(values)}")
         outer = self.source, self.names, self.captured
         depth = self.names.get("", 0) + 1
         if depth > 64:
@@ -571,13 +586,15 @@ _ARTICLES = {
     ast.ImportFrom: "import", ast.Global: "global", ast.Nonlocal: "nonlocal", ast.Break: "break",
     ast.Continue: "continue", ast.With: "with", ast.For: "for", ast.If: "if", ast.AugAssign: "an update",
     ast.AnnAssign: "an annotated assignment", ast.Assign: "an assignment", ast.Subscript: "an element",
-    ast.Attribute: "an attribute", ast.Call: "a call",
+    ast.Attribute: "an attribute", ast.Call: "a call", ast.Not: "not",
 }  # fmt: skip
 
 
 def _describe(node: Any) -> str:
     if isinstance(node, ast.Constant):
         return repr(node.value)
+    if isinstance(node, ast.Name):
+        return f"'{node.id}'"
     return _ARTICLES.get(type(node), type(node).__name__)
 
 
@@ -597,6 +614,8 @@ def _kind(value: Any) -> str:
         return f"the inline function '{value.name}'"
     if hasattr(value, "read"):
         return f"the buffer '{value.name}'"
+    if isinstance(getattr(value, "type", None), TensorType):
+        return f"a tensor, {value.type}"
     name = getattr(value, "__name__", None)
     return f"'{name}'" if name else f"a value of type {type(value).__name__}"
 

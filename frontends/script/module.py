@@ -167,7 +167,8 @@ class _ModuleBuilder:
         try:
             parsed = ir.Module.parse(text.text)
         except ir.MLIRError as error:
-            raise self.source.error(node, f"this is no valid IR: {error}") from None
+            first = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
+            raise self.source.error(node, f"this is no valid IR: {first}") from None
         for op in parsed.body.operations:
             self.functions.module.body.append(op.operation.clone())
             self.functions.symbols[text] = ir.StringAttr(op.operation.attributes["sym_name"]).value

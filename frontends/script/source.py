@@ -69,7 +69,7 @@ def _parse(text: str, source: Source) -> Any:
         line = error.lineno or 1
         shown = source.lines[line - 1] if line <= len(source.lines) else ""
         place = f"{source.file}:{source.first_line + line - 1}:{error.offset or 1}"
-        raise ScriptError(f"invalid syntax: {error.msg}", place, shown, (error.offset or 1) - 1) from None
+        raise ScriptError(error.msg, place, shown, (error.offset or 1) - 1) from None
 
 
 def names_read(tree: Any) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.compute import INDEX, Axis, Expr, PrimBuilder, TensorExpr
+from mirlo.dialects.tir.compute import Axis, Expr, PrimBuilder, TensorExpr
 from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter, describe, is_number
 from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docstring, is_init, word_of
@@ -272,19 +272,15 @@ class TensorForm(Interpreter):
     def _store(self, target: Any, value: Any, node: Any) -> None:
         assert self.block is not None
         buffer = self._target(target)
-        scalar = self.lifted(value, buffer.dtype, node)
-        if buffer.dtype is INDEX or scalar.dtype is not buffer.dtype:
-            self.check_store(buffer, scalar, node)
+        scalar = self.stored(buffer, value, node)
         if self.block.reduce and buffer not in self.block.init:
             raise NotRegular(f"the reduction to '{buffer.name}' has no T.init")
         self.block.current[buffer] = scalar
 
-    def check_store(self, buffer: Any, scalar: Expr, node: Any) -> None:
-        if scalar.dtype is not buffer.dtype:
-            raise self.error(
-                node,
-                f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: cast it with .cast('{buffer.dtype}')",
-            )
+    def call_word(self, word: Any, node: Any) -> Any:
+        if word.name == "call_extern":
+            raise NotRegular("it calls a C function")
+        return super().call_word(word, node)
 
     def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
         if self.block is None:
