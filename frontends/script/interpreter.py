@@ -299,7 +299,7 @@ class Interpreter:
                 a, b = self.matched(left, right, node)
                 results.append(self._checked(node, lambda a=a, b=b, p=predicate: a.compare(p, b)))
             else:
-                results.append(_static_compare(predicate, left, right))
+                results.append(self._checked(node, lambda a=left, b=right, p=predicate: _static_compare(p, a, b)))
         if all(isinstance(r, bool) for r in results):
             return all(results)
         return all_of([constant(r, BOOL) if isinstance(r, bool) else r for r in results])
