@@ -295,7 +295,7 @@ class GraphInterpreter(Interpreter):
         except (TypeError, ValueError) as error:
             if isinstance(error, ScriptError):
                 raise
-            raise self.error(parts[0], f"a shape is a tuple of integers and of text such as 'batch'") from None
+            raise self.error(parts[0], "a shape is a tuple of integers and of text such as 'batch'") from None
         return found, self.value(parts[2]) if len(parts) == 3 else _UNNAMED
 
     def _call_call_tir(self, node: Any) -> Any:

@@ -24,7 +24,8 @@ class LowerLoops(Pass):
     """Turn `tir.for` into `scf.for`, `tir.block` over buffers into loops, `tir.call_extern` into calls.
 
     A parallel loop keeps the attribute `tir.parallel`; an unrolled one is repeated; a vectorized one is left to LLVM's
-    vectorizer. A loop bound to a hardware axis is an error: this pass is for targets that have none.
+    vectorizer. A loop bound to a hardware axis is an error, and so is memory of a block of threads: this pass is for
+    targets that have neither.
     """
 
     name = "lower-loops"
@@ -37,6 +38,10 @@ class LowerLoops(Pass):
         while loops := find(op, "tir.for"):
             unrolled |= _lower_for(loops[0])
         lower_calls(op)
+        for buffer in find(op, "memref.alloca"):
+            space = buffer.results[0].type.memory_space
+            if space is not None:
+                raise PassError(f"the buffer is in memory {space}, which this target does not have", buffer.location)
         if unrolled:
             passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
 

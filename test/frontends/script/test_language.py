@@ -30,8 +30,9 @@ def _run(template, *arrays, out, **attributes):
         names = ", ".join(f"%a{i}: {t.to_mlir()}" for i, t in enumerate(types))
         kinds = ", ".join(str(t.to_mlir()) for t in types)
         segments = f"operandSegmentSizes = array<i32: {', '.join(_runs(kinds.split(', ')))}>"
+        values = ", ".join(f"%a{i}" for i in range(len(types)))
         text = f"""func.func @main({names}) -> {out.to_mlir()} {{
-          %r = "relax.call_tir"({", ".join(f"%a{i}" for i in range(len(types)))}) {{callee = @{template.name}, {segments},
+          %r = "relax.call_tir"({values}) {{callee = @{template.name}, {segments},
             resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : ({kinds}) -> {out.to_mlir()}
           return %r : {out.to_mlir()}
         }}"""
@@ -230,6 +231,19 @@ def on_a_gpu(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
 def test_hardware_axes_need_hardware() -> None:
     with pytest.raises(PassFailed, match="is bound to 'blockIdx.x', which this target does not have"):
         _run(on_a_gpu, X, out=TensorType.of((4, 6), "f32"))
+
+
+@mirlo.prim_func
+def shared(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
+    tile = T.alloc((6,), T.f32, scope="shared")
+    for i in T.serial(4):
+        tile[0] = x[i, 0]
+        y[i, 0] = tile[0]
+
+
+def test_shared_memory_needs_hardware() -> None:
+    with pytest.raises(PassFailed, match="is in memory #gpu.address_space<workgroup>, which this target does not have"):
+        _run(shared, X, out=TensorType.of((4, 6), "f32"))
 
 
 @mirlo.prim_func(kind="opaque")
