@@ -89,8 +89,8 @@ class Functions:
         key = (id(template), types, tuple(sorted(attributes.items())))
         if key not in self.made:
             self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
-        symbol, types = self.made[key]
-        return symbol, types if outputs is None else outputs
+        symbol, made = self.made[key]
+        return symbol, made if outputs is None else outputs
 
     def declare(self, template: PrimFunc) -> None:
         """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""

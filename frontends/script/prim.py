@@ -169,8 +169,8 @@ class PrimFunc:
         count = len(self.inputs)
         builder = PrimBuilder(name, types[:count], self.source.location(self.tree))
         buffers = [TensorBuffer(p.name, t) for p, t in zip(self.parameters, types, strict=True)]
-        for buffer, tensor in zip(buffers, builder.inputs, strict=False):
-            buffer.tensor = tensor
+        for buffer, given in zip(buffers, builder.inputs, strict=False):
+            buffer.tensor = given
         form = TensorForm(self.source, {**bindings, **{b.name: b for b in buffers}}, self.captured)
         form.builder = builder
         form.body(self.tree.body)

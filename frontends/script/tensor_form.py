@@ -56,7 +56,7 @@ class _Block:
     spatial: tuple[LoopVariable, ...]
     reduce: tuple[LoopVariable, ...]
     init: dict[TensorBuffer, Any]
-    current: dict[TensorBuffer, Expr | None]
+    current: dict[TensorBuffer, Expr]
     reads: list[Expr]
 
 
@@ -152,11 +152,12 @@ class TensorForm(Interpreter):
 
     def _plain_nest(self, body: Sequence[Any], variables: list[LoopVariable]) -> None:
         """A nest without a block: `out[i, j] = ...`, or a start value and an inner nest that adds to it."""
-        stores = [n for n in body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
-        if not stores:
+        targets = (n.targets[0] for n in body if isinstance(n, ast.Assign))
+        stored = next((target for target in targets if isinstance(target, ast.Subscript)), None)
+        if stored is None:
             raise NotRegular("a loop nest stores nothing, or not in its innermost loop")
-        buffer = self.value(stores[0].targets[0].value)
-        spatial = self.flat(self._stored_at(stores[0].targets[0].slice))
+        buffer = self.value(stored.value)
+        spatial = self.flat(self._stored_at(stored.slice))
         if not isinstance(buffer, TensorBuffer) or set(spatial) != set(variables) or len(spatial) != len(variables):
             raise NotRegular("a nest does not store one element for each point")
         if isinstance(body[-1], ast.For):
@@ -219,7 +220,7 @@ class TensorForm(Interpreter):
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             value = self.value(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node))
             self._store(node.target, value, node.value)
-        elif isinstance(node, ast.Expr) and word_of(self, node.value) == "reads":
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) == "reads":
             self.block.reads += [self.scalar(argument) for argument in node.value.args]
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) is None:
             self.value(node.value)  # a helper
