@@ -16,7 +16,7 @@
 // CHECK-NEXT: kernel @fused_softmax_chain: head/Softmax, head/Chain
 // CHECK-NEXT:   schedule: rows [llvm] {{.*}}rows.py:{{[0-9]+}}
 // CHECK-NEXT:     declined: contraction [llvm]: {{.*}}
-// CHECK-NEXT:     declined: elementwise [llvm]: {{.*}}
+// CHECK:          declined: elementwise [llvm]: {{.*}}
 // CHECK-NEXT:   tir.exp on vector<{{.*}}xf32>: exp [llvm] {{.*}}exponential.py:{{[0-9]+}}
 // CHECK-NEXT: memory of @main: {{.*}}, at least {{.*}} needed
 
