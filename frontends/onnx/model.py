@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.old import modernized
 from mirlo.frontends.onnx.text import require_text
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
@@ -63,8 +64,8 @@ def load(model: Source) -> LoadedModel:
 
     if isinstance(model, onnx.ModelProto):
         name = _graph_name(model)
-        _require_graph(model, name)
-        return LoadedModel(model, Weights(name, {}, None), name, None)
+        proto = _checked(model, name)
+        return LoadedModel(proto, Weights(name, {}, None), name, None)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         return _parse(map_file(path, "the model is expected in"), str(path), path)
@@ -88,7 +89,11 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
         proto.ParseFromString(slimmed.message)
     except DecodeError as error:
         raise OnnxImportError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
-    _require_graph(proto, what)
+    if _is_old(proto):
+        # The converter wants the numbers too; models of that age are small.
+        proto.ParseFromString(bytes(buffer))
+        slimmed.data.clear()
+    proto = _checked(proto, what)
     folder = path.parent if path is not None else None
     name = what if path is not None else _graph_name(proto)
     return LoadedModel(proto, Weights(name, slimmed.data, folder), name, path)
@@ -98,18 +103,27 @@ def _graph_name(proto: Any) -> str:
     return f"model '{proto.graph.name}'" if proto.graph.name else "the model"
 
 
-def _require_graph(proto: Any, what: str) -> None:
+def _checked(proto: Any, what: str) -> Any:
+    """The model, or that model in the oldest operator set that there are converters for."""
     require_text(proto, what)
     if not proto.HasField("graph"):
         raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
     if not proto.opset_import:
         raise OnnxImportError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
+    if _is_old(proto):
+        return modernized(proto, OLDEST_OPSET, what)
     version = opsets_of(proto.opset_import).get("")
-    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
-        advice = "convert it with onnx.version_converter" if version < OLDEST_OPSET else "export it with an older one"
+    if version is not None and version > NEWEST_OPSET:
         raise OnnxImportError(
-            f"{what}: the model uses operator set {version}; supported are {OLDEST_OPSET} to {NEWEST_OPSET}: {advice}"
+            f"{what}: the model uses operator set {version}; supported are those up to {NEWEST_OPSET}: "
+            "export it with an older one"
         )
+    return proto
+
+
+def _is_old(proto: Any) -> bool:
+    version = opsets_of(proto.opset_import).get("")
+    return version is not None and version < OLDEST_OPSET
 
 
 def opsets_of(imports: Any) -> dict[str, int]:
