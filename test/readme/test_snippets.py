@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_blocks_are_those_that_are_tested() -> None:
-    assert [len(_blocks(language)) for language in ("sh", "python")] == [2, 2]
+    assert [len(_blocks(language)) for language in ("sh", "python")] == [2, 3]
 
 
 def test_make_has_the_targets() -> None:
@@ -61,20 +61,31 @@ def test_python(folder: Path) -> None:
     assert "pixel_values" in out and "GFLOP/s" in out
 
 
-def test_own_operator(tmp_path: Path) -> None:
-    (tmp_path / "swiglu.py").write_text(_blocks("python")[1])
-    node = helper.make_node("Swiglu", ["x", "g"], ["y"], name="gated", domain="com.mine")
-    x, g, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 50]) for name in "xgy")
+def _run_node(folder: Path, operator: str, plugin: str, names: str) -> tuple[np.ndarray, ...]:
+    """The inputs and the output of a model of one node, run with a plug-in."""
+    (folder / "plugin.py").write_text(plugin)
+    node = helper.make_node(operator, list(names), ["y"], name="node", domain="com.mine")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 50]) for name in (*names, "y")]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.mine", 1)]
-    model = helper.make_model(helper.make_graph([node], "g", [x, g], [y]), opset_imports=opsets, ir_version=9)
-    onnx.save(model, tmp_path / "model.onnx")
-    arrays = np.random.default_rng(0).standard_normal((2, 3, 50), np.float32)
-    np.save(tmp_path / "x.npy", arrays[0])
-    np.save(tmp_path / "g.npy", arrays[1])
-    given = ("--input", "x=x.npy", "--input", "g=g.npy", "--output-dir", "out")
-    output_of(mirlo("run", "model.onnx", "--plugin", "swiglu.py", *given, cwd=tmp_path))
-    expected = arrays[1] * arrays[0] / (1 + np.exp(-arrays[0]))
-    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected, rtol=1e-5, atol=1e-6)
+    graph = helper.make_graph([node], "g", values[:-1], values[-1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "model.onnx")
+    arrays = np.random.default_rng(0).standard_normal((len(names), 3, 50), np.float32)
+    given: list[str] = []
+    for name, array in zip(names, arrays, strict=True):
+        np.save(folder / f"{name}.npy", array)
+        given += ["--input", f"{name}={name}.npy"]
+    output_of(mirlo("run", "model.onnx", "--plugin", "plugin.py", *given, "--output-dir", "out", cwd=folder))
+    return *arrays, np.load(folder / "out" / "y.npy")
+
+
+def test_own_operator(tmp_path: Path) -> None:
+    x, gate, y = _run_node(tmp_path, "Swiglu", _blocks("python")[1], "xg")
+    np.testing.assert_allclose(y, gate * x / (1 + np.exp(-x)), rtol=1e-5, atol=1e-6)
+
+
+def test_own_loops(tmp_path: Path) -> None:
+    x, y = _run_node(tmp_path, "PeakNorm", _blocks("python")[2], "x")
+    np.testing.assert_allclose(y, x / np.abs(x).max(axis=1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
 def test_paths_exist() -> None:
