@@ -34,7 +34,7 @@ def _spread_slopes(graph: Any) -> None:
     for value in (*graph.input, *graph.value_info):
         if value.type.tensor_type.HasField("shape"):
             ranks[value.name] = len(value.type.tensor_type.shape.dim)
-    nodes = []
+    nodes: list[Any] = []
     for node in graph.node:
         if node.op_type == "PRelu":
             data, slope = node.input
