@@ -16,7 +16,8 @@ from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import emit, held
 from mirlo.dialects.tir.loops import For
-from mirlo.frontends.script.interpreter import Interpreter, describe, is_number, kind_of
+from mirlo.frontends.script.describe import describe, is_number, kind_of
+from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import LoopHeader, axes_kinds, block_name, header, is_docstring, is_init, word_of
 
 SCOPES = ("global", "local", "shared")

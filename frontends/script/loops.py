@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.frontends.script.interpreter import Interpreter, describe, is_number, kind_of
+from mirlo.frontends.script.describe import describe, is_number, kind_of
+from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import LOOPS, Word
 
 

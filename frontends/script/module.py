@@ -10,7 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.graph import Callee, Functions, build_graph
+from mirlo.frontends.script.graph import build_graph
+from mirlo.frontends.script.graph_values import Callee, Functions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import MlirText, R, T

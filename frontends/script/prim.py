@@ -13,8 +13,9 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
 from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
+from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
-from mirlo.frontends.script.interpreter import Interpreter, kind_of
+from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 from mirlo.frontends.script.source import Source, captured_names, parse_object
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
@@ -174,12 +175,13 @@ class PrimFunc:
         form = TensorForm(self.source, {**bindings, **{b.name: b for b in buffers}}, self.captured)
         form.builder = builder
         form.body(self.tree.body)
-        made = [buffer.tensor for buffer in buffers[count:]]
-        for buffer, tensor in zip(buffers[count:], made, strict=True):
-            if tensor is None:
+        made = []
+        for buffer in buffers[count:]:
+            if buffer.tensor is None:
                 raise NotRegular(f"no block writes '{buffer.name}'")
+            made.append(buffer.tensor)
         builder.loc = self.source.location(self.tree)
-        return builder.finish(*[tensor for tensor in made if tensor is not None])
+        return builder.finish(*made)
 
     def _buffer_form(self, bindings: Bindings, name: str) -> Any:
         inputs = [self.type_of(p, bindings) for p in self.inputs]

@@ -14,8 +14,9 @@ from typing import Any
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Axis, Expr, PrimBuilder, TensorExpr
+from mirlo.frontends.script.describe import describe, is_number
 from mirlo.frontends.script.errors import NotRegular
-from mirlo.frontends.script.interpreter import Interpreter, describe, is_number
+from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docstring, is_init, word_of
 
 
@@ -56,7 +57,7 @@ class _Block:
     spatial: tuple[LoopVariable, ...]
     reduce: tuple[LoopVariable, ...]
     init: dict[TensorBuffer, Any]
-    current: dict[TensorBuffer, Expr]
+    current: dict[TensorBuffer, Expr | None]
     reads: list[Expr]
 
 
@@ -152,12 +153,11 @@ class TensorForm(Interpreter):
 
     def _plain_nest(self, body: Sequence[Any], variables: list[LoopVariable]) -> None:
         """A nest without a block: `out[i, j] = ...`, or a start value and an inner nest that adds to it."""
-        targets = (n.targets[0] for n in body if isinstance(n, ast.Assign))
-        stored = next((target for target in targets if isinstance(target, ast.Subscript)), None)
-        if stored is None:
+        stores: list[Any] = [n for n in body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
+        if not stores:
             raise NotRegular("a loop nest stores nothing, or not in its innermost loop")
-        buffer = self.value(stored.value)
-        spatial = self.flat(self._stored_at(stored.slice))
+        buffer = self.value(stores[0].targets[0].value)
+        spatial = self.flat(self._stored_at(stores[0].targets[0].slice))
         if not isinstance(buffer, TensorBuffer) or set(spatial) != set(variables) or len(spatial) != len(variables):
             raise NotRegular("a nest does not store one element for each point")
         if isinstance(body[-1], ast.For):
@@ -220,8 +220,9 @@ class TensorForm(Interpreter):
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             value = self.value(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node))
             self._store(node.target, value, node.value)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) == "reads":
-            self.block.reads += [self.scalar(argument) for argument in node.value.args]
+        elif isinstance(node, ast.Expr) and word_of(self, node.value) == "reads":
+            call: Any = node.value
+            self.block.reads += [self.scalar(argument) for argument in call.args]
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) is None:
             self.value(node.value)  # a helper
         else:
@@ -300,7 +301,7 @@ class TensorForm(Interpreter):
         buffers = list(block.init) if block.reduce else list(block.current)
         if not buffers or not block.reduce and block.init:
             raise NotRegular("a block stores nothing, or starts a reduction that it has no axis for")
-        values = [block.current[buffer] for buffer in buffers]
+        values = [value for buffer in buffers if (value := block.current[buffer]) is not None]
         try:
             made = self.builder.block(
                 block.name, shape, extents, values, [block.init[b] for b in buffers] if extents else None, block.reads

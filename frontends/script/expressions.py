@@ -1,0 +1,376 @@
+"""Meaning of the expressions of prim functions.
+
+A value is a Python number, text or tuple known when the function is made, a scalar `Expr`, a buffer, or a word of the
+language. The two forms differ in what a loop, a block and a store do: `tensor_form.py`, `buffer_form.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, all_of, constant, lift, select
+from mirlo.dialects.tir.compute import call as call_intrinsic
+from mirlo.frontends.script.describe import describe, is_number, kind_of
+from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.inline import InlineFunction
+from mirlo.frontends.script.language import Language, Word
+from mirlo.frontends.script.source import Source
+
+_OPERATORS: dict[type, tuple[str, str]] = {
+    ast.Add: ("__add__", "+"), ast.Sub: ("__sub__", "-"), ast.Mult: ("__mul__", "*"), ast.Div: ("__truediv__", "/"),
+    ast.FloorDiv: ("__floordiv__", "//"), ast.Mod: ("__mod__", "%"), ast.BitAnd: ("__and__", "&"),
+    ast.BitOr: ("__or__", "|"), ast.BitXor: ("__xor__", "^"), ast.LShift: ("__lshift__", "<<"),
+    ast.RShift: ("__rshift__", ">>"), ast.Pow: ("__pow__", "**"), ast.MatMult: ("__matmul__", "@"),
+}  # fmt: skip
+_PREDICATES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool", "len", "range", "tuple", "sum")}
+_BITWISE = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
+
+
+class BufferValue(Protocol):
+    """A buffer as scripts see it."""
+
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr: ...
+
+
+class Expressions:
+    """Evaluates expressions; calls are for subclasses."""
+
+    def __init__(self, source: Source, names: dict[str, Any], captured: dict[str, Any]):
+        self.source = source
+        self.names = names
+        self.captured = captured
+
+    # Errors
+
+    def error(self, node: Any, problem: str) -> ScriptError:
+        return self.source.error(node, problem)
+
+    def _checked(self, node: Any, build: Any) -> Any:
+        try:
+            return build()
+        except (TypeError, ValueError) as error:
+            raise self.error(node, str(error)) from None
+
+    # Values
+
+    def value(self, node: Any) -> Any:
+        """What an expression means."""
+        handler = getattr(self, f"_value_{type(node).__name__}", None)
+        if handler is None:
+            raise self.error(node, f"{describe(node)} has no meaning in a prim function")
+        return handler(node)
+
+    def scalar(self, node: Any, like: DType | None = None) -> Expr:
+        """An expression that must be a scalar; numbers take the type `like`."""
+        value = self.value(node)
+        if isinstance(value, Expr):
+            return value
+        if is_number(value) and like is not None:
+            return self.lifted(value, like, node)
+        if is_number(value):
+            raise self.error(node, "this number has no type of its own: say which, for instance T.f32(...)")
+        raise self.error(node, f"expected a scalar, found {kind_of(value)}")
+
+    def lifted(self, value: Any, element: DType, node: Any) -> Expr:
+        """A number as a scalar of an element type that it fits."""
+        if isinstance(value, Expr):
+            return value
+        if not is_number(value):
+            raise self.error(node, f"expected a scalar, found {kind_of(value)}")
+        if isinstance(value, float) and not element.is_float and not (element.is_integer and value.is_integer()):
+            raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
+        return lift(value, element)
+
+    def stored(self, buffer: BufferValue, value: Any, node: Any) -> Expr:
+        """A value as an element of a buffer: of its type; indices become integers."""
+        scalar = self.lifted(value, buffer.dtype, node)
+        if scalar.dtype is INDEX and buffer.dtype.is_integer:
+            return scalar.cast(buffer.dtype)
+        if scalar.dtype is not buffer.dtype:
+            cast = f"cast it with .cast('{buffer.dtype}')"
+            raise self.error(node, f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: {cast}")
+        return scalar
+
+    def static(self, node: Any, what: str) -> Any:
+        """An integer that is known when the function is made."""
+        value = self.value(node)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(node, f"{what} must be an integer known when the function is made, found {kind_of(value)}")
+        return value
+
+    def text(self, node: Any, what: str) -> str:
+        value = self.value(node)
+        if not isinstance(value, str):
+            raise self.error(node, f"{what} must be text in quotes, found {kind_of(value)}")
+        return value
+
+    def element_type(self, node: Any) -> DType:
+        value = self.value(node)
+        if isinstance(value, DType):
+            return value
+        name = value.name if isinstance(value, Word) else value
+        found = DTYPES.get(name) if isinstance(name, str) else None
+        if found is None:
+            near = difflib.get_close_matches(str(name), DTYPES, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; known: {', '.join(DTYPES)}"
+            raise self.error(node, f"expected an element type such as 'f32', found {name!r}{hint}")
+        return found
+
+    def shape(self, node: Any) -> tuple[int, ...]:
+        value = self.value(node)
+        dims = self.flat(value) if isinstance(value, (tuple, list)) else [value]
+        for dim in dims:
+            if isinstance(dim, bool) or not isinstance(dim, int) or dim < 0:
+                raise self.error(node, f"a shape is a tuple of integers, found {kind_of(dim)} in it")
+        return tuple(dims)
+
+    def flat(self, value: Any) -> list[Any]:
+        if isinstance(value, (tuple, list)):
+            return [item for member in value for item in self.flat(member)]
+        return [value]
+
+    # Expressions
+
+    def _value_Constant(self, node: Any) -> Any:
+        if isinstance(node.value, (int, float, str)) or node.value is None:
+            return node.value
+        raise self.error(node, f"{describe(node)} has no meaning in a prim function")
+
+    def _value_Name(self, node: Any) -> Any:
+        name = node.id
+        for scope in (self.names, self.captured, STATIC_CALLS):
+            if name in scope:
+                return self.read_name(scope[name])
+        if name in ("min", "max", "abs"):
+            return Word("T", name)
+        if name == "range":
+            return range
+        known = [*self.names, *self.captured]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise self.error(node, f"unknown name '{name}'{hint}")
+
+    def read_name(self, value: Any) -> Any:
+        """The value of what a name stands for."""
+        return value
+
+    def _value_Attribute(self, node: Any) -> Any:
+        owner = self.value(node.value)
+        if isinstance(owner, Language):
+            try:
+                return getattr(owner, node.attr)
+            except AttributeError as error:
+                raise self.error(node, str(error)) from None
+        if node.attr == "shape" and hasattr(owner, "read"):
+            return tuple(owner.shape)
+        if node.attr == "dtype" and isinstance(getattr(owner, "dtype", None), DType):
+            return owner.dtype
+        if owner is math and isinstance(getattr(math, node.attr, None), float):
+            return getattr(math, node.attr)
+        if isinstance(owner, (Expr, int, float)) or hasattr(owner, "read") or owner is math:
+            return Method(owner, node.attr)
+        value = getattr(owner, node.attr, None)
+        if is_number(value) or isinstance(value, (str, tuple, InlineFunction, Language)):
+            return value
+        raise self.error(node, f"{kind_of(owner)} has no attribute '{node.attr}' that a prim function can use")
+
+    def _value_Tuple(self, node: Any) -> Any:
+        found: list[Any] = []
+        for item in node.elts:
+            value = self.value(item.value if isinstance(item, ast.Starred) else item)
+            if isinstance(item, ast.Starred):
+                if not isinstance(value, (tuple, list)):
+                    raise self.error(item, f"* needs a tuple, found {kind_of(value)}")
+                found += value
+            else:
+                found.append(value)
+        return tuple(found)
+
+    _value_List = _value_Tuple
+
+    def _value_BinOp(self, node: Any) -> Any:
+        left, right = self.value(node.left), self.value(node.right)
+        method, symbol = _OPERATORS.get(type(node.op), ("", ""))
+        if not method:
+            raise self.error(node, f"operator {describe(node.op)} has no meaning in a prim function")
+        return self.binary(node, method, symbol, left, right)
+
+    def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
+        """An arithmetic operator on two values."""
+        if not isinstance(left, Expr) and not isinstance(right, Expr):
+            return self._static_binary(node, method, symbol, left, right)
+        left, right = self.matched(left, right, node)
+        if method == "__matmul__":
+            raise self.error(node, "operator '@' is for tensors of graphs: a prim function sums the products in loops")
+        if method == "__pow__":
+            return self._checked(node, lambda: call_intrinsic("pow", left, right))
+        if method in _BITWISE and left.dtype.is_float:
+            raise self.error(node, f"operator '{symbol}' takes integers, found {left.dtype}")
+        if method == "__truediv__" and not left.dtype.is_float:
+            raise self.error(node, f"operator '/' takes floats, found {left.dtype}: use // or cast with .cast('f32')")
+        return self._checked(node, lambda: getattr(left, method)(right))
+
+    def _static_binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
+        result = NotImplemented
+        if is_number(left) and is_number(right) or isinstance(left, (tuple, str)):
+            try:
+                result = getattr(left, method)(right)
+                if result is NotImplemented:
+                    result = getattr(float(left), method)(float(right))
+            except (ArithmeticError, TypeError, ValueError, AttributeError) as error:
+                raise self.error(node, f"{error}") from None
+        if result is NotImplemented:
+            raise self.error(node, f"operator '{symbol}' has no meaning for {kind_of(left)} and {kind_of(right)}")
+        return result
+
+    def matched(self, left: Any, right: Any, node: Any) -> tuple[Expr, Expr]:
+        """Two scalars of one type: numbers take the type of the other, indices meet integers as indices."""
+        element = left.dtype if isinstance(left, Expr) else right.dtype
+        a, b = self.lifted(left, element, node), self.lifted(right, element, node)
+        if a.dtype is b.dtype:
+            return a, b
+        if INDEX in (a.dtype, b.dtype) and all(x.dtype is INDEX or x.dtype.is_integer for x in (a, b)):
+            return a.cast(INDEX), b.cast(INDEX)
+        raise self.error(node, f"{a.dtype} meets {b.dtype}: cast one of them, for instance with .cast('{a.dtype}')")
+
+    def _value_UnaryOp(self, node: Any) -> Any:
+        value = self.value(node.operand)
+        if is_number(value):
+            if isinstance(node.op, ast.Invert) and not isinstance(value, int):
+                raise self.error(node, f"operator '~' takes integers, found {kind_of(value)}")
+            operations: dict[type, Any] = {
+                ast.USub: lambda: -value, ast.UAdd: lambda: value, ast.Not: lambda: not value,
+                ast.Invert: lambda: ~int(value),
+            }  # fmt: skip
+            return operations[type(node.op)]()
+        if not isinstance(value, Expr):
+            raise self.error(node, f"expected a scalar, found {kind_of(value)}")
+        if isinstance(node.op, ast.USub):
+            return -value
+        if isinstance(node.op, ast.Not):
+            return ~self.condition(value, node.operand)
+        if isinstance(node.op, ast.Invert):
+            if value.dtype.is_float:
+                raise self.error(node, f"operator '~' takes integers, found {value.dtype}")
+            return ~value
+        return value
+
+    def _value_BoolOp(self, node: Any) -> Any:
+        values = [self.value(item) for item in node.values]
+        if all(is_number(v) for v in values):
+            return all(values) if isinstance(node.op, ast.And) else any(values)
+        terms = [self.condition(v, item) for v, item in zip(values, node.values, strict=True)]
+        result = terms[0]
+        for term in terms[1:]:
+            result = result & term if isinstance(node.op, ast.And) else result | term
+        return result
+
+    def condition(self, value: Any, node: Any) -> Expr:
+        """A scalar that is true or false."""
+        if is_number(value):
+            return constant(bool(value), BOOL)
+        if not isinstance(value, Expr) or value.dtype is not BOOL:
+            found = str(value.dtype) if isinstance(value, Expr) else kind_of(value)
+            raise self.error(node, f"expected a condition (bool), found {found}: compare it, for instance with != 0")
+        return value
+
+    def _value_Compare(self, node: Any) -> Any:
+        values = [self.value(item) for item in (node.left, *node.comparators)]
+        results = []
+        for op, left, right in zip(node.ops, values, values[1:], strict=False):
+            predicate = _PREDICATES.get(type(op))
+            if predicate is None:
+                raise self.error(node, f"comparison '{describe(op)}' has no meaning in a prim function")
+            if isinstance(left, Expr) or isinstance(right, Expr):
+                a, b = self.matched(left, right, node)
+                results.append(self._checked(node, lambda a=a, b=b, p=predicate: a.compare(p, b)))
+            else:
+                results.append(self._checked(node, lambda a=left, b=right, p=predicate: _static_compare(p, a, b)))
+        if all(isinstance(r, bool) for r in results):
+            return all(results)
+        return all_of([constant(r, BOOL) if isinstance(r, bool) else r for r in results])
+
+    def _value_IfExp(self, node: Any) -> Any:
+        condition = self.value(node.test)
+        if is_number(condition):
+            return self.value(node.body if condition else node.orelse)
+        return self.choice(node, condition, self.value(node.body), self.value(node.orelse), node.test)
+
+    def choice(self, node: Any, condition: Any, yes: Any, no: Any, test: Any) -> Any:
+        """`yes` or `no` by a condition."""
+        if is_number(condition):
+            return yes if condition else no
+        chosen = self.condition(condition, test)
+        if not isinstance(yes, Expr) and not isinstance(no, Expr):
+            raise self.error(node, "two numbers have no type: say which for one of them, for instance T.f32(...)")
+        a, b = self.matched(yes, no, node)
+        return self._checked(node, lambda: select(chosen, a, b))
+
+    def _value_Subscript(self, node: Any) -> Any:
+        owner = self.value(node.value)
+        if hasattr(owner, "read"):
+            return self.read(owner, node, self.indices(owner, node.slice, node))
+        if isinstance(owner, (tuple, list)):
+            if isinstance(node.slice, ast.Slice):
+                parts = [None if p is None else self.static(p, "a bound") for p in (node.slice.lower, node.slice.upper)]
+                return tuple(owner)[parts[0] : parts[1]]
+            position = self.static(node.slice, "a position")
+            if not -len(owner) <= position < len(owner):
+                raise self.error(node, f"position {position} is outside of a tuple of {len(owner)}")
+            return owner[position]
+        raise self.error(node, f"{kind_of(owner)} cannot be indexed")
+
+    def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
+        """An element of a buffer."""
+        return buffer.read(indices, outside)
+
+    def indices(self, buffer: Any, node: Any, place: Any, padded: bool = False) -> list[Expr]:
+        """The indices in `buffer[...]`, checked; padded ones may be outside."""
+        if isinstance(node, ast.Slice) or (
+            isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)
+        ):
+            raise self.error(node, "slices have no meaning here: index single elements")
+        values = self.flat(self.value(node))
+        if len(values) != len(buffer.shape):
+            raise self.error(
+                place, f"'{buffer.name}' has rank {len(buffer.shape)}: expected {len(buffer.shape)} indices, "
+                f"found {len(values)}",
+            )  # fmt: skip
+        made = []
+        for i, (value, size) in enumerate(zip(values, buffer.shape, strict=True)):
+            if isinstance(value, Expr) and not (value.dtype is INDEX or value.dtype.is_integer):
+                raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {value.dtype}")
+            if not isinstance(value, Expr) and (isinstance(value, bool) or not isinstance(value, int)):
+                raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {kind_of(value)}")
+            if isinstance(value, int) and not padded and not 0 <= value < size:
+                raise self.error(place, f"index #{i} of '{buffer.name}' is {value}, outside of 0 to {size - 1}")
+            made.append(lift(value, INDEX).cast(INDEX))
+        return made
+
+
+class Method:
+    """A method that is about to be called."""
+
+    def __init__(self, owner: Any, name: str):
+        self.owner = owner
+        self.name = name
+
+
+def _static_compare(predicate: str, left: Any, right: Any) -> bool:
+    return bool(getattr(operator, predicate)(left, right))

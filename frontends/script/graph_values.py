@@ -1,0 +1,94 @@
+"""What the functions of a module are made of while a script is read: tensors, and the functions themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.script.language import MlirText
+from mirlo.frontends.script.prim import PrimFunc
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the graph."""
+
+    value: Any
+    type: TensorType
+
+    @staticmethod
+    def of(value: Any) -> Tensor:
+        found = TensorType.from_mlir(value.type)
+        assert found is not None
+        return Tensor(value, found)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function of the module that graphs may call."""
+
+    symbol: str
+    inputs: tuple[Any, ...]
+    results: tuple[Any, ...]
+
+
+class Functions:
+    """What a module has: prim functions are made when they are first called with some types."""
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.made: dict[Any, tuple[str, list[TensorType]]] = {}
+        self.graphs: dict[str, Callee] = {}
+        self.symbols: dict[MlirText, str] = {}
+
+    def call(
+        self,
+        template: PrimFunc,
+        inputs: list[TensorType],
+        outputs: list[TensorType] | None,
+        attributes: dict[str, Any],
+    ) -> tuple[str, list[TensorType]]:
+        """The symbol of a prim function for these types and attributes, and the types of its outputs."""
+        bindings = {**template.bind(inputs, outputs), **template.attribute_values(attributes)}
+        types = tuple(template.type_of(p, bindings) for p in template.parameters)
+        key = (id(template), types, tuple(sorted(attributes.items())))
+        if key not in self.made:
+            self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
+        symbol, declared = self.made[key]
+        return symbol, declared if outputs is None else outputs
+
+    def declare(self, template: PrimFunc) -> None:
+        """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""
+        types = tuple(template.type_of(p, {}) for p in template.parameters)
+        self.made[(id(template), types, ())] = (template.name, template.output_types({}))
+
+    def define(self, template: PrimFunc) -> None:
+        self.add(template.build({}))
+
+    def symbol_of(self, text: MlirText) -> str:
+        """The name of the function that IR text defines."""
+        if text not in self.symbols:
+            parsed = ir.Module.parse(text.text)
+            self.symbols[text] = ir.StringAttr(parsed.body.operations[0].operation.attributes["sym_name"]).value
+        return self.symbols[text]
+
+    def add(self, function: Any) -> str:
+        self.module.body.append(function.operation)
+        return ir.StringAttr(ir.SymbolTable(self.module.operation).insert(function.operation)).value
+
+
+def returned(made: Any) -> Any:
+    """The tensors that an operation returns: one, or a tuple."""
+    tensors = tuple(Tensor.of(value) for value in made.operation.results)
+    return tensors[0] if len(tensors) == 1 else tensors
