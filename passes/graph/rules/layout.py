@@ -1,4 +1,4 @@
-"""How operators move through a change of layout. A permute made here carries the attribute `relax.layout`."""
+"""What changes the layout of data: convolutions, and pools after them. Permutes made here are marked `relax.layout`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import decline, layout
 
 MARK = "relax.layout"
-_ACTIVATIONS = [
-    *("relu", "leaky_relu", "elu", "selu", "celu", "sigmoid", "hard_sigmoid", "hard_swish", "silu", "mish", "softplus"),
-    *("softsign", "thresholded_relu", "shrink", "gelu", "clip"),
-]
-_ELEMENTWISE = tuple(f"relax.{n}" for n in (*UNARY, *UNARY_TO_BOOL, *_ACTIVATIONS, "cast"))
-_BINARY = tuple(f"relax.{n}" for n in (*BINARY, *COMPARE))
 
 
 def channels_last(rank: int) -> list[int]:
@@ -90,93 +83,3 @@ def cancel(op: Any, b: Rewriter) -> Any:
     if MARK in op.operation.attributes:
         return permuted(inner.x, axes, b)
     return b.emit(OPS["permute"], inner.x, axes=axes)
-
-
-@layout(*_ELEMENTWISE)
-def sink_through_unary(op: Any, b: Rewriter) -> Any:
-    """A layout permute moves below what computes element by element."""
-    inner = layout_permute(op.x)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    return permuted(b.emit(type(op), inner.x, **op.attribute_values()), list(inner.axes), b)
-
-
-@layout(*_BINARY)
-def sink_through_binary(op: Any, b: Rewriter) -> Any:
-    """Both operands permuted alike; or one, the other a constant or smaller, which is permuted back."""
-    left, right = layout_permute(op.lhs), layout_permute(op.rhs)
-    found = left or right
-    if found is None:
-        return decline("no operand is a layout permute")
-    axes = list(found.axes)
-    if kind_of(op.output).rank != len(axes):
-        return decline("the rank grows")
-    operands = []
-    for value, permute in ((op.lhs, left), (op.rhs, right)):
-        if permute is not None and list(permute.axes) == axes:
-            operands.append(permute.x)
-            continue
-        kind = kind_of(value)
-        if not (is_constant(value) or not kind.is_static or kind.elements < kind_of(found.output).elements):  # type: ignore[operator]
-            return decline("the other operand is as large and has another layout")
-        operands.append(_permuted_back(value, axes, b))
-    return permuted(b.emit(type(op), *operands), axes, b)
-
-
-def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
-    """A value so that permuting it by `axes` gives it again, with its rank filled up as broadcasting does."""
-    kind = kind_of(value)
-    if kind.rank == 0 or all(dim == 1 for dim in kind.shape):
-        return value
-    if kind.rank < len(axes):
-        shape = (1,) * (len(axes) - kind.rank) + kind.shape
-        value = b.emit(OPS["reshape"], value, shape=shape)
-    return permuted(value, inverse(axes), b)
-
-
-_REDUCTIONS = tuple(
-    f"relax.reduce_{n}"
-    for n in ["sum", "mean", "max", "min", "prod", "l1", "l2", "log_sum", "log_sum_exp", "sum_square", "any", "all"]
-)
-
-
-@layout(*_REDUCTIONS)
-def sink_through_reduction(op: Any, b: Rewriter) -> Any:
-    """The reduced axes are renamed; what is left of the permute moves below."""
-    inner = layout_permute(op.x)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    rank = len(inner.axes)
-    axes = sorted(axis % rank for axis in (op.axes if op.axes is not None else range(rank)))
-    made = b.emit(type(op), inner.x, axes=sorted(inner.axes[axis] for axis in axes), keepdims=op.keepdims)
-    if op.keepdims:
-        return permuted(made, list(inner.axes), b)
-    kept = [inner.axes[axis] for axis in range(rank) if axis not in axes]
-    order = [sorted(kept).index(axis) for axis in kept]
-    return made if order == sorted(order) else permuted(made, order, b)
-
-
-@layout("relax.concat")
-def sink_through_concat(op: Any, b: Rewriter) -> Any:
-    """Operands that are all permuted alike are joined before the permute."""
-    permutes = [layout_permute(v) for v in op.operation.operands]
-    if any(p is None for p in permutes):
-        return decline("not every operand is a layout permute")
-    axes = list(permutes[0].axes)  # type: ignore[union-attr]
-    if any(list(p.axes) != axes for p in permutes):  # type: ignore[union-attr]
-        return decline("the operands have different layouts")
-    made = b.emit(OPS["concat"], [p.x for p in permutes], axis=axes[op.axis % len(axes)])  # type: ignore[union-attr]
-    return permuted(made, axes, b)
-
-
-@layout("relax.pad")
-def sink_through_pad(op: Any, b: Rewriter) -> Any:
-    """The amounts are permuted back."""
-    inner = layout_permute(op.x)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    rank = len(inner.axes)
-    back = inverse(inner.axes)
-    pads = [op.pads[i] for i in back] + [op.pads[rank + i] for i in back]
-    made = b.emit(OPS["pad"], inner.x, **{**op.attribute_values(), "pads": pads})
-    return permuted(made, list(inner.axes), b)

@@ -41,6 +41,28 @@ func.func @operands(%x: tensor<1x3x8x8xf32>, %scale: tensor<4x1x1xf32>) -> tenso
 
 // -----
 
+// Operators with axes name them anew; a decoder that resizes, slices and takes the largest channel needs no permute.
+// CHECK-LABEL: func.func @axes(
+// CHECK:         %[[P:.*]] = "relax.prelu"(%{{.*}}, %{{.*}}) : (tensor<1x8x8x4xf32>, tensor<1x1x1x4xf32>)
+// CHECK:         %[[R:.*]] = "relax.resize"(%[[P]]) {mode = "linear", scales = array<f64: {{.*}}>, shape = [1, 16, 16, 4]}
+// CHECK:         %[[S:.*]] = "relax.strided_slice"(%[[R]]) {axes = array<i64: 3>
+// CHECK:         %[[E:.*]] = "relax.softmax"(%[[S]]) {axis = 3 : i64} : (tensor<1x16x16x2xf32>)
+// CHECK:         %[[Y:.*]] = "relax.argmax"(%[[E]]) {axis = 3 : i64, keepdims = false} : (tensor<1x16x16x2xf32>) -> tensor<1x16x16xi64>
+// CHECK-NEXT:    return %[[Y]]
+func.func @axes(%x: tensor<1x3x8x8xf32>) -> tensor<1x16x16xi64> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x1x1xf32>
+  %slope = "relax.constant"() {value = dense<0.5> : tensor<1x4x1x1xf32>} : () -> tensor<1x4x1x1xf32>
+  %0 = "relax.conv"(%x, %w) : (tensor<1x3x8x8xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.prelu"(%0, %slope) : (tensor<1x4x8x8xf32>, tensor<1x4x1x1xf32>) -> tensor<1x4x8x8xf32>
+  %2 = "relax.resize"(%1) {mode = "linear", shape = [1, 4, 16, 16], scales = array<f64: 1.0, 1.0, 2.0, 2.0>} : (tensor<1x4x8x8xf32>) -> tensor<1x4x16x16xf32>
+  %3 = "relax.strided_slice"(%2) {axes = array<i64: 1>, begin = array<i64: 0>, end = array<i64: 2>, strides = array<i64: 1>} : (tensor<1x4x16x16xf32>) -> tensor<1x2x16x16xf32>
+  %4 = "relax.softmax"(%3) {axis = 1 : i64} : (tensor<1x2x16x16xf32>) -> tensor<1x2x16x16xf32>
+  %5 = "relax.argmax"(%4) {axis = 1 : i64, keepdims = false} : (tensor<1x2x16x16xf32>) -> tensor<1x16x16xi64>
+  return %5 : tensor<1x16x16xi64>
+}
+
+// -----
+
 // What declines: weights that are computed, a pool whose input has no layout yet, an operand as large that would need a
 // permute of its own, a permute that the user wrote.
 // CHECK-LABEL: func.func @declined(

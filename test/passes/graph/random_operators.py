@@ -262,6 +262,22 @@ def pool(g: Graph) -> None:
         g.emit("avg_pool", [x], windows.mean((-1, -2)), **attributes)
 
 
+def prelu(g: Graph) -> None:
+    x = g.pick(lambda n: n.rank >= 3)
+    if x is not None:
+        slope = g.constant((x.shape[-3], 1, 1) if g.flip() else x.shape[-1:])
+        g.emit("prelu", [x, slope], np.where(x.array < 0, slope.array * x.array, x.array))
+
+
+def resize(g: Graph) -> None:
+    """Every pixel twice or three times."""
+    x = g.pick(lambda n: n.rank == 4 and n.array.size < 1000)
+    if x is not None:
+        times = (g.integer(1, 4), g.integer(1, 4))
+        array = x.array.repeat(times[0], 2).repeat(times[1], 3)
+        g.emit("resize", [x], array, shape=array.shape, coordinates="asymmetric", nearest="floor")
+
+
 def batch_norm(g: Graph) -> None:
     x = g.pick(lambda n: n.rank == 4)
     if x is None:
@@ -305,12 +321,12 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 OPERATORS: list[tuple[float, Callable[[Graph], None]]] = [
     (3, unary), (4, binary), (1, divide), (0.7, power), (1, select), (2, permute), (2, reshape), (1, unit_dims),
     (1.5, concat), (1, split), (1, strided_slice), (1, pad), (0.7, expand), (1, gather), (2, reduce), (1.5, softmax),
-    (1.5, layer_norm), (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm),
+    (1.5, layer_norm), (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm), (0.7, prelu), (0.7, resize),
 ]  # fmt: skip
 """How often, and what."""
 
 
-FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm)
+FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm, prelu, resize)
 
 
 def grow(graph: Graph, count: int) -> None:

@@ -1,0 +1,161 @@
+"""How layout permutes sink through operators, until they meet others and cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.activation import Activation
+from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
+from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.rules.layout import inverse, layout_permute, permuted
+from mirlo.passes.rules import decline, layout
+
+_ELEMENTWISE = (
+    *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
+    *(f"relax.{name}" for name, op in OPS.items() if issubclass(op, Activation)),
+)
+_BROADCASTING = (*(f"relax.{name}" for name in (*BINARY, *COMPARE)), "relax.where", "relax.prelu")
+_REDUCTIONS = tuple(
+    f"relax.reduce_{name}" for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "log_sum", "log_sum_exp",
+                                        "sum_square", "any", "all")
+)  # fmt: skip
+
+
+@layout(*_ELEMENTWISE)
+def sink_through_unary(op: Any, b: Rewriter) -> Any:
+    """A layout permute moves below what computes element by element."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    return permuted(b.emit(type(op), inner.x, **op.attribute_values()), list(inner.axes), b)
+
+
+@layout(*_BROADCASTING)
+def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
+    """All operands permuted alike; or some, the others constants or smaller, which are permuted back."""
+    values = list(op.operation.operands)
+    permutes = [layout_permute(value) for value in values]
+    found = next((p for p in permutes if p is not None), None)
+    if found is None:
+        return decline("no operand is a layout permute")
+    axes, whole = list(found.axes), kind_of(op.output)
+    if whole.rank != len(axes):
+        return decline("the rank grows")
+    for value, permute in zip(values, permutes, strict=True):
+        kind = kind_of(value)
+        alike = permute is not None and list(permute.axes) == axes
+        if not (alike or is_constant(value) or not kind.is_static or kind.elements < whole.elements):  # type: ignore[operator]
+            return decline("another operand is as large and has another layout")
+    operands = [
+        p.x if p is not None and list(p.axes) == axes else _permuted_back(value, axes, b)
+        for value, p in zip(values, permutes, strict=True)
+    ]
+    return permuted(b.emit(type(op), *operands), axes, b)
+
+
+def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
+    """A value so that permuting it by `axes` gives it again, with its rank filled up as broadcasting does."""
+    kind = kind_of(value)
+    if kind.rank == 0 or all(dim == 1 for dim in kind.shape):
+        return value
+    if kind.rank < len(axes):
+        shape = (1,) * (len(axes) - kind.rank) + kind.shape
+        value = b.emit(OPS["reshape"], value, shape=shape)
+    return permuted(value, inverse(axes), b)
+
+
+@layout(*_REDUCTIONS)
+def sink_through_reduction(op: Any, b: Rewriter) -> Any:
+    """The reduced axes are renamed; what is left of the permute moves below."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    rank = len(inner.axes)
+    axes = sorted(axis % rank for axis in (op.axes if op.axes is not None else range(rank)))
+    made = b.emit(type(op), inner.x, axes=sorted(inner.axes[axis] for axis in axes), keepdims=op.keepdims)
+    return _permuted_rest(made, inner, axes, op.keepdims, b)
+
+
+@layout("relax.argmax", "relax.argmin")
+def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
+    """The axis is renamed; what is left of the permute moves below."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    axis = op.axis % len(inner.axes)
+    made = b.emit(type(op), inner.x, **{**op.attribute_values(), "axis": inner.axes[axis]})
+    return _permuted_rest(made, inner, [axis], op.keepdims, b)
+
+
+def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b: Rewriter) -> Any:
+    """The result of a reduction, its dims in the order in which they were without the permute."""
+    if keepdims:
+        return permuted(made, list(inner.axes), b)
+    kept = [axis for i, axis in enumerate(inner.axes) if i not in reduced]
+    order = [sorted(kept).index(axis) for axis in kept]
+    return made if order == sorted(order) else permuted(made, order, b)
+
+
+@layout("relax.softmax", "relax.log_softmax", "relax.hardmax")
+def sink_through_axis(op: Any, b: Rewriter) -> Any:
+    """The axis is renamed."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    made = b.emit(type(op), inner.x, axis=inner.axes[op.axis % len(inner.axes)])
+    return permuted(made, list(inner.axes), b)
+
+
+@layout("relax.strided_slice")
+def sink_through_slice(op: Any, b: Rewriter) -> Any:
+    """The axes of the slice are renamed."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    axes = [inner.axes[axis % len(inner.axes)] for axis in op.axes]
+    made = b.emit(OPS["strided_slice"], inner.x, **{**op.attribute_values(), "axes": axes})
+    return permuted(made, list(inner.axes), b)
+
+
+@layout("relax.resize")
+def sink_through_resize(op: Any, b: Rewriter) -> Any:
+    """Shape, scales and region are permuted back."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    back, rank = inverse(inner.axes), len(inner.axes)
+    changed: dict[str, Any] = {"shape": [op.shape[i] for i in back]}
+    if op.scales:
+        changed["scales"] = [op.scales[i] for i in back]
+    if op.roi:
+        changed["roi"] = [op.roi[i] for i in back] + [op.roi[rank + i] for i in back]
+    made = b.emit(OPS["resize"], inner.x, **{**op.attribute_values(), **changed})
+    return permuted(made, list(inner.axes), b)
+
+
+@layout("relax.concat")
+def sink_through_concat(op: Any, b: Rewriter) -> Any:
+    """Operands that are all permuted alike are joined before the permute."""
+    permutes = [layout_permute(v) for v in op.operation.operands]
+    if any(p is None for p in permutes):
+        return decline("not every operand is a layout permute")
+    axes = list(permutes[0].axes)  # type: ignore[union-attr]
+    if any(list(p.axes) != axes for p in permutes):  # type: ignore[union-attr]
+        return decline("the operands have different layouts")
+    made = b.emit(OPS["concat"], [p.x for p in permutes], axis=axes[op.axis % len(axes)])  # type: ignore[union-attr]
+    return permuted(made, axes, b)
+
+
+@layout("relax.pad")
+def sink_through_pad(op: Any, b: Rewriter) -> Any:
+    """The amounts are permuted back."""
+    inner = layout_permute(op.x)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    rank = len(inner.axes)
+    back = inverse(inner.axes)
+    pads = [op.pads[i] for i in back] + [op.pads[rank + i] for i in back]
+    made = b.emit(OPS["pad"], inner.x, **{**op.attribute_values(), "pads": pads})
+    return permuted(made, list(inner.axes), b)
