@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mirlo.targets.llvm.schedule.linear import Linear, axis_index
-from mirlo.targets.llvm.schedule.space import Place, Space
+from mirlo.targets.llvm.schedule.space import EXTREMES, Place, Space
 
 _MOST = 12
 """More pieces than this are more code than they save."""
+_ROUNDS = 3
 _THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 """By predicate of `arith.cmpi`: at which values of left - right it changes."""
 
@@ -18,14 +19,16 @@ def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
 
     A condition that also depends on the loops from `stop` on counts as decided where it is the same for all of them.
     """
-    found = [space]
-    for axis in loops:
-        cuts = sorted(_cuts(space, axis, stop))
-        if not cuts or len(found) * (len(cuts) + 1) > _MOST:
-            continue
-        bounds = [0, *cuts, space.extents[axis]]
-        found = [piece.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for piece in found]
-    return found
+
+    def cut(part: Space) -> list[Space]:
+        found = [part]
+        for axis in loops:
+            bounds = [0, *sorted(_cuts(part, axis, stop)), part.extents[axis]]
+            if len(found) * (len(bounds) - 1) <= _MOST:
+                found = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in found]
+        return found
+
+    return _repeated(space, cut)
 
 
 def along(space: Space, axis: int, lanes: int) -> list[Space]:
@@ -33,15 +36,29 @@ def along(space: Space, axis: int, lanes: int) -> list[Space]:
 
     The loops stay as many as they are. Those after `axis` are treated as in `pieces`.
     """
-    extent = space.extents[axis]
-    cuts = set()
-    for cut in _cuts(space, axis, axis + 1):
-        aligned = -(-cut // lanes) * lanes if cut <= extent // 2 else cut // lanes * lanes
-        cuts.add(min(aligned, extent))
-    if len(cuts) + 1 > _MOST or extent <= 2 * lanes:
-        return [space]
-    bounds = sorted({0, *cuts, extent})
-    return [space.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+
+    def cut(part: Space) -> list[Space]:
+        extent = part.extents[axis]
+        if extent <= 2 * lanes:
+            return [part]
+        cuts = set()
+        for at in _cuts(part, axis, axis + 1):
+            cuts.add(min(-(-at // lanes) * lanes, extent) if at <= extent // 2 else at // lanes * lanes)
+        bounds = sorted({0, *cuts, extent})
+        return [part.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+
+    return _repeated(space, cut)
+
+
+def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
+    """Cut again what was cut: one condition may depend on another."""
+    found = [space]
+    for _ in range(_ROUNDS):
+        following = [piece for part in found for piece in cut(part)]
+        if not len(found) < len(following) <= _MOST:
+            break
+        found = following
+    return found
 
 
 def _cuts(space: Space, axis: int, stop: int) -> set[int]:
@@ -73,4 +90,8 @@ def _conditions(place: Place) -> list[tuple[Linear, Sequence[int]]]:
             difference = place.difference(op)
             if difference is not None:
                 found.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
+        if op.name in EXTREMES and place.linear(op.results[0]) is None:
+            difference = place.difference(op)
+            if difference is not None:
+                found.append((difference, (0,)))
     return found

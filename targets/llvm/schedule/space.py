@@ -25,6 +25,10 @@ from mirlo.targets.llvm.schedule.linear import (
 
 _NO_WRAP = 1 << 62
 """Index computations beyond this may wrap, and are not read."""
+EXTREMES = ("arith.maxsi", "arith.minsi")
+_INDEX_OPS = (
+    "arith.addi", "arith.subi", "arith.muli", "arith.floordivsi", "arith.index_cast", *EXTREMES
+)  # fmt: skip
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
     # From the range of left - right: what the comparison says, or None.
@@ -95,7 +99,10 @@ class Place:
         if op.name == "arith.constant":
             attribute = op.attributes["value"]
             return number(attribute.value) if isinstance(attribute, ir.IntegerAttr) else None
-        if op.name not in ("arith.addi", "arith.subi", "arith.muli", "arith.index_cast", "arith.floordivsi"):
+        if op.name == "arith.select":
+            condition = self.known(op.operands[0])
+            return None if condition is None else self.linear(op.operands[1 if condition else 2])
+        if op.name not in _INDEX_OPS:
             return None
         parts = [self.linear(operand) for operand in op.operands]
         if any(part is None for part in parts):
@@ -108,6 +115,11 @@ class Place:
             return first + second
         if op.name == "arith.subi":
             return first - second
+        if op.name in EXTREMES:
+            low, high = (first - second).range(self.extents)
+            if low < 0 < high:
+                return None
+            return first if (low >= 0) == (op.name == "arith.maxsi") else second
         if op.name == "arith.muli":
             if second.is_constant:
                 return first * second.constant

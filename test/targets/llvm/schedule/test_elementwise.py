@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scheduled import Kernel, compare, tensor
 
-from mirlo.dialects.tir.compute import call, constant, exp, maximum, select
+from mirlo.dialects.tir.compute import call, constant, exp, maximum, minimum, select
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 15, 17, 31, 64, 70, 130, 200])
@@ -115,6 +115,22 @@ def test_padding() -> None:
         lambda p, x: p.compute((24, 45), lambda i, j: x.at(i - 2, j - 3, outside=1.5)), [tensor(20, 40)], "elementwise"
     )
     assert "cmpi" not in kernel.text
+
+
+@pytest.mark.parametrize("kind", ["reflect", "edge"])
+def test_padding_with_elements(kind: str) -> None:
+    def inside(i, size):
+        if kind == "edge":
+            return minimum(maximum(i, 0), size - 1)
+        mirrored = maximum(i, -i)
+        return (size - 1) - maximum((size - 1) - mirrored, mirrored - (size - 1))
+
+    kernel = compare(
+        lambda p, x: p.compute((3, 26, 134), lambda c, i, j: x[c, inside(i - 3, 20), inside(j - 2, 130)]),
+        [tensor(3, 20, 130)],
+        "elementwise",
+    )
+    assert "pieces = 3" in kernel.text and "arith.maxsi" in kernel.text  # the latter in vectors at the edges only
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
