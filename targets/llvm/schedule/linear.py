@@ -130,6 +130,26 @@ def floor_divide(value: Linear, divisor: int, extents: Sequence[int]) -> Linear:
     return quotient + Linear({FloorDiv(rest, divisor): 1})
 
 
+EXTREMES = ("arith.maxsi", "arith.minsi")
+
+
+def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[int]) -> Linear | None:
+    """An operation on indices, where its result is an index expression; of extremes where one operand is it always."""
+    if name == "arith.addi":
+        return a + b
+    if name == "arith.subi":
+        return a - b
+    if name == "arith.muli" and (a.is_constant or b.is_constant):
+        return a * b.constant if b.is_constant else b * a.constant
+    if name == "arith.floordivsi" and b.is_constant and b.constant > 0:
+        return floor_divide(a, b.constant, extents)
+    if name in EXTREMES:
+        low, high = (a - b).range(extents)
+        if low >= 0 or high <= 0:
+            return a if (low >= 0) == (name == "arith.maxsi") else b
+    return None
+
+
 def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[int]) -> Linear:
     """An `ir.AffineExpr` whose dims have these values."""
     if isinstance(expr, ir.AffineDimExpr):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirlo.targets.llvm.schedule.linear import Linear, axis_index
-from mirlo.targets.llvm.schedule.space import EXTREMES, Place, Space
+from mirlo.targets.llvm.schedule.linear import EXTREMES, Linear, axis_index
+from mirlo.targets.llvm.schedule.space import Place, Space
 
 _MOST = 12
 """More pieces than this are more code than they save."""

@@ -15,6 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.targets.llvm.schedule.linear import (
     Linear,
+    arithmetic,
     axis_index,
     flatten,
     floor_divide,
@@ -25,10 +26,6 @@ from mirlo.targets.llvm.schedule.linear import (
 
 _NO_WRAP = 1 << 62
 """Index computations beyond this may wrap, and are not read."""
-EXTREMES = ("arith.maxsi", "arith.minsi")
-_INDEX_OPS = (
-    "arith.addi", "arith.subi", "arith.muli", "arith.floordivsi", "arith.index_cast", *EXTREMES
-)  # fmt: skip
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
     # From the range of left - right: what the comparison says, or None.
@@ -102,31 +99,12 @@ class Place:
         if op.name == "arith.select":
             condition = self.known(op.operands[0])
             return None if condition is None else self.linear(op.operands[1 if condition else 2])
-        if op.name not in _INDEX_OPS:
-            return None
         parts = [self.linear(operand) for operand in op.operands]
-        if any(part is None for part in parts):
-            return None
-        first: Any = parts[0]
         if op.name == "arith.index_cast":
-            return first
-        second: Any = parts[1]
-        if op.name == "arith.addi":
-            return first + second
-        if op.name == "arith.subi":
-            return first - second
-        if op.name in EXTREMES:
-            low, high = (first - second).range(self.extents)
-            if low < 0 < high:
-                return None
-            return first if (low >= 0) == (op.name == "arith.maxsi") else second
-        if op.name == "arith.muli":
-            if second.is_constant:
-                return first * second.constant
-            return second * first.constant if first.is_constant else None
-        return (
-            floor_divide(first, second.constant, self.extents) if second.is_constant and second.constant > 0 else None
-        )
+            return parts[0]
+        if len(parts) != 2 or parts[0] is None or parts[1] is None:
+            return None
+        return arithmetic(op.name, parts[0], parts[1], self.extents)
 
     def known(self, value: Any) -> bool | None:
         """A condition of the body that is the same at every iteration."""
