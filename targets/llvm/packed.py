@@ -67,18 +67,21 @@ def _return_on_failure(function: Any, symbols: set[str]) -> None:
     """After each call, a branch to the rest of its block, or to a return."""
     for block in list(function.regions[0].blocks):
         for call in [op.operation for op in block.operations]:
-            if call.name != "llvm.call" or ir.FlatSymbolRefAttr(call.attributes["callee"]).value not in symbols:
-                continue
-            block = _split_after(block, call)
+            if call.name == "llvm.call" and _callee(call) in symbols:
+                block = _split_after(block, call)
+
+
+def _callee(call: Any) -> str | None:
+    attribute = call.attributes.get("callee")
+    return None if attribute is None else ir.FlatSymbolRefAttr(attribute).value
 
 
 def _split_after(block: Any, call: Any) -> Any:
-    """The block of what follows a call, which is reached if it did not fail."""
+    """End a block after a call that says whether it failed; the block with what followed."""
     operations = [op.operation for op in block.operations]
-    following = operations[operations.index(call) + 1 :]
     rest = block.create_after()
     failed = rest.create_after()
-    for op in following:
+    for op in operations[operations.index(call) + 1 :]:
         rest.append(op)
     with call.location:
         with ir.InsertionPoint(failed):

@@ -81,6 +81,48 @@ def test_failure_names_the_function_and_stops() -> None:
     assert calls == [4]  # the second call is not made
 
 
+BRANCHES = """
+func.func @main(%x: tensor<4xf32> {relax.name = "x"}, %c: tensor<i1> {relax.name = "c"}) -> tensor<4xf32> {
+  %flag = tensor.extract %c[] : tensor<i1>
+  %0 = scf.if %flag -> tensor<4xf32> {
+    %1 = "relax.call_dps_packed"(%x) {function = "my.one", SEGMENTS} : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = "relax.call_dps_packed"(%1) {function = "my.two", SEGMENTS} : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %2 : tensor<4xf32>
+  } else {
+    scf.yield %x : tensor<4xf32>
+  }
+  %3 = "relax.call_dps_packed"(%0) {function = "my.one", SEGMENTS} : (tensor<4xf32>) -> tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
+"""
+
+
+def test_calls_in_branches() -> None:
+    calls = []
+
+    @packed.packed("my.one")
+    def one(x, y):
+        calls.append(1)
+        y[:] = x + 1
+
+    @packed.packed("my.two")
+    def two(x, y):
+        calls.append(2)
+        if x[0] > 100:
+            raise ValueError("too large")
+        y[:] = 2 * x
+
+    segments = f"operandSegmentSizes = array<i32: 1{', 0' * 15}>, resultSegmentSizes = array<i32: 1, 0, 0, 0>"
+    executable = _compile(BRANCHES.replace("SEGMENTS", segments))
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(executable(x, np.array(True)), 2 * (x + 1) + 1)
+    np.testing.assert_array_equal(executable(x, np.array(False)), x + 1)
+    assert calls == [1, 2, 1, 1]
+    with pytest.raises(PackedFunctionError, match="packed function 'my.two' raised ValueError: too large"):
+        executable(x + 200, np.array(True))
+    assert calls[4:] == [1, 2]
+
+
 C_SOURCE = r"""
 #include <stdint.h>
 typedef struct { void* data; int32_t device_type, device_id, ndim; uint8_t code, bits; uint16_t lanes;
