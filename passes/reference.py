@@ -14,7 +14,7 @@ from mirlo.passes.graph.rewrite import load_rules
 from mirlo.passes.options import options_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, load_all
-from mirlo.passes.rules import DEFAULT, LAYOUT, SIMPLIFY, Rule, RuleBook
+from mirlo.passes.rules import DEFAULT, LAYOUT, RECOGNIZE, SIMPLIFY, Rule, RuleBook
 
 HEAD = """# Passes
 
@@ -37,6 +37,7 @@ def reference() -> str:
     for name in sorted(own, key=lambda n: (order.index(n) if n in order else len(order), n)):
         lines += _pass(own[name])
     load_rules("mirlo.passes.graph.rules")
+    lines += _rules("simplify, recognition", RECOGNIZE)
     lines += _rules("simplify", SIMPLIFY)
     lines += _rules("convert-layout", LAYOUT)
     return "\n".join(lines) + "\n"

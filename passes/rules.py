@@ -223,8 +223,14 @@ def schedule(*kinds: str, target: str = DEFAULT, priority: int = 0) -> Callable[
     return SCHEDULE.decorator(*kinds, target=target, priority=priority)
 
 
+RECOGNIZE = RuleBook("recognize")
 SIMPLIFY = RuleBook("simplify")
 LAYOUT = RuleBook("layout")
+
+
+def recognize(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+    """Register how to find an operator in what it is spelled out as: a simplification that comes before all others."""
+    return RECOGNIZE.decorator(*operators, priority=priority)
 
 
 def simplify(*operators: str, priority: int = 0) -> Callable[[Any], Any]:

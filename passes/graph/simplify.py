@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.passes.graph.rewrite import load_rules, rewrite
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.passes.rules import SIMPLIFY
+from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
 
 
 @register_pass
@@ -15,7 +15,8 @@ from mirlo.passes.rules import SIMPLIFY
 class Simplify(Pass):
     """Remove and replace operators by cheaper ones that give the same result.
 
-    The rules are in `passes/graph/rules`; they are applied until none accepts.
+    The rules are in `passes/graph/rules`; they are applied until none accepts. Those that recognize an operator in what
+    a model spells out come first.
     """
 
     name = "simplify"
@@ -25,4 +26,5 @@ class Simplify(Pass):
         if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")
+        rewrite(op, RECOGNIZE, session)
         rewrite(op, SIMPLIFY, session)

@@ -200,6 +200,24 @@ def layer_norm(g: Graph) -> None:
     g.emit("layer_norm", [x, scale, bias], normal * scale.array + bias.array, epsilon=1e-3)
 
 
+def spelled_norm(g: Graph) -> None:
+    """A layer norm or an RMS norm in single steps, with a scale that may fit the row."""
+    x = g.pick(lambda n: n.rank >= 1 and n.shape[-1] >= 8 and n.array.std(-1).min() > 0.05)
+    if x is None:
+        return
+    mean = {"axes": [x.rank - 1], "keepdims": True}
+    if g.flip():
+        center = g.emit("reduce_mean", [x], x.array.mean(-1, keepdims=True), **mean)
+        x = g.emit("subtract", [x, center], x.array - center.array)
+    square = g.emit("square", [x], np.square(x.array))
+    variance = g.emit("reduce_mean", [square], square.array.mean(-1, keepdims=True), **mean)
+    epsilon = g.constant((), scale=0.0, offset=0.5)
+    shifted = g.emit("add", [variance, epsilon], variance.array + 0.5)
+    root = g.emit("sqrt", [shifted], np.sqrt(shifted.array))
+    normal = g.emit("divide", [x, root], x.array / root.array)
+    _affine(g, normal, -1)
+
+
 def matmul(g: Graph) -> None:
     x = g.pick(lambda n: n.rank >= 2)
     if x is None:
@@ -322,11 +340,12 @@ OPERATORS: list[tuple[float, Callable[[Graph], None]]] = [
     (3, unary), (4, binary), (1, divide), (0.7, power), (1, select), (2, permute), (2, reshape), (1, unit_dims),
     (1.5, concat), (1, split), (1, strided_slice), (1, pad), (0.7, expand), (1, gather), (2, reduce), (1.5, softmax),
     (1.5, layer_norm), (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm), (0.7, prelu), (0.7, resize),
+    (0.7, spelled_norm),
 ]  # fmt: skip
 """How often, and what."""
 
 
-FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm, prelu, resize)
+FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm, prelu, resize, spelled_norm)
 
 
 def grow(graph: Graph, count: int) -> None:
