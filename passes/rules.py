@@ -196,8 +196,10 @@ def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a name that is not known: `; did you mean 'x'?`, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    # A name without the dialect's is meant well, too.
+    meant = {word: full for full in sorted(known) for word in (full.rpartition(".")[2], full)}
+    near = difflib.get_close_matches(name, meant, n=1)
+    return f"; did you mean '{meant[near[0]]}'?" if near else ""
 
 
 LEGALIZE = RuleBook("legalize")

@@ -1,7 +1,7 @@
 """The table of intrinsics: pure operations on scalars or vectors. A row is the whole definition.
 
 name: operands, kind of the operands, kind of the result ('same' or 'bool'). Its meaning is the function in
-`test/conformance/intrinsics.py` and the table in `docs/intrinsics.md`; how it becomes code is a rule of a target.
+`tools/conformance/meanings.py` and the table in `docs/intrinsics.md`; how it becomes code is a rule of a target.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import numpy as np
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import Compiled
-from mirlo.test.conformance.intrinsics import FLOAT, WIDE
-from mirlo.test.conformance.measure import operands, ulp_errors
+from mirlo.tools.conformance.meanings import FLOAT, WIDE
+from mirlo.tools.conformance.samples import operands, ulp_errors
 
 PAGE = Path(__file__).parents[2] / "docs" / "intrinsics.md"
 KINDS = ("f32", "f64", "f16", "bf16")

@@ -14,9 +14,9 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
-from mirlo.test.conformance.intrinsics import FLOAT, INTEGER, WIDE, wrapped
-from mirlo.test.conformance.measure import operands, sample, ulp_errors
 from mirlo.test.conformance.table import PAGE, documented, meanings
+from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
+from mirlo.tools.conformance.samples import operands, sample, ulp_errors
 
 COUNT = 1 << 16
 NARROW_ULP = 0.51

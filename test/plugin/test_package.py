@@ -143,3 +143,28 @@ def test_a_broken_target_is_listed(tmp_path: Path) -> None:
     broken = _broken(tmp_path, "other", TARGETS.format(module="other"), "1 / 0")
     out = output_of(_python([broken], "mirlo.tools.cli", "targets"))
     assert "broken: target 'npu' of package 'other' does not load: division by zero" in out
+
+
+BARE = """
+from mirlo.extend import Pipeline, Target, find_target
+
+def pipeline(options):
+    edited = Pipeline.named("llvm", options)
+    edited.replace("legalize", "legalize{target=bare}").replace("lower-intrinsics", "lower-intrinsics{target=bare}")
+    return str(edited)
+
+TARGET = Target("bare", "no rules of its own", pipeline=pipeline, emit=find_target("llvm").emit)
+"""
+
+
+def test_what_a_target_declines_is_in_its_matrix(tmp_path: Path) -> None:
+    bare = _broken(tmp_path, "other", "[mirlo.targets]\nbare = other:TARGET\n", BARE)
+    only = ("--operator", "relax.exp", "--operator", "relax.add", "--operator", "tir.exp")
+    lines = output_of(_python([bare], "mirlo.tools.cli", "check-target", "bare", *only)).splitlines()
+    assert lines[1].split() == ["relax.exp", *["declined"] * 4, *["-"] * 5]
+    assert lines[2].split() == ["relax.add", *["ok"] * 8, "-"]
+    assert (
+        "tir.exp f32: declined: no rule lowers 'tir.exp' on (vector<64xf32>) for target 'bare': "
+        "none is registered for 'bare' or 'default'" in lines
+    )
+    assert lines[-1] == "bare: 16 checks of 3 operators and intrinsics: 8 ok, 8 declined, 0 wrong, 0 failed"

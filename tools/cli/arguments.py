@@ -29,6 +29,8 @@ class Arguments(argparse.Namespace):
     subject: str
     node: str | None
     json: bool
+    operator: list[str]
+    markdown: bool
     verbose: bool
     script: bool
     debug: bool = False
@@ -60,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_shapes(importing)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
+    _add_check_target(commands)
     return parser
 
 
@@ -99,6 +102,21 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_shapes(parser)
+
+
+def _add_check_target(commands: Any) -> None:
+    parser = _add(commands, "check-target", "compare what a target computes with numpy, operator by operator")
+    parser.add_argument("target", metavar="TARGET", help="the target to check")
+    parser.add_argument(
+        "--operator",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="check this operator (relax.conv) or intrinsic (tir.exp) only",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print the page of the target")
 
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:

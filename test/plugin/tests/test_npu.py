@@ -44,3 +44,8 @@ def test_a_compiled_model_needs_the_loader_only(tmp_path):
     exe = mirlo.load(tmp_path / "model.mirlo")
     x, w = np.ones((4, 8), np.float32), np.full((8, 12), 0.125, np.float32)
     np.testing.assert_allclose(exe(x, w), np.full((4, 12), np.e), rtol=1e-6)
+
+
+def test_conformance(capsys):
+    assert main(["check-target", "npu", "--operator", "relax.matmul", "--operator", "tir.tanh"]) == 0
+    assert "0 declined, 0 wrong, 0 failed" in capsys.readouterr().out

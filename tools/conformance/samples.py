@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.lower.formats import FORMATS
-from mirlo.test.conformance.intrinsics import WIDE, Meaning
+from mirlo.tools.conformance.meanings import WIDE, Meaning
 
 Array = Any
 

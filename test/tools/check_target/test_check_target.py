@@ -1,0 +1,75 @@
+"""The conformance kit: every operator has cases, what is wrong is found, the page of target llvm is up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from commands import ROOT, mirlo, output_of
+
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.tools.conformance.case import ANY, TABLE
+from mirlo.tools.conformance.check import NOT_COMPUTED, check_target, names
+from mirlo.tools.conformance.matrix import markdown
+
+PAGE = ROOT / "docs" / "support-matrix.md"
+WRONG = Path(__file__).parent / "Inputs" / "wrong_rules.py"
+
+
+def test_every_operator_has_cases() -> None:
+    computed = {f"relax.{name}" for name in OPS} - NOT_COMPUTED
+    assert set(names()) == computed | {f"tir.{name}" for name in INTRINSICS}
+    without = [name for name in OPS if f"relax.{name}" in computed and not any(TABLE.cases(name, k) for k in ANY)]
+    assert without == []
+
+
+def test_cases_are_always_the_same() -> None:
+    names()
+    first, again = (TABLE.cases("conv", "f32")[0] for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first.arrays, again.arrays, strict=True))
+
+
+def test_page_of_llvm_is_up_to_date() -> None:
+    assert markdown(check_target("llvm")) == PAGE.read_text(encoding="utf-8"), (
+        "run mirlo check-target llvm --markdown > docs/support-matrix.md"
+    )
+
+
+def test_what_is_wrong_is_found() -> None:
+    only = [word for name in ("relax.relu", "tir.log2", "relax.abs", "tir.exp") for word in ("--operator", name)]
+    done = mirlo("check-target", "llvm", "--plugin", WRONG, *only)
+    assert done.returncode == 1
+    assert done.stderr.startswith("mirlo: error: target 'llvm' fails ")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["f32", "f64", "f16", "bf16", "i8", "i32", "i64", "u8", "bool"]
+    assert lines[1].split() == ["relax.relu", *["WRONG"] * 8, "-"]
+    assert lines[2].split() == ["tir.log2", *["WRONG"] * 4, *["-"] * 5]
+    assert lines[3].split() == ["relax.abs", *["FAILED"] * 7, "-", "-"]
+    assert lines[4].split() == ["tir.exp", *["ok"] * 4, *["-"] * 5]
+    told = re.compile(r"relax.relu f32: wrong: error \d\.\de-01, at most 2e-05 is allowed")
+    assert any(map(told.fullmatch, lines))
+    assert any(re.fullmatch(r"relax.relu i32: wrong: \d+ of 111 elements differ", line) for line in lines)
+    failures = [line for line in lines if line.startswith("relax.abs f32: failed: ")]
+    assert len(failures) == 1 and "rule 'abs_that_raises for relax.abs on llvm' at " in failures[0]
+    assert lines[-1] == "llvm: 23 checks of 4 operators and intrinsics: 4 ok, 0 declined, 12 wrong, 7 failed"
+
+
+def test_json() -> None:
+    found = json.loads(output_of(mirlo("check-target", "llvm", "--json", "--operator", "relax.where")))
+    assert found["target"] == "llvm" and found["totals"] == {"ok": 9, "declined": 0, "wrong": 0, "failed": 0}
+    assert found["entries"]["relax.where"]["f32"] == {"status": "ok", "error": 0.0, "detail": ""}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lvm"], "unknown target 'lvm'; did you mean 'llvm'?"),
+        (["llvm", "--operator", "cov"], "there is nothing to check called 'cov'; did you mean 'relax.conv'?"),
+    ],
+)
+def test_unknown_names(arguments: list[str], message: str) -> None:
+    done = mirlo("check-target", *arguments)
+    assert done.returncode == 1 and done.stderr.startswith(f"mirlo: error: {message}")

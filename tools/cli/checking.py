@@ -1,0 +1,47 @@
+"""`mirlo check-target`: what a target computes, compared with numpy, operator by operator."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.progress import Progress
+
+
+def execute(arguments: Arguments) -> None:
+    """Check the target and print the matrix; wrong results and failures are an error."""
+    from mirlo.passes.targets import find_target
+    from mirlo.tools.conformance.check import FAILED, WRONG, check_target
+    from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
+
+    target = find_target(arguments.target or "").name
+    wanted = _wanted(arguments.operator)
+    with Progress(f"checking {target}", arguments.verbose) as progress:
+        matrix = check_target(target, wanted, lambda done, count: progress(f"{done} of {count}"))
+    if arguments.json:
+        print(json.dumps(as_json(matrix), indent=2))
+    elif arguments.markdown:
+        print(markdown(matrix), end="")
+    else:
+        print("\n".join(text_lines(matrix)))
+    wrong = matrix.count(WRONG) + matrix.count(FAILED)
+    if wrong:
+        sys.stdout.flush()
+        raise CommandError(f"target '{target}' fails {wrong} checks")
+
+
+def _wanted(given: list[str]) -> list[str] | None:
+    """The full names of what `--operator` names."""
+    from mirlo.passes.rules import nearest
+    from mirlo.tools.conformance.check import names
+
+    known = names()
+    found = []
+    for name in given:
+        full = [name] if name in known else [f"{space}.{name}" for space in ("relax", "tir")]
+        if not set(full) & set(known):
+            raise CommandError(f"there is nothing to check called '{name}'{nearest(name, known)}")
+        found += [name for name in full if name in known]
+    return found or None

@@ -1,0 +1,223 @@
+"""Cases of operators that move, select, order and reduce elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.conformance.case import ANY, FLOATS, NUMBERS, TABLE, Case, Draw, case, operator, wide
+
+# operator: attributes, meaning; of an operand of shape (4, 6, 8)
+MOVES: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], Any]]] = {
+    "reshape": ({"shape": (6, 32)}, lambda x: x.reshape(6, 32)),
+    "permute": ({"axes": (2, 0, 1)}, lambda x: x.transpose(2, 0, 1)),
+    "expand": ({"shape": (3, 4, 6, 8)}, lambda x: np.broadcast_to(x, (3, 4, 6, 8))),
+    "expand_dims": ({"axes": (1, 3)}, lambda x: x.reshape(4, 1, 6, 1, 8)),
+    "tile": ({"repeats": (1, 2, 3)}, lambda x: np.tile(x, (1, 2, 3))),
+    "reverse": ({"axes": (0, 2)}, lambda x: np.flip(x, (0, 2))),
+    "strided_slice": (
+        {"axes": (0, 2), "begin": (1, -1), "end": (4, 0), "strides": (1, -2)}, lambda x: x[1:4, :, -1:0:-2],
+    ),
+    "split": ({"axis": 1, "sizes": (2, 4)}, lambda x: (x[:, :2], x[:, 2:])),
+    "tri": ({"k": 1}, lambda x: np.tril(x, 1)),
+}  # fmt: skip
+
+
+def _move(attributes: dict[str, Any], function: Callable[[np.ndarray], Any]) -> Callable[[Draw], Case]:
+    def make(draw: Draw) -> Case:
+        x = draw.array(4, 6, 8)
+        return case(x, expected=function(wide(x)), **attributes)
+
+    return make
+
+
+for _name, (_attributes, _function) in MOVES.items():
+    TABLE.add(_name, ANY, _move(_attributes, _function))
+
+
+@operator("squeeze", kinds=ANY)
+def _squeeze(draw: Draw) -> Case:
+    x = draw.array(4, 1, 8)
+    return case(x, axes=[1], expected=wide(x).reshape(4, 8))
+
+
+@operator("depth_to_space", kinds=ANY)
+def _depth_to_space(draw: Draw) -> Case:
+    x = draw.array(2, 12, 3, 5)
+    moved = wide(x).reshape(2, 2, 2, 3, 3, 5).transpose(0, 3, 4, 1, 5, 2)
+    return case(x, block=2, expected=moved.reshape(2, 3, 6, 10))
+
+
+@operator("space_to_depth", kinds=ANY)
+def _space_to_depth(draw: Draw) -> Case:
+    x = draw.array(2, 3, 6, 10)
+    moved = wide(x).reshape(2, 3, 3, 2, 5, 2).transpose(0, 3, 5, 1, 2, 4)
+    return case(x, block=2, expected=moved.reshape(2, 12, 3, 5))
+
+
+def _pad(mode: str) -> Callable[[Draw], Case]:
+    def make(draw: Draw) -> Case:
+        x = draw.array(5, 19)
+        extra: dict[str, Any] = {"constant_values": 1} if mode == "constant" else {}
+        expected = np.pad(wide(x), [(1, 2), (3, 0)], mode=mode, **extra)  # type: ignore[call-overload]
+        return case(x, pads=[1, 3, 2, 0], mode=mode, value=1.0, expected=expected)
+
+    return make
+
+
+for _mode in ("constant", "reflect", "edge", "wrap"):
+    TABLE.add("pad", NUMBERS, _pad(_mode))
+
+
+@operator("concat", kinds=ANY)
+def _concat(draw: Draw) -> Case:
+    parts = [draw.array(3, size, 5) for size in (4, 1, 7)]
+    return case(parts, axis=1, expected=np.concatenate([wide(x) for x in parts], 1))
+
+
+@operator("stack", kinds=ANY)
+def _stack(draw: Draw) -> Case:
+    parts = [draw.array(3, 5) for _ in range(3)]
+    return case(parts, axis=1, expected=np.stack([wide(x) for x in parts], 1))
+
+
+@operator("full", kinds=ANY)
+def _full(draw: Draw) -> Case:
+    return case(shape=(3, 5), value=1.0, dtype=draw.kind, expected=np.ones((3, 5)))
+
+
+@operator("arange", kinds=("f32", "f64", "i32", "i64"))
+def _arange(draw: Draw) -> Case:
+    return case(start=2.0, stop=11.0, step=3.0, dtype=draw.kind, expected=np.arange(2, 11, 3))
+
+
+@operator("eye", kinds=ANY)
+def _eye(draw: Draw) -> Case:
+    return case(shape=(4, 6), k=1, dtype=draw.kind, expected=np.eye(4, 6, 1))
+
+
+@operator("shape_of", kinds=("f32",))
+def _shape_of(draw: Draw) -> Case:
+    return case(draw.array(3, 5), expected=np.array([3, 5]))
+
+
+@operator("gather", kinds=ANY)
+def _gather(draw: Draw) -> Case:
+    x, indices = draw.array(5, 7, 9), draw.ints(-7, 7, 2, 3)
+    return case(x, indices, axis=1, expected=np.take(wide(x), indices, 1, mode="wrap"))
+
+
+@operator("gather_elements", kinds=ANY)
+def _gather_elements(draw: Draw) -> Case:
+    x, indices = draw.array(5, 9), draw.ints(0, 5, 3, 9)
+    return case(x, indices, axis=0, expected=np.take_along_axis(wide(x), indices, 0))
+
+
+@operator("gather_nd", kinds=ANY)
+def _gather_nd(draw: Draw) -> Case:
+    x, points = draw.array(5, 7, 9), np.stack([draw.ints(0, 5, 4), draw.ints(0, 7, 4)], -1)
+    return case(x, points, expected=wide(x)[points[:, 0], points[:, 1]])
+
+
+def _scatter(reduction: str, combine: Any) -> Callable[[Draw], Case]:
+    def make(draw: Draw) -> Case:
+        x, updates = draw.array(5, 9), draw.array(3, 9)
+        indices = np.stack([draw.random.permutation(5)[:3] for _ in range(9)], 1)
+        expected = wide(x).copy()
+        for at in np.ndindex(indices.shape):
+            where = indices[at], at[1]
+            expected[where] = combine(expected[where], wide(updates)[at])
+        return case(x, indices, updates, axis=0, reduction=reduction, expected=expected)
+
+    return make
+
+
+for _how, _combine in {
+    "none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum
+}.items():  # fmt: skip
+    TABLE.add("scatter_elements", NUMBERS, _scatter(_how, _combine))
+
+
+@operator("scatter_nd", kinds=NUMBERS)
+def _scatter_nd(draw: Draw) -> Case:
+    x, updates, points = draw.array(5, 9), draw.array(3, 9), draw.random.permutation(5)[:3, None]
+    expected = wide(x).copy()
+    expected[points[:, 0]] = wide(updates)
+    return case(x, points, updates, expected=expected)
+
+
+@operator("one_hot", kinds=ANY)
+def _one_hot(draw: Draw) -> Case:
+    indices, values = draw.ints(-4, 4, 6), np.array([0, 1]).astype(draw.kind.to_numpy())
+    return case(indices, values, depth=4, expected=np.eye(4)[indices % 4])
+
+
+@operator("sort", kinds=NUMBERS)
+def _sort(draw: Draw) -> Case:
+    x = draw.permuted(5, 9)
+    return case(x, axis=0, descending=True, expected=np.flip(np.sort(wide(x), 0), 0))
+
+
+@operator("argsort", kinds=NUMBERS)
+def _argsort(draw: Draw) -> Case:
+    x = draw.permuted(5, 9)
+    return case(x, expected=np.argsort(wide(x), -1, kind="stable"))
+
+
+@operator("topk", kinds=NUMBERS)
+def _topk(draw: Draw) -> Case:
+    x = draw.permuted(5, 9)
+    order = np.argsort(-wide(x), -1, kind="stable")[:, :3]
+    return case(x, k=3, expected=(np.take_along_axis(wide(x), order, -1), order))
+
+
+REDUCTIONS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
+    "sum": (np.sum, NUMBERS), "mean": (np.mean, FLOATS), "prod": (np.prod, NUMBERS), "max": (np.max, NUMBERS),
+    "min": (np.min, NUMBERS), "l1": (lambda x, **k: np.sum(np.abs(x), **k), FLOATS),
+    "l2": (lambda x, **k: np.sqrt(np.sum(x * x, **k)), FLOATS),
+    "sum_square": (lambda x, **k: np.sum(x * x, **k), FLOATS),
+    "log_sum": (lambda x, **k: np.log(np.sum(x, **k)), FLOATS),
+    "log_sum_exp": (lambda x, **k: np.log(np.sum(np.exp(x), **k)), FLOATS),
+    "any": (np.any, ("bool",)), "all": (np.all, ("bool",)),
+}  # fmt: skip
+
+
+def _reduction(function: Callable[..., np.ndarray], axes: tuple[int, ...] | None) -> Callable[[Draw], Case]:
+    def make(draw: Draw) -> Case:
+        x = draw.nonzero(2, 3, 5, high=1.5) if not draw.kind.is_bool else draw.array(2, 3, 5)
+        keepdims = axes is not None
+        expected = function(wide(x), axis=axes, keepdims=keepdims)
+        return case(x, axes=axes, keepdims=keepdims, expected=expected)
+
+    return make
+
+
+for _operator, (_reduce, _kinds) in REDUCTIONS.items():
+    for _axes in ((-1,), (0, 1), None):
+        TABLE.add(f"reduce_{_operator}", _kinds, _reduction(_reduce, _axes))
+
+
+@operator("argmax", kinds=NUMBERS)
+def _argmax(draw: Draw) -> Case:
+    x = draw.permuted(5, 9)
+    return case(x, axis=1, keepdims=False, expected=np.argmax(wide(x), 1))
+
+
+@operator("argmin", kinds=NUMBERS)
+def _argmin(draw: Draw) -> Case:
+    x = draw.permuted(5, 9)
+    return case(x, axis=0, expected=np.argmin(wide(x), 0)[None])
+
+
+@operator("cumsum", kinds=NUMBERS)
+def _cumsum(draw: Draw) -> Case:
+    x = draw.array(3, 7)
+    return case(x, axis=1, expected=np.cumsum(wide(x), 1))
+
+
+@operator("cumprod", kinds=NUMBERS)
+def _cumprod(draw: Draw) -> Case:
+    x = draw.nonzero(3, 4, high=1.5)
+    return case(x, axis=0, reverse=True, expected=np.flip(np.cumprod(np.flip(wide(x), 0), 0), 0))

@@ -1,0 +1,125 @@
+"""Cases of operators: random operands, attributes, and what numpy makes of them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DType, dtype
+
+FLOATS = ("f32", "f64", "f16", "bf16")
+INTS = ("i8", "i32", "i64", "u8")
+BOOL = ("bool",)
+NUMBERS = (*FLOATS, *INTS)
+ANY = (*NUMBERS, *BOOL)
+COLUMNS = ANY
+"""The element types that a support matrix shows, in order."""
+
+TOLERANCE = {"f64": 1e-11, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
+"""Largest error, relative to the largest element of the result or to 1."""
+
+Maker = Callable[["Draw"], "Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Operands (None for an absent one, a list for a variadic one), attributes, and the expected results."""
+
+    operands: tuple[Any, ...]
+    attributes: dict[str, Any]
+    expected: tuple[np.ndarray, ...]
+    tolerance: float = 0.0
+    """The error that is allowed where it is more than `TOLERANCE` says."""
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The operands that are there, in order."""
+        flat = [part for o in self.operands for part in (o if isinstance(o, list) else [o])]
+        return [array for array in flat if array is not None]
+
+
+def case(*operands: Any, expected: Any, tolerance: float = 0.0, **attributes: Any) -> Case:
+    """`case(x, axis=1, expected=...)`: one array, or a tuple of them, is expected."""
+    wanted = expected if isinstance(expected, tuple) else (expected,)
+    return Case(operands, attributes, tuple(np.asarray(array) for array in wanted), tolerance)
+
+
+@dataclass
+class Draw:
+    """Random arrays of the element type that a case is for."""
+
+    kind: DType
+    random: np.random.Generator
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind.is_float
+
+    def array(self, *shape: int, low: float = -3, high: float = 3) -> np.ndarray:
+        """Numbers from low to high; for unsigned integers none below zero."""
+        numpy_type = self.kind.to_numpy()
+        if self.is_float:
+            return self.random.uniform(low, high, shape).astype(numpy_type)
+        if self.kind.is_bool:
+            return self.random.integers(0, 2, shape).astype(numpy_type)
+        least = max(int(np.ceil(low)), 0) if self.kind.kind == "uint" else int(np.ceil(low))
+        return self.random.integers(least, max(int(high), least) + 1, shape).astype(numpy_type)
+
+    def nonzero(self, *shape: int, low: float = 0.5, high: float = 3) -> np.ndarray:
+        """Positive numbers."""
+        return self.array(*shape, low=low if self.is_float else 1, high=high)
+
+    def ints(self, low: int, high: int, *shape: int) -> np.ndarray:
+        """i64 from low to high - 1, for indices."""
+        return self.random.integers(low, high, shape)
+
+    def permuted(self, *shape: int) -> np.ndarray:
+        """Numbers that all differ, in any order, small enough for every type."""
+        count = int(np.prod(shape))
+        return (
+            (self.random.permutation(count) - (0 if self.kind.kind == "uint" else count // 2))
+            .reshape(shape)
+            .astype(self.kind.to_numpy())
+        )
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """The numbers in the type that references compute in: f64, i64 or bool."""
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    return array if array.dtype == np.bool_ else array.astype(np.float64)
+
+
+@dataclass
+class Table:
+    """The cases of operators, by operator and element type."""
+
+    makers: dict[str, list[tuple[Maker, tuple[str, ...]]]] = field(default_factory=dict)
+
+    def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
+        self.makers.setdefault(name, []).append((maker, kinds))
+
+    def cases(self, operator: str, kind: str) -> list[Case]:
+        """The cases of an operator for an element type; always the same ones."""
+        seed = zlib.crc32(f"{operator} {kind}".encode())
+        draw = Draw(dtype(kind), np.random.default_rng(seed))
+        with np.errstate(all="ignore"):
+            return [maker(draw) for maker, kinds in self.makers.get(operator, ()) if kind in kinds]
+
+
+TABLE = Table()
+
+
+def operator(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], Maker]:
+    """Register the decorated function as a case of these operators."""
+
+    def register(maker: Maker) -> Maker:
+        for name in names:
+            TABLE.add(name, kinds, maker)
+        return maker
+
+    return register

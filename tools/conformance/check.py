@@ -1,0 +1,223 @@
+"""Whether a target computes every operator and intrinsic as numpy does."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.lower.formats import FORMATS
+from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, Case, wide
+from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
+from mirlo.tools.conformance.programs import Outcome, Program, intrinsic_program, operator_program, run
+from mirlo.tools.conformance.samples import operands, sample, ulp_errors
+
+OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
+
+NOT_COMPUTED = frozenset(
+    f"relax.{name}" for name in ("constant", "call_tir", "call_dps_packed", "call_packed", "call_external")
+)
+"""Operators that have no numbers of their own."""
+
+SAMPLES = 4096
+"""Arguments on which an intrinsic is tried."""
+NARROW_ULP = 0.51
+INT_KINDS = ("i8", "i32", "i64")
+
+Tell = Callable[[int, int], None]
+"""Hears how many programs are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a target makes of an operator or intrinsic on an element type."""
+
+    status: str
+    detail: str = ""
+    """The reason of a decline or failure; what is wrong."""
+    error: float = 0.0
+    """The largest error: of operators relative to the largest element, of intrinsics in units in the last place."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the matrix: `relax.softmax` or `tir.exp`, with a verdict by element type."""
+
+    name: str
+    verdicts: dict[str, Verdict]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a target supports."""
+
+    target: str
+    entries: tuple[Entry, ...]
+
+    def count(self, status: str) -> int:
+        return sum(v.status == status for entry in self.entries for v in entry.verdicts.values())
+
+
+def names() -> list[str]:
+    """Everything that can be checked."""
+    for module in ("elementwise", "arrays", "networks"):
+        importlib.import_module(f"mirlo.tools.conformance.{module}")
+    operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
+    return operators + [f"tir.{name}" for name in INTRINSICS]
+
+
+def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | None = None) -> Matrix:
+    """Run all cases of the operators and intrinsics (those in `only`, such as "relax.conv" or "tir.exp")."""
+    wanted = names() if only is None else list(only)
+    programs: list[Program] = []
+    judges: list[tuple[str, str, Callable[[Outcome], Verdict]]] = []
+    with np.errstate(all="ignore"):
+        for name in wanted:
+            for kind, program, judge in _checks(name):
+                programs.append(program)
+                judges.append((name, kind, judge))
+    outcomes = run(programs, target, lambda done: tell(done, len(programs)) if tell else None)
+    found: dict[str, dict[str, list[Verdict]]] = {name: {} for name in wanted}
+    with np.errstate(all="ignore"):
+        for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
+            found[name].setdefault(kind, []).append(judge(outcome))
+    entries = [Entry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
+    return Matrix(target, tuple(entries))
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict:
+    order = (OK, DECLINED, WRONG, FAILED)
+    return max(verdicts, key=lambda v: (order.index(v.status), v.error))
+
+
+def _checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdict]]]:
+    space, _, short = name.partition(".")
+    if space == "tir":
+        yield from _intrinsic_checks(short)
+        return
+    for kind in COLUMNS:
+        for case in TABLE.cases(short, kind):
+            yield kind, operator_program(short, case), lambda outcome, case=case: _judge(outcome, case)  # type: ignore[misc]
+
+
+def _judge(outcome: Outcome, case: Case) -> Verdict:
+    if outcome.error is not None:
+        return _not_computed(outcome.error)
+    worst = 0.0
+    for got, expected in zip(outcome.results, case.expected, strict=True):
+        if got.shape != expected.shape:
+            return Verdict(WRONG, f"shape {got.shape} instead of {expected.shape}", float("inf"))
+        if got.dtype.kind in "biu":
+            count = int((wide(got) != wide(expected.astype(got.dtype))).sum())
+            if count:
+                return Verdict(WRONG, f"{count} of {got.size} elements differ", float(count))
+            continue
+        error, bound = relative_error(wide(got), expected), max(case.tolerance, TOLERANCE[_name_of(got)])
+        if not error <= bound:
+            return Verdict(WRONG, f"error {error:.1e}, at most {bound:.0e} is allowed", error)
+        worst = max(worst, error)
+    return Verdict(OK, error=worst)
+
+
+def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, relative to the largest element or 1; infinite where NaN and numbers meet."""
+    wanted = expected.astype(np.float64)
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if same.all():
+        return 0.0
+    difference = np.where(same, 0.0, np.abs(got - wanted))
+    if not np.isfinite(difference).all():
+        return float("inf")
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    return float(difference.max() / max(1.0, float(finite.max(initial=0.0))))
+
+
+def _name_of(array: np.ndarray) -> str:
+    return {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}[array.dtype.name]
+
+
+_REASON = re.compile(
+    r"^\s+(?:\S+:\d+: )?(\S+ \[\S+\]: .*|no rule is registered .*)$|(no rule lowers .*: none is registered for [^;]*)",
+    re.MULTILINE,
+)
+"""What legalization, the lowering of intrinsics and schedules say where every rule declines."""
+
+
+def _not_computed(error: str) -> Verdict:
+    """A decline where rules say why; anything else is a failure."""
+    reasons = _REASON.findall(error)
+    if reasons:
+        return Verdict(DECLINED, "; ".join(dict.fromkeys(one or other for one, other in reasons)))
+    return Verdict(FAILED, error.strip().splitlines()[0])
+
+
+def _intrinsic_checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdict]]]:
+    row = INTRINSICS[name]
+    for kind in INT_KINDS if row.operands == "int" else FORMATS:
+        arrays = _integers(kind, row.arity, name) if row.operands == "int" else _floats(name, kind)
+        program = intrinsic_program(name, arrays)
+        yield kind, program, lambda outcome, a=arrays, k=kind: _judge_intrinsic(name, k, a, outcome)  # type: ignore[misc]
+
+
+def _floats(name: str, kind: str) -> list[np.ndarray]:
+    near = FLOAT.get(name, FLOAT["atan"])
+    if name == "ldexp":
+        return [sample(kind, SAMPLES, near), np.random.default_rng(4).integers(-60, 60, SAMPLES).astype(np.int32)]
+    arity = INTRINSICS[name].arity
+    found = operands(kind, min(arity, 2), SAMPLES, near)
+    return found if arity < 3 else [*found, sample(kind, SAMPLES, near, seed=5)]
+
+
+def _integers(kind: str, arity: int, name: str) -> list[np.ndarray]:
+    element = dtype(kind).to_numpy()
+    info, random = np.iinfo(element), np.random.default_rng(3)
+    columns = [random.integers(info.min, info.max, SAMPLES, dtype=element, endpoint=True) for _ in range(arity)]
+    if name in ("shl", "shru", "shrs", "fixed_mul"):
+        columns[-1] = random.integers(0, min(16 * element.itemsize - 1, info.max), SAMPLES).astype(element)
+    return columns
+
+
+def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome: Outcome) -> Verdict:
+    if outcome.error is not None:
+        return _not_computed(outcome.error)
+    got = outcome.results[0]
+    if name in INTEGER:
+        bits = 8 * arrays[0].dtype.itemsize
+        expected = [wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*arrays, strict=True)]
+        count = int((got != np.array(expected, got.dtype)).sum())
+        return Verdict(WRONG, f"{count} of {got.size} results differ", float(count)) if count else Verdict(OK)
+    reference = _reference(name, arrays)
+    if INTRINSICS[name].result == "bool":
+        count = int((got != reference).sum())
+        return Verdict(WRONG, f"{count} of {got.size} results differ", float(count)) if count else Verdict(OK)
+    errors = ulp_errors(got, reference, kind)
+    if name == "fma":
+        # Where the product cancels, a reference of 64 bits is no reference.
+        errors = np.where(np.abs(reference) < FORMATS[kind].smallest_normal, 0, errors)
+    worst = int(np.argmax(errors))
+    bound = FLOAT[name].ulp.get(kind, NARROW_ULP) if name in FLOAT else NARROW_ULP
+    if not errors[worst] <= bound:
+        at = ", ".join(f"{float(a[worst])!r}" for a in arrays)
+        found, wanted = float(got[worst]), float(reference[worst])
+        detail = f"{name}({at}) = {found!r} instead of {wanted!r}: {errors[worst]:.1f} ulp, at most {bound} are allowed"
+        return Verdict(WRONG, detail, float(errors[worst]))
+    return Verdict(OK, error=float(errors[worst]))
+
+
+def _reference(name: str, arrays: Sequence[np.ndarray]) -> Any:
+    numbers = [array.astype(WIDE) if array.dtype.kind not in "iu" else array for array in arrays]
+    if name == "fma":
+        return numbers[0] * numbers[1] + numbers[2]
+    if name == "ldexp":
+        return np.ldexp(numbers[0], arrays[1])
+    if name == "nextafter":
+        x, y = arrays
+        return np.where(x == y, y, np.nextafter(x, y)).astype(WIDE)
+    return FLOAT[name].function(*numbers)

@@ -1,0 +1,88 @@
+"""The support matrix as text, Markdown and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mirlo.tools.conformance.case import COLUMNS
+from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Entry, Matrix, Verdict
+
+MARKS = {OK: "ok", DECLINED: "declined", WRONG: "WRONG", FAILED: "FAILED"}
+
+
+def totals(matrix: Matrix) -> str:
+    """One line: how many of each verdict."""
+    checked = sum(len(entry.verdicts) for entry in matrix.entries)
+    parts = [f"{matrix.count(status)} {status}" for status in (OK, DECLINED, WRONG, FAILED)]
+    return f"{matrix.target}: {checked} checks of {len(matrix.entries)} operators and intrinsics: {', '.join(parts)}"
+
+
+def text_lines(matrix: Matrix) -> Iterator[str]:
+    """A row for each operator, the reasons of what is not ok below, then the totals."""
+    from mirlo.tools.cli.tables import columns
+
+    rows: list[tuple[str, ...]] = [("", *COLUMNS)]
+    rows += [(entry.name, *(_cell(entry.verdicts.get(kind)) for kind in COLUMNS)) for entry in matrix.entries]
+    yield from columns(rows)
+    notes = list(_notes(matrix))
+    if notes:
+        yield ""
+        yield from notes
+    yield ""
+    yield totals(matrix)
+
+
+def _cell(verdict: Verdict | None) -> str:
+    return MARKS[verdict.status] if verdict is not None else "-"
+
+
+def _notes(matrix: Matrix) -> Iterator[str]:
+    for entry in matrix.entries:
+        for kind, verdict in entry.verdicts.items():
+            if verdict.status != OK:
+                yield f"{entry.name} {kind}: {verdict.status}: {verdict.detail}"
+
+
+def markdown(matrix: Matrix) -> str:
+    """The page of a target."""
+    operators = [entry for entry in matrix.entries if entry.name.startswith("relax.")]
+    intrinsics = [entry for entry in matrix.entries if entry.name.startswith("tir.")]
+    lines = [
+        f"# What target `{matrix.target}` computes",
+        "",
+        f"Written by `mirlo check-target {matrix.target} --markdown`; do not edit. Each cell is some cases that were",
+        "compiled, run and compared with numpy: `ok`, `declined` (no rule takes it; the reason is below), `WRONG`,",
+        "`FAILED`.",
+        "An empty cell is an element type that the operator does not have, or that is not checked.",
+        "",
+        f"{totals(matrix)}.",
+    ]
+    for title, entries in (("Operators", operators), ("Intrinsics", intrinsics)):
+        if entries:
+            lines += ["", f"## {title}", "", *_table(entries)]
+    notes = [f"- {note}" for note in _notes(matrix)]
+    return "\n".join([*lines, *(["", "## Reasons", "", *notes] if notes else [])]) + "\n"
+
+
+def _table(entries: list[Entry]) -> Iterator[str]:
+    kinds = [kind for kind in COLUMNS if any(kind in entry.verdicts for entry in entries)]
+    yield f"| | {' | '.join(kinds)} |"
+    yield f"| --- |{' --- |' * len(kinds)}"
+    for entry in entries:
+        cells = (MARKS[entry.verdicts[kind].status] if kind in entry.verdicts else "" for kind in kinds)
+        yield f"| `{entry.name}` | {' | '.join(cells)} |"
+
+
+def as_json(matrix: Matrix) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "target": matrix.target,
+        "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},
+        "entries": {
+            entry.name: {
+                kind: {"status": v.status, "error": v.error, "detail": v.detail} for kind, v in entry.verdicts.items()
+            }
+            for entry in matrix.entries
+        },
+    }

@@ -1,0 +1,228 @@
+"""Cases of what networks are made of: products, convolutions, pools, normalizations, attention, images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.conformance.case import FLOATS, NUMBERS, Case, Draw, case, operator, wide
+
+_SUMMED = (*FLOATS, "i32", "i64")
+
+
+@operator("matmul", kinds=_SUMMED)
+def _matmul(draw: Draw) -> Case:
+    x, y = draw.array(2, 5, 16), draw.array(16, 11)
+    return case(x, y, expected=wide(x) @ wide(y))
+
+
+@operator("matmul", kinds=_SUMMED)
+def _matmul_transposed(draw: Draw) -> Case:
+    x, y = draw.array(3, 16, 5), draw.array(3, 11, 16)
+    expected = wide(x).swapaxes(-1, -2) @ wide(y).swapaxes(-1, -2)
+    return case(x, y, transpose_lhs=True, transpose_rhs=True, expected=expected)
+
+
+@operator("matmul", kinds=("i8", "u8"))
+def _matmul_of_bytes(draw: Draw) -> Case:
+    x, y = draw.array(5, 16, low=-100, high=100), draw.array(16, 11, low=-100, high=100)
+    return case(x, y, out_dtype="i32", expected=wide(x) @ wide(y))
+
+
+@operator("einsum", kinds=FLOATS)
+def _einsum(draw: Draw) -> Case:
+    x, y = draw.array(2, 5, 16), draw.array(2, 11, 16)
+    equation = "bij,bkj->bki"
+    return case([x, y], equation=equation, expected=np.einsum(equation, wide(x), wide(y)))
+
+
+def windows(x: np.ndarray, size: int, stride: int, padding: int, value: float = 0.0) -> np.ndarray:
+    """[N, C, H, W, size, size]: the windows of an image."""
+    padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)], constant_values=value)
+    found = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    return found[:, :, ::stride, ::stride]
+
+
+def convolved(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, groups: int = 1) -> np.ndarray:
+    found = windows(x, weight.shape[-1], stride, padding)
+    n, c, h, w, k, _ = found.shape
+    split = found.reshape(n, groups, c // groups, h, w, k, k)
+    kernels = weight.reshape(groups, -1, *weight.shape[1:])
+    return np.einsum("ngchwij,gocij->ngohw", split, kernels).reshape(n, -1, h, w)
+
+
+@operator("conv")
+def _conv(draw: Draw) -> Case:
+    x, weight, bias = draw.array(2, 5, 9, 8), draw.array(7, 5, 3, 3, low=-1, high=1), draw.array(7)
+    expected = convolved(wide(x), wide(weight), 2, 1) + wide(bias)[:, None, None]
+    return case(x, weight, bias, strides=[2, 2], padding=[1] * 4, expected=expected)
+
+
+@operator("conv")
+def _conv_in_groups(draw: Draw) -> Case:
+    x, weight = draw.array(1, 6, 7, 7), draw.array(6, 1, 3, 3, low=-1, high=1)
+    expected = convolved(wide(x), wide(weight), 1, 0, groups=6)
+    return case(x, weight, None, groups=6, expected=expected)
+
+
+@operator("conv")
+def _conv_channels_last(draw: Draw) -> Case:
+    x, weight = draw.array(1, 7, 6, 16), draw.array(3, 3, 16, 8, low=-1, high=1)
+    made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(3, 2, 0, 1), 1, 1)
+    return case(
+        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="*IO", expected=made.transpose(0, 2, 3, 1)
+    )  # fmt: skip
+
+
+@operator("conv_transpose")
+def _conv_transpose(draw: Draw) -> Case:
+    x, weight = draw.array(1, 4, 5, 5), draw.array(4, 3, 3, 3, low=-1, high=1)
+    spread = np.zeros((1, 4, 9, 9))
+    spread[:, :, ::2, ::2] = wide(x)
+    flipped = wide(weight)[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)
+    return case(x, weight, None, strides=[2, 2], expected=convolved(spread, flipped, 1, 2))
+
+
+_POOL: dict[str, Any] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4}
+
+
+@operator("max_pool", kinds=NUMBERS)
+def _max_pool(draw: Draw) -> Case:
+    x = draw.array(2, 3, 9, 8)
+    least = np.iinfo(np.int64).min if not draw.is_float else -np.inf
+    return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1, least).max((-1, -2)))
+
+
+@operator("max_pool_with_indices")
+def _max_pool_with_indices(draw: Draw) -> Case:
+    x = draw.permuted(1, 2, 6, 6)
+    found = windows(wide(x), 2, 2, 0).reshape(1, 2, 3, 3, 4)
+    inside = found.argmax(-1)
+    rows = 2 * np.arange(3)[:, None] + inside // 2
+    columns = 2 * np.arange(3) + inside % 2
+    place = np.arange(2)[:, None, None] * 36 + rows * 6 + columns
+    return case(x, kernel=[2, 2], strides=[2, 2], expected=(found.max(-1), place))
+
+
+@operator("avg_pool")
+def _avg_pool(draw: Draw) -> Case:
+    x = draw.array(2, 3, 9, 8)
+    count = windows(np.ones(x.shape), 3, 2, 1).sum((-1, -2))
+    return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1).sum((-1, -2)) / count)
+
+
+@operator("lp_pool")
+def _lp_pool(draw: Draw) -> Case:
+    x = draw.array(2, 3, 9, 8)
+    return case(x, **_POOL, expected=np.sqrt((windows(wide(x), 3, 2, 1) ** 2).sum((-1, -2))))
+
+
+def normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float = 1e-5) -> np.ndarray:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+@operator("layer_norm")
+def _layer_norm(draw: Draw) -> Case:
+    x, scale, bias = draw.array(3, 5, 16), draw.array(16), draw.array(16)
+    return case(x, scale, bias, expected=normal(wide(x), (-1,)) * wide(scale) + wide(bias))
+
+
+@operator("rms_norm")
+def _rms_norm(draw: Draw) -> Case:
+    x, scale = draw.array(3, 5, 16), draw.array(16)
+    root = np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-5)
+    return case(x, scale, expected=wide(x) / root * wide(scale))
+
+
+@operator("batch_norm")
+def _batch_norm(draw: Draw) -> Case:
+    x, variance = draw.array(2, 4, 5, 5), draw.nonzero(4)
+    scale, bias, mean = (draw.array(4) for _ in range(3))
+    s, b, m, v = (wide(a)[:, None, None] for a in (scale, bias, mean, variance))
+    return case(x, scale, bias, mean, variance, expected=s * (wide(x) - m) / np.sqrt(v + 1e-5) + b)
+
+
+@operator("instance_norm")
+def _instance_norm(draw: Draw) -> Case:
+    x, scale, bias = draw.array(2, 4, 5, 5), draw.array(4), draw.array(4)
+    s, b = wide(scale)[:, None, None], wide(bias)[:, None, None]
+    return case(x, scale, bias, expected=normal(wide(x), (2, 3)) * s + b)
+
+
+@operator("group_norm")
+def _group_norm(draw: Draw) -> Case:
+    x, scale, bias = draw.array(2, 4, 5, 5), draw.array(4), draw.array(4)
+    s, b = wide(scale)[:, None, None], wide(bias)[:, None, None]
+    made = normal(wide(x).reshape(2, 2, -1), (2,)).reshape(x.shape)
+    return case(x, scale, bias, groups=2, expected=made * s + b)
+
+
+@operator("lrn")
+def _lrn(draw: Draw) -> Case:
+    x = draw.array(2, 7, 3, 3)
+    padded = np.pad(wide(x) ** 2, [(0, 0), (1, 1), (0, 0), (0, 0)])
+    sums = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
+    return case(x, size=3, alpha=0.3, expected=wide(x) / (1 + 0.1 * sums) ** 0.75)
+
+
+@operator("lp_normalize")
+def _lp_normalize(draw: Draw) -> Case:
+    x = draw.nonzero(4, 9)
+    return case(x, p=2, expected=wide(x) / np.sqrt((wide(x) ** 2).sum(-1, keepdims=True)))
+
+
+@operator("attention")
+def _attention(draw: Draw) -> Case:
+    query, key, value = draw.array(1, 4, 5, 8), draw.array(1, 2, 5, 8), draw.array(1, 2, 5, 6)
+    q, k, v = wide(query), wide(key).repeat(2, 1), wide(value).repeat(2, 1)
+    scores = np.where(np.tri(5, dtype=bool), q @ k.swapaxes(-1, -2) / math.sqrt(8), -np.inf)
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = raised / raised.sum(-1, keepdims=True) @ v
+    return case(query, key, value, None, causal=True, expected=expected)
+
+
+@operator("rotary_embedding")
+def _rotary_embedding(draw: Draw) -> Case:
+    x, angles = draw.array(1, 2, 5, 8), draw.random.uniform(-3, 3, (5, 4))
+    cos, sin = (f(angles).astype(draw.kind.to_numpy()) for f in (np.cos, np.sin))
+    left, right = np.split(wide(x), 2, -1)
+    c, s = wide(cos), wide(sin)
+    return case(x, cos, sin, expected=np.concatenate([left * c - right * s, right * c + left * s], -1))
+
+
+def sampled(row: np.ndarray, size: int) -> np.ndarray:
+    """Linear interpolation of the last dim, at the centres of pixels."""
+    at = np.clip((np.arange(size) + 0.5) * row.shape[-1] / size - 0.5, 0, row.shape[-1] - 1)
+    low = np.floor(at).astype(int)
+    high = np.minimum(low + 1, row.shape[-1] - 1)
+    return row[..., low] * (1 - (at - low)) + row[..., high] * (at - low)
+
+
+@operator("resize")
+def _resize(draw: Draw) -> Case:
+    x = draw.array(1, 2, 4, 5)
+    made = sampled(sampled(wide(x), 9).swapaxes(-1, -2), 7).swapaxes(-1, -2)
+    # Places of pixels are computed in f32, as other libraries do, whatever the pixels are.
+    return case(x, shape=[1, 2, 7, 9], mode="linear", tolerance=1e-6, expected=made)
+
+
+@operator("resize")
+def _resize_nearest(draw: Draw) -> Case:
+    x = draw.array(1, 2, 4, 5)
+    return case(x, shape=[1, 2, 8, 10], expected=wide(x).repeat(2, -1).repeat(2, -2))
+
+
+@operator("grid_sample", kinds=("f32", "f64"))
+def _grid_sample(draw: Draw) -> Case:
+    x, grid = draw.array(1, 2, 5, 5), draw.array(1, 3, 4, 2, low=-0.9, high=0.9)
+    at = (wide(grid) + 1) * 2
+    column, row = at[..., 0], at[..., 1]
+    left, top = np.floor(column).astype(int), np.floor(row).astype(int)
+    across, down = column - left, row - top
+    w = wide(x)[0]
+    upper = w[:, top, left] * (1 - across) + w[:, top, left + 1] * across
+    lower = w[:, top + 1, left] * (1 - across) + w[:, top + 1, left + 1] * across
+    made = upper * (1 - down) + lower * down
+    return case(x, grid, align_corners=True, expected=made[:, 0][None])

@@ -1,0 +1,124 @@
+"""Programs that compute cases on a target: many in one module, and one by one where that does not compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.dtypes import dtype_of_numpy
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.tir.compute import PrimBuilder, call
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.compile import compile as compile_
+from mirlo.tools.conformance.case import Case
+
+BATCH = 40
+"""Programs in one module."""
+
+Emit = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Something to compute: what it is called, its arrays, and how it is made from their values."""
+
+    name: str
+    arrays: Sequence[np.ndarray]
+    emit: Emit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results, or the error in their place."""
+
+    results: tuple[np.ndarray, ...] = ()
+    error: str | None = None
+
+
+def operator_program(operator: str, case: Case) -> Program:
+    """One relax operator."""
+
+    def emit(values: list[Any]) -> list[Any]:
+        rest = iter(values)
+        given = [
+            [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
+        ]
+        made = OPS[operator].make(*given, **case.attributes)
+        return list(made) if isinstance(made, tuple) else [made]
+
+    return Program(operator, case.arrays, emit)
+
+
+def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
+    """A prim function that applies an intrinsic to each element."""
+    symbol = "kernel_" + "_".join([name, *(str(array.dtype) for array in arrays)])
+
+    def emit(values: list[Any]) -> list[Any]:
+        types = [tensor_type(array) for array in arrays]
+        prim = PrimBuilder(symbol, types, ir.Location.unknown())
+        output = prim.compute(types[0].static_shape, lambda i: call(name, *(x[i] for x in prim.inputs)), name=name)
+        module = ir.InsertionPoint.current.block.owner.operation.parent
+        module.regions[0].blocks[0].append(prim.finish(output).operation)
+        return [CallTir.make(values, result_types=[output.type], callee=symbol)]
+
+    return Program(f"tir.{name}", arrays, emit)
+
+
+def tensor_type(array: np.ndarray) -> TensorType:
+    """The type of a tensor that holds the array."""
+    found = dtype_of_numpy(array.dtype)
+    assert found is not None, array.dtype
+    return TensorType(array.shape, found)
+
+
+def run(programs: Sequence[Program], target: str, tell: Callable[[int], None]) -> list[Outcome]:
+    """The outcome of each program; `tell` hears how many are done."""
+    outcomes: list[Outcome] = []
+    for first in range(0, len(programs), BATCH):
+        batch = programs[first : first + BATCH]
+        try:
+            outcomes += _run_together(batch, target)
+        except (MirloError, ir.MLIRError):
+            # One of them is not computed: which one, and why.
+            outcomes += [_run_alone(program, target) for program in batch]
+        tell(len(outcomes))
+    return outcomes
+
+
+def _run_alone(program: Program, target: str) -> Outcome:
+    try:
+        return _run_together([program], target)[0]
+    except (MirloError, ir.MLIRError) as error:
+        return Outcome(error=str(error))
+
+
+def _run_together(programs: Sequence[Program], target: str) -> list[Outcome]:
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        arrays = [array for program in programs for array in program.arrays]
+        types = [tensor_type(array).to_mlir() for array in arrays]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(types, []))
+        entry = main.add_entry_block()
+        arguments = iter(list(entry.arguments))
+        results: list[list[Any]] = []
+        for program in programs:
+            with ir.InsertionPoint(entry), ir.Location.name(program.name):
+                results.append(program.emit([next(arguments) for _ in program.arrays]))
+        flat = [value for made in results for value in made]
+        with ir.InsertionPoint(entry):
+            func.ReturnOp(flat)
+        main.operation.attributes["function_type"] = ir.TypeAttr.get(
+            ir.FunctionType.get(types, [value.type for value in flat])
+        )
+        executable = compile_(module, target)
+    made = executable(*arrays)
+    outputs = iter(made if isinstance(made, (tuple, list)) else [made])
+    return [Outcome(tuple(next(outputs) for _ in values)) for values in results]
