@@ -140,7 +140,8 @@ def _add_shapes(parser: Any) -> None:
 
 
 def _add(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
+    description = f"{purpose[0].upper()}{purpose[1:]}."
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=description)
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each step, also where no one watches")
     parser.add_argument(
         "--plugin",
