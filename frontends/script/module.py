@@ -15,6 +15,7 @@ from mirlo.frontends.script.graph_values import Callee, Functions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import MlirText, R, T
+from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
 from mirlo.frontends.script.source import Source, captured_names, parse_object, parse_text
 
@@ -42,7 +43,7 @@ def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
 def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
     """The `ir.Module` of a script given as text: one class or function of `@mirlo.script`, or prim functions."""
     tree, source = parse_text(text, file)
-    body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
+    body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom)) and not is_docstring(n)]
     names: dict[str, Any] = {"T": T, "R": R}
     if len(body) == 1 and isinstance(body[0], ast.ClassDef):
         builder = _ModuleBuilder(source, names, context)
@@ -75,6 +76,7 @@ class _ModuleBuilder:
                 module.operation.attributes[name] = ir.Attribute.parse(text)
             self.functions = Functions(module)
             for node in body:
+                self._check(node)
                 self._declare(node)
                 known = self.names.get(node.name) if isinstance(node, ast.FunctionDef) else None
                 if isinstance(known, PrimFunc) and not known.is_template:
@@ -86,6 +88,12 @@ class _ModuleBuilder:
             except ir.MLIRError as error:
                 raise ScriptError(f"{self.source.file}: the script makes no valid module: {error}") from error
             return module
+
+    def _check(self, node: Any) -> None:
+        """Nothing is executed, so nothing may stand there that would have to be."""
+        if not isinstance(node, (ast.FunctionDef, ast.Assign, ast.Pass)) and not is_docstring(node):
+            what = "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
+            raise self.source.error(node, what)
 
     def _declare(self, node: Any) -> None:
         """Names that definitions may use before they are defined: prim functions, helpers and constants."""
@@ -143,10 +151,6 @@ class _ModuleBuilder:
             made = self.names.get(node.targets[0].id) if isinstance(node.targets[0], ast.Name) else None
             if isinstance(made, MlirText):
                 self._insert(made, node)
-        elif not isinstance(node, (ast.Pass, ast.Expr, ast.AnnAssign)):
-            raise self.source.error(
-                node, "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
-            )
 
     def _graph(self, node: Any, symbol: str | None) -> None:
         call = _decorator(node)[1]
@@ -170,7 +174,9 @@ class _ModuleBuilder:
         except ir.MLIRError as error:
             first = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
             raise self.source.error(node, f"this is no valid IR: {first}") from None
-        for op in parsed.body.operations:
+        # Text that is one module is not wrapped in another when it is parsed.
+        is_module = "sym_name" in parsed.operation.attributes
+        for op in [parsed.operation] if is_module else list(parsed.body.operations):
             self.functions.module.body.append(op.operation.clone())
             self.functions.symbols[text] = ir.StringAttr(op.operation.attributes["sym_name"]).value
             if op.operation.name == "func.func" and PRIM_FUNC not in op.operation.attributes:

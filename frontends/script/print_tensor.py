@@ -14,6 +14,8 @@ INDENT = "    "
 
 def buffer_type(mlir_type: Any) -> str:
     """`(4, 5), "f32"` for a tensor or buffer."""
+    if not isinstance(mlir_type, (ir.RankedTensorType, ir.MemRefType)):
+        raise NotPrintable(f"a parameter of {mlir_type}")
     element = scalar_dtype(mlir_type.element_type)
     dims = list(mlir_type.shape)
     if not mlir_type.has_static_shape:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.core.attributes import REQUIRED
+
 _PURE_DIALECTS = ("arith", "math", "affine", "index")
 _PURE = frozenset({"tensor.extract", "tensor.empty"})
 _IMPURE = frozenset({"relax.call_packed", "tir.for", "tir.call_extern", "tir.yield"})
@@ -90,10 +92,22 @@ def _is_pure(op: Any) -> bool:
 
 
 def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
+    """Names and texts of the attributes; those that say the default are left out."""
+    declared = getattr(type(op.opview), "_attributes", {}) if op.name.startswith(("relax.", "tir.")) else {}
     found = []
     for i in range(len(op.attributes)):
         named = op.attributes[i]
         text = str(named.attr)
+        known = declared.get(named.name)
+        if known is not None and _says_default(known, named.attr):
+            continue
         if _DEFAULTS.get(named.name) != text and named.name not in _LAYOUT:
             found.append((named.name, text))
     return tuple(sorted(found))
+
+
+def _says_default(declared: Any, attribute: Any) -> bool:
+    """Whether an attribute says what holds without it."""
+    if declared.default is None or declared.default is REQUIRED or not declared.accepts(attribute):
+        return False
+    return bool(declared.decode(attribute) == declared.default)

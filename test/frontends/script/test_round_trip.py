@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from commands import ROOT
 from weightless import weightless_model
 
 import mirlo
 from mirlo import R, T
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.script.same import same_ir
-from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.session import Session
 
 FUSED = "legalize,annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse"
@@ -146,3 +150,40 @@ def test_one_function() -> None:
     assert "@mirlo.prim_func(buffers=True)\ndef histogram(" in text
     again = mirlo.parse_script(text, context=Written.context)
     assert same_ir(again.body.operations[0], Written.body.operations[0])
+
+
+def _modules(folder: str):
+    """Each part of the lit tests of a folder that is a valid module, with its place."""
+    for path in sorted((ROOT / folder).glob("*.mlir")):
+        for number, text in enumerate(re.split(r"^// -----.*$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)):
+            try:
+                yield f"{path.name}, part {number}", ir.Module.parse(text)
+            except ir.MLIRError:
+                continue  # a test of what the verifiers refuse
+
+
+@pytest.mark.parametrize("folder", ["test/dialects/relax", "test/dialects/tir", "test/passes/verify"])
+def test_all_operations(folder) -> None:
+    """Whatever the modules of the tests have: it comes back, as script or as MLIR."""
+    with make_context(), ir.Location.unknown():
+        count = 0
+        for place, module in _modules(folder):
+            again = mirlo.parse_script(mirlo.script_of(module), context=module.context)
+            assert same_ir(module, again), place
+            count += 1
+    assert count > 3
+
+
+def test_every_legalized_operator_is_script() -> None:
+    with make_context(), ir.Location.unknown():
+        count = 0
+        for place, module in _modules("test/passes/legalize"):
+            try:
+                Pipeline("builtin.module(legalize)").run(module, Session())
+            except PassFailed:
+                continue
+            text = mirlo.script_of(module)
+            assert "mlir(" not in text, place
+            assert same_ir(module, mirlo.parse_script(text, context=module.context)), place
+            count += 1
+    assert count > 100
