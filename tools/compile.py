@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
+    from mirlo.tools.strategies import Measured
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
@@ -51,7 +52,7 @@ def compile(
     pipeline: Pipeline | str | None = None,
     legalize: Mapping[str, Callable[..., Any]] | None = None,
     intrinsics: Mapping[str, Callable[..., Any]] | None = None,
-    strategies: Strategies | None = None,
+    strategies: Strategies | Measured | str | None = None,
     opt_level: int = 2,
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
@@ -60,12 +61,12 @@ def compile(
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
-    operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that come
-    before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which of
-    several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of the
-    name. `save_ir` names a folder for the IR of every stage; each file can be continued with `mirlo-opt
-    --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the arrays
-    that it names.
+    operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that
+    come before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which
+    of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of
+    the name; "measure" compiles each of them for the shapes at hand and takes the fastest. `save_ir` names a folder
+    for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A
+    module that the caller hands in is not changed; `params` holds the arrays that it names.
     """
     from mirlo.runtime.executable import Executable
 
@@ -81,7 +82,7 @@ def compile(
     require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
     session.options["intrinsics"] = dict(intrinsics or {})
-    session.options["strategies"] = strategies
+    session.options["strategies"] = bound_strategies(strategies, options, session)
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
     instruments: list[Instrument] = [_Steps(tell)]
     if save_ir is not None:
@@ -92,6 +93,27 @@ def compile(
         artifact = chosen.emit(module, options)
     tell("load")
     return Executable(artifact, session.params)
+
+
+def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:
+    """What legalization is told about strategies: names, functions, or one that measures for this compilation."""
+    from mirlo.tools.strategies import Measured
+
+    if strategies == "measure":
+        strategies = Measured()
+    if isinstance(strategies, str):
+        raise ValueError(f"strategies: expected names by operator, or 'measure', found '{strategies}'")
+    if not isinstance(strategies, Measured):
+        return strategies
+
+    def compile_alone(module: Any, strategies: Mapping[str, str]) -> Executable:
+        return compile(
+            module, options.target, threads=options.threads, opt_level=options.opt_level, strategies=strategies,
+            params=session.params,
+        )  # fmt: skip
+
+    settings = f"threads={options.threads} opt_level={options.opt_level}"
+    return strategies.chooser(options.target, settings, session, compile_alone)
 
 
 def _silent(step: str) -> None:

@@ -28,12 +28,20 @@ class Arguments(argparse.Namespace):
     plugin: list[str]
     subject: str
     node: str | None
+    strategy: list[str]
     json: bool
     operator: list[str]
     markdown: bool
     verbose: bool
     script: bool
     debug: bool = False
+
+    @property
+    def strategies(self) -> dict[str, str] | str | None:
+        """Strategies by operator, or `measure`."""
+        if "measure" in self.strategy:
+            return "measure"
+        return dict(name.split("=", 1) for name in self.strategy) or None
 
     @property
     def shapes(self) -> Shapes:
@@ -102,6 +110,7 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_shapes(parser)
+    _add_strategies(parser)
 
 
 def _add_check_target(commands: Any) -> None:
@@ -124,8 +133,27 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm, this machine's CPU)")
     group.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
     _add_shapes(group)
+    _add_strategies(group)
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
+
+
+def _add_strategies(parser: Any) -> None:
+    parser.add_argument(
+        "--strategy",
+        metavar="OP=NAME",
+        type=_strategy,
+        action="append",
+        default=[],
+        help="the rule that is wanted for an operator, such as relax.conv=im2col; 'measure' takes the fastest of all",
+    )
+
+
+def _strategy(text: str) -> str:
+    operator, equals, name = text.partition("=")
+    if text != "measure" and not (operator and equals and name):
+        raise argparse.ArgumentTypeError(f"expected OP=NAME or 'measure', found '{text}'")
+    return text
 
 
 def _add_shapes(parser: Any) -> None:

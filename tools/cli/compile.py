@@ -45,6 +45,7 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             threads=arguments.threads or 1,
             shapes=arguments.shapes,
             pipeline=arguments.pipeline,
+            strategies=arguments.strategies,
             save_ir=arguments.save_ir,
             progress=progress,
         )

@@ -42,7 +42,11 @@ def _explain_model(arguments: Arguments) -> None:
     if is_compiled(arguments.subject):
         raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
     explanation = explain_model(
-        arguments.subject, arguments.target or "llvm", threads=arguments.threads or 1, shapes=arguments.shapes
+        arguments.subject,
+        arguments.target or "llvm",
+        threads=arguments.threads or 1,
+        shapes=arguments.shapes,
+        strategies=arguments.strategies,
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     if arguments.json:

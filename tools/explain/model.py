@@ -18,8 +18,9 @@ from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.runner import PassFailed
 from mirlo.passes.schedule.schedule import ScheduleRecord
-from mirlo.tools.compile import CompileOptions
+from mirlo.tools.compile import CompileOptions, bound_strategies
 from mirlo.tools.models import open_model, require_sizes
+from mirlo.tools.strategies import StrategyRecord
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Explanation:
     nodes: list[Node]
     kernels: list[Kernel]
     memory: list[MemoryRecord]
+    measured: list[StrategyRecord]
     failure: str | None = None
 
 
@@ -73,8 +75,9 @@ def explain_model(
     module, session = opened.module, opened.session
     require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
-    session.options["strategies"] = strategies
-    pipeline = Pipeline(opened.pipeline or chosen.pipeline(CompileOptions(target, threads)))
+    options = CompileOptions(target, threads)
+    session.options["strategies"] = bound_strategies(strategies, options, session)
+    pipeline = Pipeline(opened.pipeline or chosen.pipeline(options))
     watch = _Watch()
     failure = None
     with module.context, ir.Location.unknown():
@@ -172,4 +175,5 @@ def _assemble(
         elif isinstance(note, ParallelRecord) and note.function in kernels:
             kernels[note.function].parallel = note
     memory = [note for note in notes if isinstance(note, MemoryRecord)]
-    return Explanation(target, list(nodes.values()), list(kernels.values()), memory, failure)
+    measured = [note for note in notes if isinstance(note, StrategyRecord)]
+    return Explanation(target, list(nodes.values()), list(kernels.values()), memory, measured, failure)

@@ -24,24 +24,27 @@ def only_node(explanation: Explanation, name: str) -> Explanation:
         names = [node.name for node in explanation.nodes]
         raise UnknownNode(f"the model has no node '{name}'{nearest(name, names)}")
     kernels = [kernel for kernel in explanation.kernels if kernel.name in nodes[0].kernels]
-    return Explanation(explanation.target, nodes, kernels, [], explanation.failure)
+    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure)
 
 
 def text_lines(explanation: Explanation) -> Iterator[str]:
     """For people: nodes, then kernels, then memory."""
     for node in explanation.nodes:
-        yield from _node(node)
+        yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
         yield from _kernel(kernel)
+    yield from map(str, explanation.measured)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {bytes_text(record.arena)}, at least {bytes_text(record.bound)} needed"
 
 
-def _node(node: Node) -> Iterator[str]:
+def _node(node: Node, failed: bool) -> Iterator[str]:
     yield f"node {node.name}"
     for record in node.operators:
         yield from _operator(record)
-    if not node.operators:
+    if not node.operators and failed:
+        yield "  nothing is known of it: the compilation failed"
+    elif not node.operators:
         how = "it is part of what others compute" if node.kernels else "it was simplified away, or its result is known"
         yield f"  no operator of it was left to legalize: {how}"
     if node.kernels:
@@ -96,6 +99,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "memory": [
             {"function": record.function, "arena": record.arena, "bound": record.bound} for record in explanation.memory
         ],
+        "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "failure": explanation.failure,
     }
 

@@ -1,0 +1,64 @@
+"""Convolutions as products of matrices: the windows side by side in one matrix (im2col), the weight in the other.
+
+Tried after the direct rule, which takes every convolution: asked for by name, `strategies={"relax.conv": "im2col"}`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.matmul import Matmul
+from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.passes.legalize.helpers import tensor_type
+from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.rules import decline, legalize
+
+
+@legalize("relax.conv", priority=-10, name="im2col")
+def im2col(op: Any, b: Any) -> Any:
+    """A matrix of all windows, multiplied with the weight."""
+    x, output = tensor_type(op.x), tensor_type(op.output)
+    weight = tensor_type(op.weight)
+    if op.groups != 1:
+        return decline("a product of matrices is for convolutions without groups", groups=op.groups)
+    if output.dtype is not x.dtype:
+        return decline("the sums have another type than the operand", x=x.dtype, output=output.dtype)
+    outer_first = op.kernel_layout == "OI*"
+    shape = weight.static_shape
+    channels, kernel = (shape[0], shape[2:]) if outer_first else (shape[-1], shape[:-2])
+    windows = Windows.of(op, x.static_shape, kernel, output.static_shape, op.data_layout)
+    depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
+    channels_last = op.data_layout == "N*C"
+
+    columns = b.call_prim(lambda p, x: _columns(p, x, windows, outer_first, channels_last), op.x, name="im2col")
+    matrix = (pixels, depth) if channels_last else (depth, pixels)
+    columns = b.emit(Reshape, columns, shape=(x.static_shape[0], *matrix))
+    flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
+    if channels_last:
+        made = b.emit(Matmul, columns, flat, transpose_rhs=outer_first)
+    else:
+        made = b.emit(Matmul, flat, columns, transpose_lhs=not outer_first)
+    if op.bias is not None:
+        bias = op.bias if channels_last else b.emit(Reshape, op.bias, shape=(channels, 1))
+        made = b.emit(OPS["add"], made, bias)
+    return b.emit(Reshape, made, shape=output.static_shape)
+
+
+def _columns(p: Any, x: TensorExpr, windows: Windows, outer_first: bool, channels_last: bool) -> TensorExpr:
+    """[batch, *element of the window, *place of the window], or the places first where channels come last."""
+    channel_axis = -1 if channels_last else 1
+    channels = x.shape[channel_axis]
+    inner = (channels, *windows.kernel) if outer_first else (*windows.kernel, channels)
+    rank = len(windows.kernel)
+    outside = (0.0 if x.dtype.is_float else 0) if windows.leaves else None
+
+    def element(n: Expr, *axes: Expr) -> Expr:
+        at, within = (axes[:rank], axes[rank:]) if channels_last else (axes[-rank:], axes[:-rank])
+        channel, taps = (within[0], within[1:]) if outer_first else (within[-1], within[:-1])
+        return x.at(*windows.join(n, channel, windows.source(at, taps)), outside=outside)
+
+    shape = (*windows.counts, *inner) if channels_last else (*inner, *windows.counts)
+    return p.compute((x.shape[0], *shape), element, name="im2col")
