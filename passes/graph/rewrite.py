@@ -62,6 +62,11 @@ def defining(value: Any, name: str) -> Any | None:
     return None
 
 
+def beside(value: Any, b: Rewriter) -> bool:
+    """Whether a value is made in the block of what is rewritten: work must not move into a loop."""
+    return isinstance(value, ir.OpResult) and bool(value.owner.operation.block == b.op.operation.block)
+
+
 def only_use(value: Any) -> bool:
     """Whether a value is used exactly once."""
     uses = iter(value.uses)

@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import decline, layout
 
 MARK = "relax.layout"
@@ -36,10 +36,10 @@ def permuted(value: Any, axes: list[int], b: Rewriter) -> Any:
     return made
 
 
-def layout_permute(value: Any) -> Any | None:
-    """The marked permute that makes this value, if one does."""
+def layout_permute(value: Any, b: Rewriter) -> Any | None:
+    """The marked permute that makes this value, in the same block, if one does."""
     found = defining(value, "relax.permute")
-    return found if found is not None and MARK in found.operation.attributes else None
+    return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
 
 
 @layout("relax.conv")
@@ -63,7 +63,7 @@ def pool_channels_last(op: Any, b: Rewriter) -> Any:
     """A pool takes its input as the convolution before it left it."""
     if op.data_layout != "NC*":
         return decline("it is channels-last already")
-    if layout_permute(op.x) is None:
+    if layout_permute(op.x, b) is None:
         return decline("its input is not channels-last")
     rank = kind_of(op.x).rank
     attributes = {**op.attribute_values(), "data_layout": "N*C"}
@@ -74,7 +74,7 @@ def pool_channels_last(op: Any, b: Rewriter) -> Any:
 @layout("relax.permute")
 def cancel(op: Any, b: Rewriter) -> Any:
     """Two permutes in a row are one; a marked pair that cancels is gone."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     axes = [inner.axes[axis] for axis in op.axes]

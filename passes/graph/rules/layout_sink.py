@@ -26,7 +26,7 @@ _REDUCTIONS = tuple(
 @layout(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
     """A layout permute moves below what computes element by element."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     return permuted(b.emit(type(op), inner.x, **op.attribute_values()), list(inner.axes), b)
@@ -36,7 +36,7 @@ def sink_through_unary(op: Any, b: Rewriter) -> Any:
 def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
     """All operands permuted alike; or some, the others constants or smaller, which are permuted back."""
     values = list(op.operation.operands)
-    permutes = [layout_permute(value) for value in values]
+    permutes = [layout_permute(value, b) for value in values]
     found = next((p for p in permutes if p is not None), None)
     if found is None:
         return decline("no operand is a layout permute")
@@ -69,7 +69,7 @@ def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
 @layout(*_REDUCTIONS)
 def sink_through_reduction(op: Any, b: Rewriter) -> Any:
     """The reduced axes are renamed; what is left of the permute moves below."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     rank = len(inner.axes)
@@ -81,7 +81,7 @@ def sink_through_reduction(op: Any, b: Rewriter) -> Any:
 @layout("relax.argmax", "relax.argmin")
 def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
     """The axis is renamed; what is left of the permute moves below."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     axis = op.axis % len(inner.axes)
@@ -101,7 +101,7 @@ def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b:
 @layout("relax.softmax", "relax.log_softmax", "relax.hardmax")
 def sink_through_axis(op: Any, b: Rewriter) -> Any:
     """The axis is renamed."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     made = b.emit(type(op), inner.x, axis=inner.axes[op.axis % len(inner.axes)])
@@ -111,7 +111,7 @@ def sink_through_axis(op: Any, b: Rewriter) -> Any:
 @layout("relax.strided_slice")
 def sink_through_slice(op: Any, b: Rewriter) -> Any:
     """The axes of the slice are renamed."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     axes = [inner.axes[axis % len(inner.axes)] for axis in op.axes]
@@ -122,7 +122,7 @@ def sink_through_slice(op: Any, b: Rewriter) -> Any:
 @layout("relax.resize")
 def sink_through_resize(op: Any, b: Rewriter) -> Any:
     """Shape, scales and region are permuted back."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     back, rank = inverse(inner.axes), len(inner.axes)
@@ -138,7 +138,7 @@ def sink_through_resize(op: Any, b: Rewriter) -> Any:
 @layout("relax.concat")
 def sink_through_concat(op: Any, b: Rewriter) -> Any:
     """Operands that are all permuted alike are joined before the permute."""
-    permutes = [layout_permute(v) for v in op.operation.operands]
+    permutes = [layout_permute(v, b) for v in op.operation.operands]
     if any(p is None for p in permutes):
         return decline("not every operand is a layout permute")
     axes = list(permutes[0].axes)  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ def sink_through_concat(op: Any, b: Rewriter) -> Any:
 @layout("relax.pad")
 def sink_through_pad(op: Any, b: Rewriter) -> Any:
     """The amounts are permuted back."""
-    inner = layout_permute(op.x)
+    inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
     rank = len(inner.axes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mirlo.dialects.relax import OPS
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import decline, recognize
 
 
@@ -61,7 +61,7 @@ def bias_of_norm(op: Any, b: Rewriter) -> Any:
 
 def _of_row(value: Any, norm: Any, x: Any, op: Any, b: Rewriter) -> Any | None:
     """A value with the dims of a normalized row, or fewer, that is the same for all rows; its leading ones left out."""
-    if not only_use(x) or x.type != op.output.type:
+    if not only_use(x) or not beside(x, b) or x.type != op.output.type:
         return None
     rank, shape = kind_of(x).rank, kind_of(value).shape
     dims = rank - norm.axis % rank
@@ -90,7 +90,7 @@ def _divisor(value: Any, b: Rewriter) -> _Deviation | None:
 def _variance(value: Any, b: Rewriter) -> _Deviation | None:
     """mean(square) + epsilon, in either order."""
     total = defining(value, "relax.add")
-    if total is None:
+    if total is None or not beside(value, b):
         return None
     for mean, number in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
         epsilon, reduced = b.splat(number), defining(mean, "relax.reduce_mean")

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import decline, simplify
 
 
@@ -21,7 +21,7 @@ def scale_into_weights(op: Any, b: Rewriter) -> Any:
         if shifted is not None and not (only_use(x) and is_constant(shifted.rhs)):
             shifted = None
         shift = None if shifted is None else shifted.rhs
-        producer = _weighted(x if shifted is None else shifted.lhs)
+        producer = _weighted(x if shifted is None else shifted.lhs, b)
         numbers = _per_channel(factor, x, producer, op, b)
         added = None if shift is None else _per_channel(shift, x, producer, op, b)
         if numbers is None or (shift is not None and added is None):
@@ -42,7 +42,7 @@ def shift_into_bias(op: Any, b: Rewriter) -> Any:
     """A constant per channel after a convolution is its bias."""
     is_sum = op.operation.name == "relax.add"
     for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
-        producer = _weighted(x)
+        producer = _weighted(x, b)
         numbers = _per_channel(shift, x, producer, op, b)
         if numbers is None or producer is None or producer.operation.name != "relax.conv":
             continue
@@ -62,7 +62,7 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
     factor = scale / np.sqrt(variance + op.epsilon)
     shift = bias - mean * factor
     kind = kind_of(op.x)
-    conv = _weighted(op.x)
+    conv = _weighted(op.x, b)
     if conv is not None and op.axis % kind.rank == _channel_axis(conv, kind.rank):
         made = _scaled(conv, factor, shift, b)
         if made is not None:
@@ -75,11 +75,13 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
     return b.emit(OPS["add"], scaled, b.constant(shift.astype(dtype), kinds, b.name_of(op.bias)))
 
 
-def _weighted(value: Any) -> Any | None:
-    """The convolution or matrix product, of floats with weights of its own, whose result is used only here."""
+def _weighted(value: Any, b: Rewriter) -> Any | None:
+    """The convolution or matrix product beside, of floats with weights of its own, whose result is used only here."""
     for name in ("relax.conv", "relax.matmul"):
         found = defining(value, name)
-        if found is not None and only_use(value) and found.out_dtype is None and kind_of(value).dtype.is_float:
+        if found is None or not (only_use(value) and beside(value, b)):
+            continue
+        if found.out_dtype is None and kind_of(value).dtype.is_float:
             weight = found.operation.operands[1]
             return found if is_constant(weight) and only_use(weight) else None
     return None
