@@ -17,6 +17,7 @@ from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import emit, held
 from mirlo.dialects.tir.loops import For
 from mirlo.frontends.script.describe import describe, is_number, kind_of
+from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import LoopHeader, axes_kinds, block_name, header, is_docstring, is_init, word_of
 
@@ -27,9 +28,10 @@ _KINDS = {"grid": "serial", "thread_binding": "bound"}
 class MemoryBuffer:
     """A buffer in memory."""
 
-    def __init__(self, name: str, buffer: Buffer):
+    def __init__(self, name: str, buffer: Buffer, is_input: bool = False):
         self.name = name
         self.buffer = buffer
+        self.is_input = is_input
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +57,8 @@ class BufferForm(Interpreter):
     """Where a block's reduction starts: a condition, inside of a block with reduction axes."""
 
     def body(self, statements: Sequence[Any]) -> None:
-        self.mutable = {name for name, count in _assigned(statements).items() if count > 1}
+        self.mutable = _changing(statements)
+        self.written: set[MemoryBuffer] = set()
         for node in statements:
             self.statement(node)
 
@@ -149,7 +152,14 @@ class BufferForm(Interpreter):
         if not isinstance(buffer, MemoryBuffer):
             raise self.error(target, "only elements of buffers can be stored to")
         indices = self.indices(buffer, target.slice, target)
+        self._write(buffer, target)
         buffer.buffer[tuple(indices)] = self.stored(buffer, value, node)
+
+    def _write(self, buffer: MemoryBuffer, node: Any) -> None:
+        """Note that a buffer is written, which an input must not be."""
+        if buffer.is_input:
+            raise self.error(node, f"'{buffer.name}' is an input: what is stored to is T.Out, or a buffer of T.alloc")
+        self.written.add(buffer)
 
     def _statement_If(self, node: Any) -> None:
         condition = self.value(node.test)
@@ -259,7 +269,15 @@ class BufferForm(Interpreter):
                 raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
         if source.shape != target.shape or source.dtype is not target.dtype:
             raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
+        self._write(target, call.args[1])
         memref.CopyOp(source.buffer.value, target.buffer.value)
+
+    def call_inline(self, function: InlineFunction, node: Any) -> Any:
+        outer, self.mutable = self.mutable, _changing(function.tree.body)
+        try:
+            return super().call_inline(function, node)
+        finally:
+            self.mutable = outer
 
     def call_word(self, word: Any, node: Any) -> Any:
         if word.name == "call_extern":
@@ -274,6 +292,8 @@ class BufferForm(Interpreter):
         operands = []
         for value, argument in zip(given, call.args[1:], strict=True):
             if isinstance(value, MemoryBuffer):
+                # It may be written there.
+                self.written.add(value)
                 operands.append(value.buffer.value)
             elif isinstance(value, Expr):
                 operands.append(emit(value))
@@ -304,6 +324,11 @@ def _as_value(target: Any) -> Any:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+
+
+def _changing(statements: Sequence[Any]) -> set[str]:
+    """The names that are assigned more than once."""
+    return {name for name, count in _assigned(statements).items() if count > 1}
 
 
 def _assigned(statements: Sequence[Any]) -> Counter[str]:

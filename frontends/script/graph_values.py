@@ -62,7 +62,7 @@ class Functions:
         """The symbol of a prim function for these types and attributes, and the types of its outputs."""
         bindings = {**template.bind(inputs, outputs), **template.attribute_values(attributes)}
         types = tuple(template.type_of(p, bindings) for p in template.parameters)
-        key = (id(template), types, tuple(sorted(attributes.items())))
+        key = (template, types, tuple(sorted(attributes.items())))
         if key not in self.made:
             self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
         symbol, declared = self.made[key]
@@ -71,7 +71,7 @@ class Functions:
     def declare(self, template: PrimFunc) -> None:
         """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""
         types = tuple(template.type_of(p, {}) for p in template.parameters)
-        self.made[(id(template), types, ())] = (template.name, template.output_types({}))
+        self.made[(template, types, ())] = (template.name, template.output_types({}))
 
     def define(self, template: PrimFunc) -> None:
         self.add(template.build({}))

@@ -191,9 +191,15 @@ class PrimFunc:
 
         def body(loops: Any, *buffers: Any) -> None:
             named = zip((*self.inputs, *self.outputs), buffers, strict=True)
-            form.names = {**bindings, **{p.name: MemoryBuffer(p.name, buffer) for p, buffer in named}}
+            memory = {p.name: MemoryBuffer(p.name, buffer, not p.is_output) for p, buffer in named}
+            form.names = {**bindings, **memory}
             form.builder = loops
             form.body(self.tree.body)
+            for parameter in self.outputs:
+                if memory[parameter.name] not in form.written:
+                    raise self.source.error(
+                        parameter.node, f"'{parameter.name}' is an output, but nothing is stored to it"
+                    )
 
         return function.build(body)
 

@@ -176,7 +176,7 @@ class LegalizeBuilder:
         def build() -> tuple[Any, list[TensorType]]:
             return template.specialize(types, outputs, name or template.name, attributes)
 
-        key = (id(template), tuple(outputs), tuple(sorted(attributes.items())))
+        key = (template, tuple(outputs), tuple(sorted(attributes.items())))
         return self._call(current, types, build, key)
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:

@@ -157,6 +157,26 @@ def test_statements() -> None:
     np.testing.assert_allclose(_run(statements, X, out=TensorType.of((4, 6), "f32")), expected, rtol=1e-6)
 
 
+@T.inline
+def row_total(x, i):
+    total = T.f32(0.0)
+    for j in range(6):
+        total = total + x[i, j]
+    return total
+
+
+@mirlo.prim_func
+def helpers_with_loops(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4,), T.f32]):
+    for i in range(4):
+        total = T.f32(1.0)
+        total += row_total(x, i)
+        y[i] = total
+
+
+def test_helper_with_a_loop() -> None:
+    np.testing.assert_allclose(_run(helpers_with_loops, X, out=TensorType.of((4,), "f32")), 1 + X.sum(1), rtol=1e-5)
+
+
 @mirlo.prim_func
 def block_in_loops(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4,), T.f32]):
     for io in T.unrolled(2):
