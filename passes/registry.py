@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 SEARCHED = ["mirlo.passes", "mirlo.targets"]
 """Packages whose modules may register passes. A directory of passes is added here, or with the entry point group."""
 
+_UNKNOWN: set[tuple[str, ...]] = set()
+"""Names that were looked for in vain, each with the packages that were searched."""
+
 PLUGINS = "mirlo.passes"
 """The entry point group in which other distributions name their packages of passes."""
 
@@ -123,6 +126,10 @@ def find_pass(name: str) -> type[Pass] | None:
         return _REGISTERED[name]
     if not _NAME.fullmatch(name):
         return None
+    # The sources do not change while the process runs: what they do not mention is upstream's, or nobody's.
+    asked = (name, *SEARCHED, *_plugin_packages())
+    if asked in _UNKNOWN:
+        return None
     mention = re.compile(rf"""\bname\b[^\n]*=\s*(['"]){re.escape(name)}\1""")
     for module, source in _pass_modules(SEARCHED):
         if mention.search(source):
@@ -131,6 +138,8 @@ def find_pass(name: str) -> type[Pass] | None:
                 return _REGISTERED[name]
     for module, _ in _pass_modules(_plugin_packages()):
         importlib.import_module(module)
+    if name not in _REGISTERED:
+        _UNKNOWN.add(asked)
     return _REGISTERED.get(name)
 
 

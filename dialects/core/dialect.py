@@ -15,6 +15,7 @@ class Dialect:
         self.namespace = namespace
         self.attributes = attributes
         self.operations: dict[str, Any] = {}
+        self._text = (0, "")
         self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
         bindings.claim_dialect_module(namespace)
 
@@ -26,6 +27,12 @@ class Dialect:
         self.operations[name] = op_class
 
     def irdl_text(self) -> str:
+        """The definition in IRDL, made anew only when operations were added."""
+        if self._text[0] != len(self.operations):
+            self._text = (len(self.operations), self._irdl_text())
+        return self._text[1]
+
+    def _irdl_text(self) -> str:
         attributes = "\n".join(
             f"irdl.attribute @{name} {{ %{name} = irdl.any\n irdl.parameters(value: %{name}) }}"
             for name in self.attributes
