@@ -32,7 +32,7 @@ class MirloBackendRep(BackendRep):
         self._names = [value.name for value in model.graph.input if value.name not in initializers]
         self._outputs = [value.name for value in model.graph.output]
         self._compiled: dict[Shapes | None, Executable] = {}
-        if _has_sizes(model, initializers):
+        if _can_be_compiled_now(model, initializers):
             self._compiled[None] = compile_model(model, threads=threads)
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
@@ -108,15 +108,13 @@ class MirloBackend(Backend):
             return False
 
 
-def _has_sizes(model: onnx.ModelProto, initializers: set[str]) -> bool:
-    """Whether every input that the model must be given has a size for each dim."""
-    for value in model.graph.input:
-        kind = value.type.tensor_type
-        if value.name in initializers or not value.type.HasField("tensor_type"):
-            continue
-        if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
-            return False
-    return True
+def _can_be_compiled_now(model: onnx.ModelProto, initializers: set[str]) -> bool:
+    """Whether shapes of inputs can tell nothing more: they are known, or there are inputs that are no tensors."""
+    given = [value.type for value in model.graph.input if value.name not in initializers]
+    if not all(kind.HasField("tensor_type") for kind in given):
+        return True
+    shapes = [kind.tensor_type.shape if kind.tensor_type.HasField("shape") else None for kind in given]
+    return all(shape is not None and all(dim.HasField("dim_value") for dim in shape.dim) for shape in shapes)
 
 
 def _require_device(device: str) -> None:

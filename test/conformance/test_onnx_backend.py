@@ -1,0 +1,101 @@
+"""All of ONNX's backend suite: what is known to fail may only become less."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx_suite import BROKEN, CRASHED, EXCUSED, HANGS, PASSED, UNSUPPORTED, known_failures, load_suite, run_suite
+
+import mirlo.onnx_backend as backend
+from mirlo.frontends.onnx import OnnxImportError
+from mirlo.runtime.errors import InputError, MirloError
+
+
+def test_suite() -> None:
+    suite, known = load_suite(), known_failures()
+    outcomes = {outcome.name: outcome for outcome in run_suite(suite, list(suite))}
+    failures = {name: outcome for name, outcome in outcomes.items() if outcome.status != PASSED}
+    new = [f"{name}: {o.status}: {o.message[:300]}" for name, o in failures.items() if name not in known]
+    assert not new, "cases that fail:\n" + "\n".join(new)
+    passing = sorted(set(known) - set(failures))
+    assert not passing, f"listed as failures, but they pass; take them off the list: {' '.join(passing)}"
+
+
+def test_known_failures_are_refusals() -> None:
+    """Whatever does not pass is refused with a reason: no wrong answers, no crashes, no tracebacks."""
+    reasons = set(known_failures().values())
+    assert not reasons & {BROKEN, CRASHED, HANGS, "wrong"}
+    assert {reason for reason, _ in EXCUSED} <= reasons
+
+
+def add(shape: list[int | str]) -> onnx.ModelProto:
+    x, y, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xyz")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "sum", [x, y], [z])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+ONE = np.ones(3, np.float32)
+
+
+def test_inputs_by_position_and_by_name() -> None:
+    prepared = backend.prepare(add([3]))
+    for inputs in ([ONE, ONE], {"y": ONE, "x": ONE}):
+        np.testing.assert_array_equal(prepared.run(inputs)[0], 2 * ONE)
+    np.testing.assert_array_equal(prepared.run([ONE, ONE]).z, 2 * ONE)
+    np.testing.assert_array_equal(backend.run_model(add([3]), [ONE, ONE])[0], 2 * ONE)
+
+
+def test_a_model_with_symbolic_dims_runs_for_each_shape() -> None:
+    prepared = backend.prepare(add(["n"]))
+    for n in (3, 5, 3):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(prepared.run([x, x])[0], 2 * x)
+
+
+def test_one_node() -> None:
+    node = helper.make_node("Concat", ["x", "x"], ["y"], axis=0)
+    np.testing.assert_array_equal(backend.run_node(node, [ONE])[0], np.ones(6, np.float32))
+    old = helper.make_node("Softmax", ["x"], ["y"])
+    x = np.ones((2, 2, 2), np.float32)
+    np.testing.assert_allclose(backend.run_node(old, [x], opset_version=11)[0], x / 4)
+    np.testing.assert_allclose(backend.run_node(old, [x], outputs_info=[(np.float32, (2, 2, 2))])[0], x / 2)
+
+
+def test_devices() -> None:
+    assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
+    assert not backend.supports_device("CUDA") and not backend.supports_device("abacus")
+    with pytest.raises(MirloError, match="device 'CUDA' is not supported"):
+        backend.prepare(add([3]), "CUDA")
+
+
+def test_errors_name_what_is_wrong() -> None:
+    prepared = backend.prepare(add([3]))
+    with pytest.raises(InputError, match=r"takes 2 inputs \(x, y\), got 1"):
+        prepared.run([ONE])
+    with pytest.raises(InputError, match="missing: y, unknown: w"):
+        prepared.run({"x": ONE, "w": ONE})
+    with pytest.raises(TypeError, match="unknown option 'tolerance'"):
+        backend.prepare(add([3]), tolerance=1)
+    with pytest.raises(OnnxImportError, match="Softmx"):
+        backend.run_node(helper.make_node("Softmx", ["x"], ["y"]), [ONE])
+
+
+def test_a_crash_costs_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import unittest
+
+    class Cases(unittest.TestCase):
+        def test_dies(self) -> None:
+            os.abort()
+
+        def test_refuses(self) -> None:
+            raise MirloError("no")
+
+        def test_works(self) -> None:
+            pass
+
+    suite = {name: Cases(name) for name in ("test_dies", "test_refuses", "test_works")}
+    found = {outcome.name: outcome.status for outcome in run_suite(suite, list(suite), processes=1)}
+    assert found == {"test_dies": CRASHED, "test_refuses": UNSUPPORTED, "test_works": PASSED}
