@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Bool, ElementType
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.op import operand
+from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 
@@ -22,4 +22,20 @@ class Cast(RelaxOp, name="cast"):
 
     @staticmethod
     def infer(x: TensorType, *, dtype: DType, saturate: bool) -> TensorType:
+        return x.with_dtype(dtype)
+
+
+class Bitcast(RelaxOp, name="bitcast"):
+    """The bits of the elements, read as another type of the same size; as bool, every bit pattern but 0 is true."""
+
+    x = operand()
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(x: TensorType, *, dtype: DType) -> TensorType:
+        for found in (x.dtype, dtype):
+            if found.bits < 8 and found.name != "bool":
+                raise OpError(f"takes and gives elements of 8 bits and more, and bools, got {found}")
+        if x.dtype.bytes != dtype.bytes:
+            raise OpError(f"needs types of the same size, got {x.dtype} and {dtype}")
         return x.with_dtype(dtype)

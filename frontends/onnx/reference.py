@@ -5,13 +5,17 @@ python -m mirlo.frontends.onnx.reference > docs/onnx.md
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.errors import domain_name
 from mirlo.frontends.onnx.model import NEWEST_OPSET, OLDEST_OPSET
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+
+KNOWN_FAILURES = Path(__file__).parents[2] / "test" / "conformance" / "onnx_known_failures.txt"
 
 HEAD = """# ONNX models
 
@@ -37,6 +41,11 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 - **Shapes.** A dim that the model names is a symbol, in all inputs that name it; one without a name gets one.
   `shapes` fixes dims. What a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on) is
   computed at import.
+- **Control flow.** `If` whose condition is known picks a branch, else it is an `scf.if` whose branches give the same
+  types. Loops whose rounds can be counted, and `Scan`, are unrolled, up to 1024 rounds; others become an `scf.while`,
+  whose carried tensors keep their types, and which collects no outputs: their length would be known at run time only.
+- **Old models.** What is older than operator set 7 goes through ONNX's version converter first.
+- **ONNX's interface of backends** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.
 - **Locations.** Each operation carries the name of its node, so that errors and profiles can name it.
 - **Errors.** Whatever is wrong with a model is an `OnnxImportError`. All nodes whose operators are not supported are
   told at once, and so are all nodes that do not fit their inputs. No attribute is ignored: one that has no effect
@@ -64,7 +73,7 @@ need no converter.
 def reference() -> str:
     """The page, as Markdown."""
     load_converters()
-    return "\n".join([HEAD, *_operators()]) + "\n"
+    return "\n".join([HEAD, *_operators(), *_conformance()]) + "\n"
 
 
 def _operators() -> Iterator[str]:
@@ -72,6 +81,19 @@ def _operators() -> Iterator[str]:
     for domain, found in groupby(CONVERTERS.built_in.operators(), key=lambda item: item[0]):
         yield f"**{domain_name(domain)}**: {', '.join(name for _, name in found)}.\n"
     yield f"Through the function bodies that ONNX gives for them: {', '.join(sorted(_by_function()))}."
+
+
+def _conformance() -> Iterator[str]:
+    """The totals of ONNX's suite, from the list that its test keeps."""
+    lines = KNOWN_FAILURES.read_text(encoding="utf-8").splitlines()
+    totals = next(line.removeprefix("# ") for line in lines if re.match(r"# \d+ of \d+", line))
+    yield f"\n## Conformance\n\nOf ONNX's own backend suite, {totals}. The others, by reason:\n"
+    yield "| cases | reason |\n| ---: | --- |"
+    for line in lines:
+        found = re.fullmatch(r"## (.*) \((\d+)\)", line)
+        if found:
+            yield f"| {found[2]} | {found[1]} |"
+    yield "\nThe [list of them](../test/conformance/onnx_known_failures.txt) may only shrink, which a test sees to."
 
 
 def _by_function() -> Iterator[str]:

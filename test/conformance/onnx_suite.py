@@ -1,13 +1,15 @@
 """ONNX's own backend suite, run in processes of its own: a case that crashes or hangs costs only itself.
 
 python test/conformance/onnx_suite.py            # the totals, and each case that fails
-python test/conformance/onnx_suite.py --write    # the list of known failures anew
+python test/conformance/onnx_suite.py --write    # the list of known failures anew; with --only PATTERN, those cases
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import io
+import json
 import multiprocessing
 import os
 import re
@@ -17,9 +19,9 @@ import time
 import unittest
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection, suite: dict[str, unittest.TestCase]) -> None:
+    faulthandler.disable()
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
@@ -185,7 +188,10 @@ def _run(case: unittest.TestCase) -> tuple[str, str]:
 
 def known_failures() -> dict[str, str]:
     """The cases that are known to fail, with the reason."""
-    found, reason = {}, ""
+    found: dict[str, str] = {}
+    reason = ""
+    if not KNOWN_FAILURES.exists():
+        return found
     for line in KNOWN_FAILURES.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             reason = line[3:].rsplit(" (", 1)[0]
@@ -194,18 +200,27 @@ def known_failures() -> dict[str, str]:
     return found
 
 
-def known_failures_text(outcomes: Iterable[Outcome]) -> str:
-    """The file of known failures."""
-    all_of_them = list(outcomes)
+def listed_version() -> str:
+    """The version of onnx whose cases the list is about."""
+    found = re.search(r"\(onnx (\S+)\)", KNOWN_FAILURES.read_text(encoding="utf-8"))
+    return found[1] if found else ""
+
+
+def onnx_version() -> str:
+    import onnx
+
+    return str(onnx.__version__)
+
+
+def known_failures_text(failures: Mapping[str, str], cases: int) -> str:
+    """The file of known failures, of reasons by name."""
     by_reason: dict[str, list[str]] = defaultdict(list)
-    for outcome in all_of_them:
-        if outcome.status != PASSED:
-            by_reason[outcome.reason].append(outcome.name)
-    passed = sum(outcome.status == PASSED for outcome in all_of_them)
+    for name, reason in failures.items():
+        by_reason[reason].append(name)
     lines = [
         "# Cases of ONNX's backend suite that do not pass, by reason. The list may only shrink.",
         "# Written by test/conformance/onnx_suite.py --write",
-        f"# {passed} of {len(all_of_them)} cases pass",
+        f"# {cases - len(failures)} of {cases} cases pass (onnx {onnx_version()})",
     ]
     for reason, names in sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0])):
         lines += ["", f"## {reason} ({len(names)})", *sorted(names)]
@@ -215,6 +230,7 @@ def known_failures_text(outcomes: Iterable[Outcome]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the list of known failures")
+    parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--slow", type=int, default=0, help="show so many of the slowest cases")
@@ -231,8 +247,13 @@ def main() -> None:
     median = sorted(outcome.seconds for outcome in outcomes)[len(outcomes) // 2] if outcomes else 0
     totals = ", ".join(f"{count} {reason}" for reason, count in Counter(o.reason for o in outcomes).most_common())
     print(f"{totals}; median {median * 1e3:.0f} ms, {time.monotonic() - began:.0f} s in all")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes]), encoding="utf-8")
     if options.write:
-        KNOWN_FAILURES.write_text(known_failures_text(outcomes), encoding="utf-8")
+        ran = {outcome.name for outcome in outcomes}
+        kept = {name: reason for name, reason in known_failures().items() if name in suite and name not in ran}
+        failures = {outcome.name: outcome.reason for outcome in outcomes if outcome.status != PASSED}
+        KNOWN_FAILURES.write_text(known_failures_text({**kept, **failures}, len(suite)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,11 @@ def cast_like(node: Node) -> Any:
     return _cast(node, node.type(1).dtype)
 
 
+@converter("BitCast", since=26)
+def bit_cast(node: Node) -> Any:
+    return node.emit("bitcast", node[0], dtype=onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
+
+
 def _cast(node: Node, wanted: DType) -> Any:
     saturate = node.attr.bool("saturate", 1)
     if wanted.name != "f8e8m0":

@@ -45,13 +45,31 @@ def _require_f32_stash(node: Node) -> None:
 
 @converter("BatchNormalization")
 def batch_normalization(node: Node) -> Any:
-    """Inference: with the statistics that the model brings."""
+    """With the statistics that the model brings; in training, with those of the batch."""
+    if node.opset >= 14 and node.attr.bool("training_mode", 0):
+        return _batch_statistics(node)
     if node.attr.bool("training_mode", 0) or any(node.has_output(i) for i in range(1, 5)):
         raise NodeError("training is not supported: the statistics of a batch are asked for; export for inference")
     if not node.attr.bool("spatial", 1):
         raise NodeError("attribute 'spatial' must be 1, got 0")
     node.attr.ignore("momentum", "is_test")  # they tell how running statistics are updated in training
     return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
+
+
+def _batch_statistics(node: Node) -> list[Any]:
+    """Normalized with mean and variance of the batch, by which the running ones are moved."""
+    x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
+    centred = node.emit("subtract", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
+    mean = node.emit("reduce_mean", x, axes=axes)
+    variance = node.emit("reduce_mean", node.emit("multiply", centred, centred), axes=axes)
+    made = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
+    keep = node.attr.float("momentum", 0.9)
+    results = [made]
+    for running, found in ((node[3], mean), (node[4], variance)):
+        old = node.emit("multiply", running, node.constant(keep, type_of(running)))
+        new = node.emit("multiply", found, node.constant(1 - keep, type_of(running)))
+        results.append(node.emit("add", old, new))
+    return results
 
 
 @converter("InstanceNormalization")

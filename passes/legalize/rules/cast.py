@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.tir.compute import Expr, is_coded
 from mirlo.passes.legalize.helpers import elementwise, saturated
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import decline, legalize
 
 
 @legalize("relax.cast")
@@ -16,5 +17,20 @@ def cast(op: Any, b: Any) -> Any:
     def converted(x: Expr) -> Expr:
         value = x.cast(target)
         return saturated(value) if is_coded(target) and op.saturate else value
+
+    return elementwise(op, b, [op.x], converted)
+
+
+@legalize("relax.bitcast")
+def bitcast(op: Any, b: Any) -> Any:
+    source, target = op.x.type.element_type, op.dtype
+    if any(is_coded(found) for found in (dtype_of_mlir(source), target)):
+        return decline("floats of 8 bits are numbers in the loops, not codes")
+
+    def converted(x: Expr) -> Expr:
+        # Between integers of one size, and bools, the numbers that fit are the same, and others wrap.
+        if x.dtype.is_float or target.is_float:
+            return x.bitcast(target)
+        return x.cast(target)
 
     return elementwise(op, b, [op.x], converted)

@@ -37,3 +37,19 @@ func.func @cast_5(%x: memref<2xf32>) {
   %0 = "relax.cast"(%x) {dtype = f32} : (memref<2xf32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @bitcast_1(%x: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.bitcast' op needs types of the same size, got f32 and i64}}
+  %0 = "relax.bitcast"(%x) {dtype = i64} : (tensor<2xf32>) -> tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @bitcast_2(%x: tensor<2xi4>) {
+  // expected-error@+1 {{'relax.bitcast' op takes and gives elements of 8 bits and more, and bools, got i4}}
+  %0 = "relax.bitcast"(%x) {dtype = ui4} : (tensor<2xi4>) -> tensor<2xui4>
+  return
+}

@@ -61,3 +61,10 @@ func.func @cast_wraps(%x: tensor<4xf16>) -> tensor<4xf8E4M3FN> {
   %0 = "relax.cast"(%x) {dtype = f8E4M3FN, saturate = false} : (tensor<4xf16>) -> tensor<4xf8E4M3FN>
   return %0 : tensor<4xf8E4M3FN>
 }
+
+// CHECK-LABEL: func.func @bitcast(
+func.func @bitcast(%x: tensor<?x4xf32, #relax.dims<["n", 4]>>) -> tensor<?x4xui32, #relax.dims<["n", 4]>> {
+  // CHECK: "relax.bitcast"(%{{.*}}) {dtype = ui32} :
+  %0 = "relax.bitcast"(%x) {dtype = ui32} : (tensor<?x4xf32, #relax.dims<["n", 4]>>) -> tensor<?x4xui32, #relax.dims<["n", 4]>>
+  return %0 : tensor<?x4xui32, #relax.dims<["n", 4]>>
+}

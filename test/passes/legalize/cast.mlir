@@ -75,3 +75,14 @@ func.func @sign_extended(%arg0: tensor<4xi32>) -> tensor<4xui64> {
   %0 = "relax.cast"(%arg0) {dtype = ui64} : (tensor<4xi32>) -> tensor<4xui64>
   return %0 : tensor<4xui64>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @same_bits
+// CHECK:       relax.call_tir{{.*}}callee = @bitcast
+// CHECK:       func.func private @bitcast
+// CHECK:       arith.bitcast {{.*}} : f32 to i32
+func.func @same_bits(%arg0: tensor<4xf32>) -> tensor<4xi32> {
+  %0 = "relax.bitcast"(%arg0) {dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}

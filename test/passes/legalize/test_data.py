@@ -195,6 +195,19 @@ def cast_cases() -> list[Case]:
     made += [
         Case("cast", [wide], {"dtype": t}, wide.astype(names[t]), note="wraps") for t in ("i8", "u8", "i32", "u32")
     ]
+    halves = np.arange(0, 2**16, 77, dtype=np.uint16)
+    for array, target, kind in (
+        (f32(3, 5), "i32", np.int32),
+        (f32(6).view(np.uint32), "f32", np.float32),
+        (np.array([1.5, -0.0, np.pi]), "u64", np.uint64),
+        (halves, "i16", np.int16),
+        (halves[halves % 0x8000 < 0x7C00], "f16", np.float16),
+        (np.array([-1, 0, 127], np.int8), "u8", np.uint8),
+        (np.array([True, False]), "i8", np.int8),
+        (np.array([0, 1, 2, 255], np.uint8), "bool", np.bool_),
+    ):
+        wanted = array != 0 if target == "bool" else array.view(kind)
+        made.append(Case("bitcast", [array], {"dtype": target}, wanted, note=f"from {array.dtype}"))
     made.append(Case("cast", [np.array([2**63 + 2**40], np.uint64)], {"dtype": "f64"}, np.array([2.0**63 + 2.0**40])))
     made.append(Case("cast", [np.array([2.0**63 + 2.0**40])], {"dtype": "u64"}, np.array([2**63 + 2**40], np.uint64)))
     return made
