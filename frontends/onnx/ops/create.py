@@ -83,4 +83,19 @@ def eye_like(node: Node) -> Any:
 
 @converter("Trilu")
 def trilu(node: Node) -> Any:
+    if node.has(1) and not node.value(1).is_constant:
+        return _trilu_of_run_time(node)
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
+
+
+def _trilu_of_run_time(node: Node) -> Any:
+    """Which diagonal it is, is known at run time only: each element's own is compared with it."""
+    rows, columns = node.type(0).shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise NodeError(f"input 'k' must be a constant where the sizes of the matrix are not known: {node.type(0)}")
+    if node.type(1).elements != 1:
+        raise NodeError(f"input 'k' must have one element, got {node.type(1)}")
+    diagonals = node.constant(np.arange(columns) - np.arange(rows)[:, None], "i64")
+    k = node.emit("reshape", node[1], shape=())
+    is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
+    return node.emit("where", is_kept, node[0], node.constant(0, node.type(0)))

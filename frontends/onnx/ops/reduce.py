@@ -45,19 +45,32 @@ def _elementwise(node: Node) -> Any:
 
 @converter("ArgMax", "ArgMin")
 def arg_reduce(node: Node) -> Any:
-    return node.emit(
-        node.operator.lower(),
-        node[0],
-        axis=node.attr.int("axis", 0),
-        keepdims=node.attr.bool("keepdims", 1),
-        select_last=node.attr.bool("select_last_index", 0),
-    )
+    return _cumulative(node, axis)
+
+
+def _cumulative(node: Node, axis: int) -> Any:
+    is_exclusive, is_reversed = node.attr.bool("exclusive", 0), node.attr.bool("reverse", 0)
+    return node.emit(node.operator.lower(), node[0], axis=axis, exclusive=is_exclusive, reverse=is_reversed)
+
+
+def _cumulative_of_run_time(node: Node, rank: int) -> Any:
+    """Along each axis, and the one that is meant is taken; one that there is not counts as the first."""
+    if node.type(1).elements != 1:
+        raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")
+    axis = node.emit("reshape", node[1], shape=())
+    made = _cumulative(node, 0)
+    for i in range(1, rank):
+        names = (node.emit("equal", axis, node.constant(number, node.type(1))) for number in (i, i - rank))
+        made = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), made)
+    return made
 
 
 @converter("CumSum", "CumProd")
 def cumulative(node: Node) -> Any:
-    axis = node.scalar(1)
     rank = node.type(0).rank
+    if not node.value(1).is_constant:
+        return _cumulative_of_run_time(node, rank)
+    axis = node.scalar(1)
     if not -rank <= axis < rank:
         raise NodeError(f"input 'axis' is {axis}, outside a tensor of rank {rank}")
     return node.emit(
