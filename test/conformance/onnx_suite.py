@@ -37,9 +37,9 @@ REASONS = (
     ("sequences and optionals", r"sequence|optional|'seq\(|Sequence"),
     ("strings", r"string|StringNormalizer|RegexFullMatch|StringConcat|StringSplit"),
     ("random numbers", r"Random\w+|Bernoulli|Multinomial|seed"),
-    ("training", r"Adam|Adagrad|Momentum|Gradient|training"),
     ("decoding of images", r"ImageDecoder"),
-    ("ai.onnx.ml", r"ai\.onnx\.ml"),
+    ("ai.onnx.ml", r"domain ai\.onnx\.ml"),
+    ("training", r"Gradient|training_mode"),
     (
         "needs shapes known at run time",
         r"must be a constant|must be known|depends on data|number for each dim|dims that are numbers|size is not known",

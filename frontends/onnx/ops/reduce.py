@@ -45,6 +45,23 @@ def _elementwise(node: Node) -> Any:
 
 @converter("ArgMax", "ArgMin")
 def arg_reduce(node: Node) -> Any:
+    return node.emit(
+        node.operator.lower(),
+        node[0],
+        axis=node.attr.int("axis", 0),
+        keepdims=node.attr.bool("keepdims", 1),
+        select_last=node.attr.bool("select_last_index", 0),
+    )
+
+
+@converter("CumSum", "CumProd")
+def cumulative(node: Node) -> Any:
+    rank = node.type(0).rank
+    if not node.value(1).is_constant:
+        return _cumulative_of_run_time(node, rank)
+    axis = node.scalar(1)
+    if not -rank <= axis < rank:
+        raise NodeError(f"input 'axis' is {axis}, outside a tensor of rank {rank}")
     return _cumulative(node, axis)
 
 
@@ -63,20 +80,3 @@ def _cumulative_of_run_time(node: Node, rank: int) -> Any:
         names = (node.emit("equal", axis, node.constant(number, node.type(1))) for number in (i, i - rank))
         made = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), made)
     return made
-
-
-@converter("CumSum", "CumProd")
-def cumulative(node: Node) -> Any:
-    rank = node.type(0).rank
-    if not node.value(1).is_constant:
-        return _cumulative_of_run_time(node, rank)
-    axis = node.scalar(1)
-    if not -rank <= axis < rank:
-        raise NodeError(f"input 'axis' is {axis}, outside a tensor of rank {rank}")
-    return node.emit(
-        node.operator.lower(),
-        node[0],
-        axis=axis,
-        exclusive=node.attr.bool("exclusive", 0),
-        reverse=node.attr.bool("reverse", 0),
-    )

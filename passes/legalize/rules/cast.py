@@ -23,8 +23,8 @@ def cast(op: Any, b: Any) -> Any:
 
 @legalize("relax.bitcast")
 def bitcast(op: Any, b: Any) -> Any:
-    source, target = op.x.type.element_type, op.dtype
-    if any(is_coded(found) for found in (dtype_of_mlir(source), target)):
+    source, target = dtype_of_mlir(op.x.type.element_type), op.dtype
+    if any(found is None or is_coded(found) for found in (source, target)):
         return decline("floats of 8 bits are numbers in the loops, not codes")
 
     def converted(x: Expr) -> Expr:
