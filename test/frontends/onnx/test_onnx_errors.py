@@ -92,7 +92,8 @@ def test_all_unsupported_operators_in_one_error(context: Any) -> None:
         "  Upsample (domain ai.onnx, opset 18): 'Upsample_3'",
         "    not supported in this version of the operator set, but from opset 1 and 9",
         "  Bar (domain com.example, opset 3): 'Bar_2'",
-        "    no operator of this domain is supported; domains that are: ai.onnx, ai.onnx.preview.training, com.microsoft",
+        "    no operator of this domain is supported; domains that are: ai.onnx, ai.onnx.preview.training, "
+        "com.microsoft",
         "Rewrite these nodes with supported operators, or give each operator a function body in the model.",
     ]
 
