@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -131,6 +132,22 @@ class Pipeline:
     def remove(self, name: str, occurrence: int | None = None) -> Pipeline:
         """Take a pass out."""
         return self._edit(name, occurrence, lambda found, anchor: ())
+
+    def for_target(self, target: str) -> Pipeline:
+        """Let every pass that has an option `target` work for this one."""
+
+        def rebuild(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+            return tuple(
+                Nested(step.anchor, rebuild(step.steps))
+                if isinstance(step, Nested)
+                else dataclasses.replace(step, target=target)
+                if isinstance(step, Pass) and hasattr(step, "target")
+                else step
+                for step in steps
+            )
+
+        self.steps = rebuild(self.steps)
+        return self
 
     def _edit(self, name: str, occurrence: int | None, change: Callable[[Step, str], tuple[Step, ...]]) -> Pipeline:
         wanted = self._require(name, occurrence)

@@ -149,9 +149,8 @@ BARE = """
 from mirlo.extend import Pipeline, Target, find_target
 
 def pipeline(options):
-    edited = Pipeline.named("llvm", options)
-    edited.replace("legalize", "legalize{target=bare}").replace("lower-intrinsics", "lower-intrinsics{target=bare}")
-    return str(edited)
+    edited = Pipeline.named("llvm", options).for_target("bare")
+    return str(edited.replace("schedule", "schedule"))
 
 TARGET = Target("bare", "no rules of its own", pipeline=pipeline, emit=find_target("llvm").emit)
 """

@@ -7,10 +7,8 @@ from mirlo.extend import Pipeline, Target, find_target
 
 def pipeline(options):
     """The CPU's pipeline, with products claimed first and the rules of this target."""
-    edited = Pipeline.named("llvm", options).insert_before("legalize", "npu-claim,remove-dead")
-    for name in ("legalize", "schedule", "lower-intrinsics"):
-        edited.replace(name, f"{name}{{target=npu}}")
-    return str(edited)
+    edited = Pipeline.named("llvm", options).for_target("npu")
+    return str(edited.insert_before("legalize", "npu-claim,remove-dead"))
 
 
 def emit(module, options):
