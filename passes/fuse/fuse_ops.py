@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from mirlo.passes.registry import Pass, option, register_pass
 
 PRIMITIVE = "relax.primitive"
 """Attribute of a function whose body is one group of calls; `fuse-tir` makes a prim function of it."""
+
+LONGEST_NAME = 80
 
 
 @register_pass
@@ -94,7 +96,7 @@ def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
     inputs = list(dict.fromkeys(v for op in group for v in op.operands if v not in inside))
     last = group[-1]
     location = ir.Location.fused([op.location for op in group])
-    name = "fused_" + "_".join(dict.fromkeys(op.opview.callee for op in group))[:80]
+    name = _name_of(dict.fromkeys(op.opview.callee for op in group))
     with location:
         kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in last.results])
         made = func.FuncOp(name, kind, visibility="private", ip=False)
@@ -114,6 +116,16 @@ def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
         old.replace_all_uses_with(new)
     for op in reversed(group):
         op.erase()
+
+
+def _name_of(callees: Iterable[str]) -> str:
+    """`fused_matmul_add`; of a long chain the beginning."""
+    name = "fused"
+    for callee in callees:
+        if len(name) + len(callee) > LONGEST_NAME:
+            return f"{name}_and_more"
+        name = f"{name}_{callee}"
+    return name
 
 
 def _copy(op: Any, env: dict[Any, Any]) -> Any:

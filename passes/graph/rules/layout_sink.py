@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mirlo.dialects.relax import OPS
@@ -9,7 +10,7 @@ from mirlo.dialects.relax.activation import Activation
 from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
-from mirlo.passes.graph.rules.layout import inverse, layout_permute, permuted
+from mirlo.passes.graph.rules.layout import channels_first, inverse, layout_permute, permuted
 from mirlo.passes.rules import decline, layout
 
 _ELEMENTWISE = (
@@ -117,6 +118,22 @@ def sink_through_slice(op: Any, b: Rewriter) -> Any:
     axes = [inner.axes[axis % len(inner.axes)] for axis in op.axes]
     made = b.emit(OPS["strided_slice"], inner.x, **{**op.attribute_values(), "axes": axes})
     return permuted(made, list(inner.axes), b)
+
+
+@layout("relax.reshape")
+def sink_through_flatten(op: Any, b: Rewriter) -> Any:
+    """The pixels of an image in one dim: they are as well in one dim before the channels."""
+    inner = layout_permute(op.x, b)
+    if inner is None:
+        return decline("the operand is no layout permute")
+    rank, source, target = len(inner.axes), kind_of(inner.x), kind_of(op.output)
+    if list(inner.axes) != channels_first(rank) or not source.is_static:
+        return decline("the permute is another one, or the shape is not known")
+    batch, *spatial, channels = source.static_shape
+    if target.shape != (batch, channels, math.prod(spatial)) or rank < 4:
+        return decline("the reshape does not flatten the pixels", shape=list(target.shape))
+    flat = b.emit(OPS["reshape"], inner.x, shape=(batch, math.prod(spatial), channels))
+    return permuted(flat, [0, 2, 1], b)
 
 
 @layout("relax.resize")

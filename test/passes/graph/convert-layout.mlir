@@ -63,6 +63,21 @@ func.func @axes(%x: tensor<1x3x8x8xf32>) -> tensor<1x16x16xi64> {
 
 // -----
 
+// Pixels that become the words of a transformer: no permute is left.
+// CHECK-LABEL: func.func @words(
+// CHECK:         %[[C:.*]] = "relax.conv"(%{{.*}}) {data_layout = "N*C", {{.*}} -> tensor<1x4x4x16xf32>
+// CHECK-NEXT:    %[[R:.*]] = "relax.reshape"(%[[C]]) {shape = [1, 16, 16]}
+// CHECK-NEXT:    return %[[R]]
+func.func @words(%x: tensor<1x3x8x8xf32>) -> tensor<1x16x16xf32> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<16x3x2x2xf32>
+  %0 = "relax.conv"(%x, %w) {strides = array<i64: 2, 2>} : (tensor<1x3x8x8xf32>, tensor<16x3x2x2xf32>) -> tensor<1x16x4x4xf32>
+  %1 = "relax.reshape"(%0) {shape = [1, 16, 16]} : (tensor<1x16x4x4xf32>) -> tensor<1x16x16xf32>
+  %2 = "relax.permute"(%1) {axes = array<i64: 0, 2, 1>} : (tensor<1x16x16xf32>) -> tensor<1x16x16xf32>
+  return %2 : tensor<1x16x16xf32>
+}
+
+// -----
+
 // What declines: weights that are computed, a pool whose input has no layout yet, an operand as large that would need a
 // permute of its own, a permute that the user wrote.
 // CHECK-LABEL: func.func @declined(
