@@ -14,6 +14,8 @@ import pytest
 from commands import ENVIRONMENT, ROOT, benchmark_model, mirlo, output_of, python
 from onnx import TensorProto, helper
 
+from mirlo.tools.cli import COMMANDS
+
 DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -108,6 +110,11 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_index_lists_every_page() -> None:
     listed = set(re.findall(r"\]\(([^)]+)\)", (DOCS / "index.md").read_text(encoding="utf-8"))) - {"../README.md"}
     assert listed == {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+
+
+def test_page_of_the_command_lists_every_command() -> None:
+    listed = re.findall(r"^\| `mirlo ([a-z-]+)", (DOCS / "mirlo.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))

@@ -83,5 +83,5 @@ def _needs_constants(model: onnx.ModelProto) -> bool:
     try:
         import_model(model)
     except OnnxImportError as error:
-        return bool(re.search("must be a constant|depends on data", str(error)))
+        return bool(re.search("must be a constant|depends on data|known at run time only", str(error)))
     return False
