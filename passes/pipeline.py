@@ -140,7 +140,7 @@ class Pipeline:
             return tuple(
                 Nested(step.anchor, rebuild(step.steps))
                 if isinstance(step, Nested)
-                else dataclasses.replace(step, target=target)
+                else dataclasses.replace(step, target=target)  # type: ignore[type-var]
                 if isinstance(step, Pass) and hasattr(step, "target")
                 else step
                 for step in steps

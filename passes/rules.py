@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,8 +69,9 @@ class Rule:
 
     @property
     def summary(self) -> str:
-        """The first line of what its author says about it."""
-        text = inspect.getdoc(self.function) if inspect.isroutine(self.function) else self.function.__doc__
+        """The first line of what its author says about it, or about the file that it is in."""
+        module = sys.modules.get(getattr(self.function, "__module__", ""))
+        text = inspect.getdoc(self.function) or (module.__doc__ if module is not None else None)
         return (text or "").strip().split("\n")[0]
 
     def __str__(self) -> str:
