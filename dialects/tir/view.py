@@ -22,6 +22,13 @@ class OperandView:
     outside: Any = None
     """Attribute with what is read beyond the edges, or None."""
 
+    def __eq__(self, other: object) -> bool:
+        # The bindings raise an error where a map or an attribute is compared with None.
+        return isinstance(other, OperandView) and self.value == other.value and all(
+            (a is None) == (b is None) and (a is None or a == b)
+            for a, b in ((self.map, other.map), (self.outside, other.outside))
+        )  # fmt: skip
+
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.value.type.shape)
