@@ -7,13 +7,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
-from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.surgery import blocks, operations
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
 from mirlo.passes.fuse.kinds import KIND, analyze
-from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.registry import Pass, PassError, option, register_pass
 
 
 @register_pass
@@ -38,6 +38,7 @@ class FuseTir(Pass):
             shared[name] = first.setdefault(_shape_of_group(group), name)
             if shared[name] != name:
                 continue
+            _check(group, functions)
             made[name] = _fuse(group, functions)
             if self.inline:
                 inline_blocks(made[name])
@@ -52,6 +53,19 @@ class FuseTir(Pass):
 
 def _name(function: Any) -> str:
     return ir.StringAttr(function.operation.attributes["sym_name"]).value
+
+
+def _check(group: Any, functions: dict[str, Any]) -> None:
+    """A group holds calls of prim functions over tensors."""
+    for op in operations(group)[:-1]:
+        if op.name != "relax.call_tir":
+            what = f"'@{_name(group)}' is a '{PRIMITIVE}' function, which holds calls of prim functions only"
+            raise PassError(f"{what}, but has '{op.name}'", op.location)
+        callee = functions.get(op.opview.callee)
+        if callee is None or not is_prim_func(callee):
+            raise PassError(f"'@{op.opview.callee}' is no prim function of this module", op.location)
+        if not is_tensor_form(callee):
+            raise PassError(f"'@{op.opview.callee}' is scheduled already: fuse-tir comes before schedule", op.location)
 
 
 def _shape_of_group(group: Any) -> str:

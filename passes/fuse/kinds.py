@@ -12,7 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.registry import Pass, register_pass
+from mirlo.passes.registry import Pass, PassError, register_pass
 
 KIND = "tir.kind"
 
@@ -37,9 +37,13 @@ class Kind(IntEnum):
 def kind_of(function: Any) -> Kind:
     """The kind that the function is annotated with, or found by looking at it; loops over buffers cannot be fused."""
     attributes = function.operation.attributes
-    if KIND in attributes and is_tensor_form(function):
-        return Kind[ir.StringAttr(attributes[KIND]).value.upper()]
-    return analyze(function)
+    if KIND not in attributes or not is_tensor_form(function):
+        return analyze(function)
+    found, labels = attributes[KIND], {kind.label: kind for kind in Kind}
+    if not isinstance(found, ir.StringAttr) or found.value not in labels:
+        known = ", ".join(labels)
+        raise PassError(f"'{KIND}' must be one of {known}; got {found}", function.operation.location)
+    return labels[found.value]
 
 
 def analyze(function: Any) -> Kind:
