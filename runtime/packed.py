@@ -103,3 +103,11 @@ def _callback(name: str, function: Callable[..., Any]) -> Any:
         return 0
 
     return CPackedFunction(call)
+
+
+@packed("mirlo.require")
+def _require(holds: Any, message: Any, held: Any) -> None:
+    """What a model takes for granted at compile time of values that only run time knows."""
+    if not holds.all():
+        raise ValueError(bytes(message).decode())
+    held[...] = 1

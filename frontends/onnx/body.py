@@ -38,9 +38,13 @@ class Skipped(Exception):
 class Body:
     """The import of one function body; operations go to the current insertion point."""
 
-    def __init__(self, model: LoadedModel, store: ParameterStore, named_tensors: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: LoadedModel, store: ParameterStore, named_tensors: Mapping[str, Any], trusts_declared: bool = True
+    ) -> None:
         self.model = model
         self.store = store
+        self.trusts_declared = trusts_declared
+        """Whether what the model declares of shapes is what it computes: not if shapes of inputs were replaced."""
         self.problems: list[str] = []
         self._named_tensors = named_tensors
         self._names: dict[Any, str] = {}
@@ -59,6 +63,9 @@ class Body:
             with self._region_of(value):
                 value.ir = self._make(value)
         return value.ir
+
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        return self._steps[-1][1].declared.get(name)
 
     def array(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.array(tensor_proto)
@@ -137,6 +144,8 @@ class Body:
             found = constant(proto.name, self.model.weights.array(proto))
             found.tensor, found.region = proto, 0
             scope.define(found)
+        if self.trusts_declared:
+            scope.declared.update(_declared_shapes(graph))
         return self.nodes(graph.node, [value.name for value in graph.output], scope)
 
     def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
@@ -268,6 +277,25 @@ class Body:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
         text = str(error).removeprefix(f"{self.model.name}: ")
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
+
+
+_KEEP_SHAPE = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
+"""Operators whose first input has the shape of the output."""
+
+
+def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
+    """What a graph says of the shapes of values, and what follows for those that it says nothing of."""
+    found: dict[str, tuple[int, ...]] = {}
+    for value in (*graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        if value.type.HasField("tensor_type") and kind.HasField("shape"):
+            dims = kind.shape.dim
+            if all(dim.HasField("dim_value") for dim in dims):
+                found[value.name] = tuple(dim.dim_value for dim in dims)
+    for node in reversed(graph.node):
+        if node.op_type in _KEEP_SHAPE and not node.domain and node.input and node.output[0] in found:
+            found.setdefault(node.input[0], found[node.output[0]])
+    return found
 
 
 class NotSupported(Exception):

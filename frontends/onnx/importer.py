@@ -61,7 +61,7 @@ def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> N
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
         scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
-        body = Body(model, store, dict(file_tensors(model)))
+        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes)
         try:
             outputs = body.graph(graph, scope)
         except Skipped:

@@ -29,6 +29,9 @@ class Builder(Protocol):
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
 
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        """The shape that the graph of the node declares of a value, if it is all numbers."""
+
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 
@@ -93,6 +96,10 @@ class Node:
     def __getitem__(self, index: int) -> Any:
         """An input as an SSA value."""
         return self.builder.ssa(self.value(index))
+
+    def declared(self, output: int) -> tuple[int, ...] | None:
+        """The shape that the model declares of an output, if it is all numbers."""
+        return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
 
     def optional(self, index: int) -> Any:
         """An input as an SSA value, or None where the node leaves it out."""

@@ -44,6 +44,8 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 - **Control flow.** `If` whose condition is known picks a branch, else it is an `scf.if` whose branches give the same
   types. Loops whose rounds can be counted, and `Scan`, are unrolled, up to 1024 rounds; others become an `scf.while`,
   whose carried tensors keep their types, and which collects no outputs: their length would be known at run time only.
+- **Inputs that decide shapes** (axes, sizes, repeats, bounds of a range) and are known at run time only are taken where
+  the model declares the shape of the result as numbers. That they make that shape is checked at run time.
 - **Old models.** What is older than operator set 7 goes through ONNX's version converter first.
 - **ONNX's interface of backends** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.
 - **Locations.** Each operation carries the name of its node, so that errors and profiles can name it.

@@ -19,6 +19,8 @@ class Scope:
         """What the names of its nodes start with."""
         self.depth = depth
         """How many functions it is inside of."""
+        self.declared: dict[str, tuple[int, ...]] = {}
+        """What the graph says of the shapes of values, where they are all numbers."""
         self.values: dict[str, AnyValue | None] = {}
         """None stands for a value that could not be made; what depends on it is skipped."""
 

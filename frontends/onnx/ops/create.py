@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
@@ -46,7 +49,13 @@ def constant_of_shape(node: Node) -> Any:
         value = node.tensor_attribute("value")
         if value.size != 1:
             raise NodeError(f"attribute 'value' must have one element, got {value.size}")
-    shape = node.dims(0)
+    declared = declared_shape(node, 0)
+    shape = node.dims(0) if declared is None else declared
+    made = _filled(node, value, shape)
+    return made if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", made)
+
+
+def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Any:
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
     number = value.reshape(-1)[0].item()
@@ -59,6 +68,9 @@ def constant_of_shape(node: Node) -> Any:
 def arange(node: Node) -> Any:
     """Constant bounds; or from 0 by 1 to a dim that is a symbol."""
     found = node.type(0)
+    declared = node.declared(0)
+    if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
+        return _range_of_run_time(node, declared[0])
     if all(node.value(i).is_constant for i in range(3)):
         start, stop, step = (node.scalar(i) for i in range(3))
         if step == 0:
@@ -71,6 +83,22 @@ def arange(node: Node) -> Any:
     ones = node.emit("full", shape=(stop - int(start),), value=1.0, dtype=found.dtype)
     positions = node.emit("cumsum", ones, axis=0, exclusive=True)
     return positions if start == 0 else node.emit("add", positions, node.constant(start, found))
+
+
+def _range_of_run_time(node: Node, count: int) -> Any:
+    start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
+    steps = node.constant(np.arange(count), node.type(0))
+    made = node.emit("add", start, node.emit("multiply", steps, delta))
+    # Up or down, the last element is before the limit, and the next one is not.
+    spans = [node.emit("multiply", node.constant(number, node.type(0)), delta) for number in (count - 1, count)]
+    ends = [node.emit("add", start, span) for span in spans]
+    up = node.emit("greater", delta, node.constant(0, node.type(0)))
+    is_before = [
+        node.emit("where", up, node.emit("less", end, limit), node.emit("greater", end, limit)) for end in ends
+    ]
+    fits = node.emit("logical_not", is_before[1])
+    fits = node.emit("logical_and", is_before[0], fits) if count else fits
+    return required(node, fits, "the bounds make another number of elements", made)
 
 
 @converter("EyeLike")

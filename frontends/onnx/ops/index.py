@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, removed
@@ -51,18 +52,25 @@ def scatter_nd(node: Node) -> Any:
 
 @converter("OneHot")
 def one_hot(node: Node) -> Any:
-    depth = node.scalar(1)
+    axis = node.attr.int("axis", -1)
+    shape = declared_shape(node, 1)
+    depth = node.scalar(1) if shape is None else shape[axis]
     if depth < 1:
         raise NodeError(f"input 'depth' must be at least 1, got {depth}")
     indices = node[0]
     if node.type(0).dtype.is_float:
         indices = node.emit("cast", indices, dtype="i64")
-    return node.emit("one_hot", indices, node[2], depth=int(depth), axis=node.attr.int("axis", -1))
+    made = node.emit("one_hot", indices, node[2], depth=int(depth), axis=axis)
+    return made if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", made)
 
 
 @converter("TopK", since=10)
 def top_k(node: Node) -> Any:
-    return _top_k(node, node.scalar(1))
+    shape = declared_shape(node, 1) or declared_shape(node, 1, 1)
+    if shape is None:
+        return _top_k(node, node.scalar(1))
+    count = shape[node.attr.int("axis", -1)]
+    return required(node, equals(node, 1, count), "input 'K' is another", *_top_k(node, count))
 
 
 @converter("TopK")

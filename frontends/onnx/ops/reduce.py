@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mirlo.frontends.onnx.declared import (
+    axes_set,
+    axes_that_make,
+    count_of,
+    declared_shape,
+    is_one_of,
+    number_of,
+    required,
+)
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -19,15 +29,38 @@ OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 @converter(*REDUCTIONS)
 def reduce(node: Node) -> Any:
     """Axes are an attribute in older operator sets, an input in newer ones; none means all, or with a flag nothing."""
-    axes = node.axes(1)
+    shape = declared_shape(node, 1)
+    if shape is not None and node.type(1).elements:
+        return _reduce_of_run_time(node, shape)
+    axes = [] if node.has(1) and node.type(1).elements == 0 else node.axes(1)
     keepdims = node.attr.bool("keepdims", 1)
     empty_is_noop = node.attr.bool("noop_with_empty_axes", 0)
     if not axes:
         if empty_is_noop:
             return _elementwise(node)
         axes = None
+    return _reduced(node, axes, keepdims)
+
+
+def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> Any:
     table = OF_BOOLS if node.type(0).dtype.is_bool else REDUCTIONS
     return node.emit(table[node.operator], node[0], axes=axes, keepdims=keepdims)
+
+
+def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
+    """Over each set of axes that makes the declared shape; the one that is meant is taken."""
+    keepdims = node.attr.bool("keepdims", 1)
+    node.attr.ignore("noop_with_empty_axes")
+    x = node.type(0)
+    candidates = axes_that_make(x, count_of(node, 1), shape, keepdims)
+    if not candidates:
+        raise NodeError(f"no {node.type(1).elements} axes of {x} leave the declared shape {list(shape)}")
+    found = axes_set(node, 1, x.rank)
+    made = _reduced(node, candidates[0], keepdims)
+    for axes in candidates[1:]:
+        is_meant = node.emit("equal", found, node.constant(number_of(axes), "i64"))
+        made = node.emit("where", is_meant, _reduced(node, axes, keepdims), made)
+    return required(node, is_one_of(node, found, candidates), "input 'axes' names other axes", made)
 
 
 def _elementwise(node: Node) -> Any:

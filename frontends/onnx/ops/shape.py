@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
+from mirlo.frontends.onnx.declared import (
+    axes_set,
+    axes_that_make,
+    count_of,
+    declared_shape,
+    equals,
+    is_one_of,
+    required,
+)
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
@@ -35,7 +46,20 @@ def dropout(node: Node) -> Any:
 @converter("Reshape")
 def reshape(node: Node) -> Any:
     x = node.type(0)
+    shape = declared_shape(node, 1)
+    if shape is not None and count_of(node, 1) == len(shape):
+        return _reshape_of_run_time(node, shape, node.attr.bool("allowzero", 0))
     return node.emit("reshape", node[0], shape=reshaped(x, node.dims(1), node.attr.bool("allowzero", 0)))
+
+
+def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Any:
+    x = node.type(0)
+    fits = node.emit("logical_or", equals(node, 1, shape), equals(node, 1, [-1] * len(shape)))
+    if not allow_zero:
+        copies = [i < x.rank and x.shape[i] == dim for i, dim in enumerate(shape)]
+        copied = node.emit("logical_and", equals(node, 1, [0] * len(shape)), node.constant(np.array(copies, bool)))
+        fits = node.emit("logical_or", fits, copied)
+    return required(node, fits, "input 'shape' is another", node.emit("reshape", node[0], shape=shape))
 
 
 def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
@@ -84,6 +108,11 @@ def transpose(node: Node) -> Any:
 
 @converter("Squeeze")
 def squeeze(node: Node) -> Any:
+    shape = declared_shape(node, 1)
+    if shape is not None:
+        x, count = node.type(0), count_of(node, 1)
+        candidates = [axes for axes in axes_that_make(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
+        return _with_axes(node, x.rank, candidates, shape)
     axes = node.axes(1)
     if axes is None:
         axes = [i for i, dim in enumerate(node.type(0).shape) if dim == 1]
@@ -94,15 +123,37 @@ def squeeze(node: Node) -> Any:
 
 @converter("Unsqueeze")
 def unsqueeze(node: Node) -> Any:
+    shape = declared_shape(node, 1)
+    if shape is not None:
+        made, count = node.type(0).with_shape(shape), count_of(node, 1)
+        candidates = axes_that_make(made, count, node.type(0).static_shape, False)
+        candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
+        return _with_axes(node, len(shape), candidates, shape)
     axes = node.axes(1)
     if axes is None:
         raise NodeError("attribute 'axes' is missing")
     return node.emit("expand_dims", node[0], axes=axes)
 
 
+def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> Any:
+    """Dims of 1 that come or go at axes known at run time: the declared shape, if the axes are ones that make it."""
+    if not candidates:
+        raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
+    is_made = is_one_of(node, axes_set(node, 1, rank), candidates)
+    return required(node, is_made, "input 'axes' names other axes", node.emit("reshape", node[0], shape=shape))
+
+
 @converter("Expand")
 def expand(node: Node) -> Any:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
+    declared = declared_shape(node, 1)
+    if declared is not None and count_of(node, 1) <= len(declared):
+        tail = declared[len(declared) - count_of(node, 1) :]
+        own = [1] * (len(declared) - node.type(0).rank) + list(node.type(0).shape)
+        kept = np.array([own[len(own) - len(tail) + i] == dim for i, dim in enumerate(tail)], bool)
+        ones = node.emit("logical_and", equals(node, 1, [1] * len(tail)), node.constant(kept))
+        fits = node.emit("logical_or", equals(node, 1, tail), ones)
+        return required(node, fits, "input 'shape' is another", node.emit("expand", node[0], shape=declared))
     x, wanted = node.type(0), list(node.dims(1))
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
@@ -113,6 +164,12 @@ def expand(node: Node) -> Any:
 
 @converter("Tile", since=6)
 def tile(node: Node) -> Any:
+    shape = declared_shape(node, 1)
+    if shape is not None and len(shape) == node.type(0).rank and all(node.type(0).static_shape):
+        repeats = [new // old for new, old in zip(shape, node.type(0).static_shape, strict=True)]
+        return required(
+            node, equals(node, 1, repeats), "'repeats' is another", node.emit("tile", node[0], repeats=repeats)
+        )
     return node.emit("tile", node[0], repeats=node.ints(1))
 
 
@@ -134,6 +191,13 @@ def split(node: Node) -> Any:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
     size = x.shape[axis]
     sizes: Sequence[Dim] | None = node.attr.ints("split", None)
+    parts = [declared_shape(node, 1, i) for i in range(len(node.outputs))]
+    if all(part is not None and len(part) == x.rank for part in parts):
+        known = [part[axis] for part in parts if part is not None]
+        made = node.emit("split", node[0], axis=axis, sizes=tuple(known))
+        made = made if isinstance(made, tuple) else (made,)
+        kept = required(node, equals(node, 1, known), "input 'split' is another", *made)
+        return kept if isinstance(kept, tuple) else (kept,)
     if node.has(1):
         sizes = node.dims(1)
     count = node.attr.int("num_outputs", len(node.outputs))

@@ -1,0 +1,77 @@
+"""Values that decide shapes but are known at run time only, where the model declares the shapes that come of them.
+
+The declared shape is compiled; that the values do make it is checked when the model runs, before its results are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.calls import CallDpsPacked
+from mirlo.frontends.onnx.node import Node, type_of
+
+
+def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] | None:
+    """What the model declares of an output; None where the input is known, which then decides."""
+    if not node.has(index) or node.value(index).known is not None or not node.type(index).is_static:
+        return None
+    return node.declared(output)
+
+
+def count_of(node: Node, index: int) -> int:
+    """How many elements an input has that is a list of numbers."""
+    return int(np.prod(node.type(index).static_shape))
+
+
+def required(node: Node, holds: Any, what: str, *values: Any) -> Any:
+    """The values, if the tensor of bools holds throughout; else the run ends with an error that says what was wrong."""
+    text = f"node '{node.outputs[0]}' ({node.operator}): {what}, which contradicts the shape that the model declares"
+    message = node.constant(np.frombuffer(text.encode(), np.uint8))
+    checked = CallDpsPacked.build(
+        [holds, message], result_types=[type_of(holds).to_mlir()], function="mirlo.require"
+    ).operation.results[0]
+    flag = node.emit("reduce_all", checked) if type_of(checked).rank else checked
+    kept = [node.emit("where", flag, value, node.constant(0, type_of(value))) for value in values]
+    return kept[0] if len(kept) == 1 else tuple(kept)
+
+
+def equals(node: Node, index: int, wanted: Sequence[int] | int) -> Any:
+    """Whether the elements of an input are these numbers."""
+    found = node.type(index)
+    return node.emit("equal", node[index], node.constant(np.reshape(wanted, found.static_shape), found))
+
+
+def axes_set(node: Node, index: int, rank: int) -> Any:
+    """The axes that an input lists, as a number: the sum of two to the power of each."""
+    column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
+    kind = node.type(index)
+    from_start, from_end = (
+        node.emit("equal", column, node.constant(np.arange(rank)[None] - offset, kind)) for offset in (0, rank)
+    )
+    found = node.emit("cast", node.emit("logical_or", from_start, from_end), dtype="i64")
+    return node.emit("reduce_sum", node.emit("multiply", found, node.constant(1 << np.arange(rank), "i64")))
+
+
+def axes_that_make(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
+    """The sets of so many axes whose dims leave this shape when they are dropped, or become 1."""
+    made = []
+    for axes in combinations(range(x.rank), count):
+        dims = [1 if i in axes else dim for i, dim in enumerate(x.shape) if keepdims or i not in axes]
+        if tuple(dims) == tuple(shape):
+            made.append(axes)
+    return made
+
+
+def is_one_of(node: Node, found: Any, candidates: Sequence[tuple[int, ...]]) -> Any:
+    """Whether a set of axes is one of these."""
+    numbers = node.constant(np.array([number_of(axes) for axes in candidates]), "i64")
+    return node.emit("reduce_any", node.emit("equal", found, numbers))
+
+
+def number_of(axes: Sequence[int]) -> int:
+    return sum(1 << axis for axis in axes)

@@ -1,0 +1,101 @@
+"""Inputs that decide shapes at run time, where the model declares the shapes: right values, and errors for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mirlo
+from mirlo.frontends.onnx import OnnxImportError
+from mirlo.runtime.errors import PackedFunctionError
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+X = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+
+
+def model_of(
+    operator: str, x: Any, length: int | None, shape: list[Any], opset: int = 18, **attributes: Any
+) -> onnx.ModelProto:
+    """One node with a data input and a list of integers, whose output has a declared shape."""
+    node = helper.make_node(operator, ["x", "k"], ["y"], **attributes)
+    given = [
+        helper.make_tensor_value_info("x", F32, list(np.shape(x))),
+        helper.make_tensor_value_info("k", I64, [] if length is None else [length]),
+    ]
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", F32, shape)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def run(executable: Any, k: Any) -> np.ndarray:
+    return executable(X, np.array(k, np.int64))
+
+
+def test_axes_that_the_declared_shape_leaves_open() -> None:
+    """Two axes have the declared size: both are compiled, and the input says which it is."""
+    executable = mirlo.compile(model_of("ReduceSum", X, 1, [3, 2], keepdims=0))
+    for axis in (1, 2, -1, -2):
+        np.testing.assert_array_equal(run(executable, [axis]), X.sum(axis))
+    for axis in (0, 3, -3):
+        with pytest.raises(PackedFunctionError, match=r"'y' \(ReduceSum\): input 'axes' names other axes"):
+            run(executable, [axis])
+
+
+def test_several_axes() -> None:
+    executable = mirlo.compile(model_of("ReduceMax", X, 2, [1, 2, 1]))
+    for axes in ([0, 2], [2, 0], [-1, 0]):
+        np.testing.assert_array_equal(run(executable, axes), X.max((0, 2), keepdims=True))
+    with pytest.raises(PackedFunctionError, match="names other axes"):
+        run(executable, [0, 1])
+
+
+def test_shapes() -> None:
+    executable = mirlo.compile(model_of("Reshape", X, 2, [3, 4]))
+    for shape in ([3, 4], [3, -1], [-1, 4], [0, 4], [0, -1]):
+        np.testing.assert_array_equal(run(executable, shape), X.reshape(3, 4))
+    for shape in ([4, 3], [3, 0], [6, 2]):
+        with pytest.raises(PackedFunctionError, match=r"\(Reshape\): input 'shape' is another"):
+            run(executable, shape)
+
+
+def test_dims_of_one() -> None:
+    executable = mirlo.compile(model_of("Unsqueeze", X, 1, [3, 1, 2, 2]))
+    for axis in (1, -3):
+        np.testing.assert_array_equal(run(executable, [axis]), X[:, None])
+    with pytest.raises(PackedFunctionError, match="names other axes"):
+        run(executable, [2])
+
+
+def test_expansion_and_repetition() -> None:
+    executable = mirlo.compile(model_of("Expand", X, 4, [5, 3, 2, 2]))
+    for shape in ([5, 3, 2, 2], [5, 1, 2, 1]):
+        np.testing.assert_array_equal(run(executable, shape), np.broadcast_to(X, (5, 3, 2, 2)))
+    with pytest.raises(PackedFunctionError, match="is another"):
+        run(executable, [1, 3, 2, 2])
+    executable = mirlo.compile(model_of("Tile", X, 3, [3, 4, 2]))
+    np.testing.assert_array_equal(run(executable, [1, 2, 1]), np.tile(X, (1, 2, 1)))
+    with pytest.raises(PackedFunctionError, match="'repeats' is another"):
+        run(executable, [1, 1, 2])
+
+
+@pytest.mark.parametrize(("start", "limit", "delta"), [(1.0, 7.0, 2.0), (1.0, 6.5, 2.0), (3.0, -3.0, -2.0)])
+def test_ranges(start: float, limit: float, delta: float) -> None:
+    node = helper.make_node("Range", ["a", "b", "c"], ["y"])
+    given = [helper.make_tensor_value_info(name, F32, []) for name in "abc"]
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", F32, [3])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    executable = mirlo.compile(model)
+    bounds = [np.float32(number) for number in (start, limit, delta)]
+    np.testing.assert_array_equal(executable(*bounds), np.arange(start, limit, delta, dtype=np.float32))
+    with pytest.raises(PackedFunctionError, match="another number of elements"):
+        executable(bounds[0], np.float32(limit + delta), bounds[2])
+
+
+def test_without_a_declared_shape_the_input_must_be_known() -> None:
+    with pytest.raises(OnnxImportError, match="must be a constant"):
+        mirlo.compile(model_of("ReduceSum", X, 1, ["a", "b", "c"]))
+    with pytest.raises(OnnxImportError, match=r"no 1 axes of f32\[3, 2, 2\] leave the declared shape \[7, 7\]"):
+        mirlo.compile(model_of("ReduceSum", X, 1, [7, 7], keepdims=0))
