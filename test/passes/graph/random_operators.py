@@ -218,6 +218,25 @@ def spelled_norm(g: Graph) -> None:
     _affine(g, normal, -1)
 
 
+def spelled_gelu(g: Graph) -> None:
+    """GELU, or nearly: with tanh in single steps, the factors in any order."""
+    x = g.pick()
+    one, small, scale, half = (
+        g.constant((), 0.0, c) for c in (1.0, 0.044715, np.sqrt(2 / np.pi), g.choice([0.5, 0.25]))
+    )
+    cube = g.emit("power", [x, g.constant((), 0.0, 3.0)], np.clip(x.array, -50, 50) ** 3)
+    if cube.value.owner.name != "relax.power":
+        return
+    scaled = g.emit("multiply", [small, cube], small.array * cube.array)
+    total = g.emit("add", [x, scaled], x.array + scaled.array)
+    inner = g.emit("multiply", [total, scale], total.array * scale.array)
+    bent = g.emit("tanh", [inner], np.tanh(inner.array))
+    shifted = g.emit("add", [one, bent], 1.0 + bent.array)
+    a, b, c = ([x, half, shifted], [half, shifted, x], [shifted, x, half])[g.integer(0, 3)]
+    first = g.emit("multiply", [a, b], a.array * b.array)
+    g.emit("multiply", [first, c], first.array * c.array)
+
+
 def matmul(g: Graph) -> None:
     x = g.pick(lambda n: n.rank >= 2)
     if x is None:
@@ -340,12 +359,12 @@ OPERATORS: list[tuple[float, Callable[[Graph], None]]] = [
     (3, unary), (4, binary), (1, divide), (0.7, power), (1, select), (2, permute), (2, reshape), (1, unit_dims),
     (1.5, concat), (1, split), (1, strided_slice), (1, pad), (0.7, expand), (1, gather), (2, reduce), (1.5, softmax),
     (1.5, layer_norm), (2.5, matmul), (2.5, conv), (1.2, pool), (1, batch_norm), (0.7, prelu), (0.7, resize),
-    (0.7, spelled_norm),
+    (0.7, spelled_norm), (0.7, spelled_gelu),
 ]  # fmt: skip
 """How often, and what."""
 
 
-FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm, prelu, resize, spelled_norm)
+FLOATS_ONLY = (divide, power, softmax, layer_norm, conv, pool, batch_norm, prelu, resize, spelled_norm, spelled_gelu)
 
 
 def grow(graph: Graph, count: int) -> None:
