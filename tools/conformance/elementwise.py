@@ -184,6 +184,13 @@ for _target in (*FLOATS, *INTS, *BOOL):
     TABLE.add("cast", ANY, _cast(_target))
 
 
+@operator("bitcast", kinds=NUMBERS)
+def _bitcast(draw: Draw) -> Case:
+    x = draw.array(3, 37)
+    bits = f"i{8 * x.dtype.itemsize}"
+    return case(x, dtype=bits, expected=wide(x.view(dtype(bits).to_numpy())))
+
+
 def quantized(x: np.ndarray, scale: Any, zero: Any, low: int, high: int) -> np.ndarray:
     return np.clip(np.rint(x / scale) + zero, low, high)
 

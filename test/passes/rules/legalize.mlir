@@ -7,6 +7,7 @@
 // RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/rules_for_tests.py --test-legalize-with='rule=of_two_functions' | FileCheck %s --check-prefix=TWO
 // RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/rules_for_tests.py --test-legalize-with='rule=of_a_packed_function' | FileCheck %s --check-prefix=PACKED
 // RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/rules_for_tests.py --test-legalize-with='rule=of_a_c_function' | FileCheck %s --check-prefix=EXTERN
+// RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/rules_for_tests.py --test-legalize-with='rule=of_a_c_number' --lower-loops | FileCheck %s --check-prefix=NUMBER
 
 // Rules are tried along the chain and by priority; one that declines falls through, also one given to one run.
 
@@ -56,6 +57,13 @@
 // EXTERN-LABEL: func.func private @relu(%arg0: memref<3xf32>, %arg1: memref<3xf32>)
 // EXTERN:         %[[SIZE:.*]] = arith.constant 3 : index
 // EXTERN:         "tir.call_extern"(%arg0, %arg1, %[[SIZE]]) {function = "c_relu"{{.*}}} : (memref<3xf32>, memref<3xf32>, index) -> ()
+
+// NUMBER:       func.func private @c_scaled(f32, f64, index) -> f32
+// NUMBER-LABEL: func.func private @relu(%arg0: memref<3xf32>, %arg1: memref<3xf32>)
+// NUMBER:         scf.for %[[I:[a-z0-9]+]] =
+// NUMBER:           %[[X:.*]] = memref.load %arg0[%[[I]]]
+// NUMBER:           %[[Y:.*]] = func.call @c_scaled(%[[X]], %{{.*}}, %[[I]]) : (f32, f64, index) -> f32
+// NUMBER:           memref.store %[[Y]], %arg1[%[[I]]]
 
 func.func @main(%x: tensor<1xf32>, %y: tensor<2xf32>, %z: tensor<3xf32>) -> (tensor<1xf32>, tensor<2xf32>, tensor<3xf32>, tensor<3xf32>) {
   %0 = "test.chain"(%x) : (tensor<1xf32>) -> tensor<1xf32>

@@ -2,6 +2,11 @@
 // RUN: mirlo explain %s --plugin %root/test/passes/rules/Inputs/rules_for_tests.py --node head/Chain --json | FileCheck %s --check-prefix=JSON
 // RUN: mirlo explain %s --plugin %root/test/passes/rules/Inputs/rules_for_tests.py --node head/Chain | FileCheck %s --check-prefix=ONE
 // RUN: not mirlo explain %s --plugin %root/test/passes/rules/Inputs/rules_for_tests.py --node head/Chian 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: mirlo explain %s --plugin %root/test/passes/rules/Inputs/rules_for_tests.py --strategy test.chain=any_size | FileCheck %s --check-prefix=STRATEGY
+// RUN: not mirlo explain %s --strategy any_size 2>&1 | FileCheck %s --check-prefix=FORM
+
+// STRATEGY: test.chain: any_size [default] {{.*}}, strategy 'any_size' asked for → @chain
+// FORM:     error: argument --strategy: expected OP=NAME or 'measure', found 'any_size'
 
 // CHECK:      node body/Double
 // CHECK-NEXT:   no operator of it was left to legalize: it was simplified away, or its result is known

@@ -126,6 +126,16 @@ def of_a_c_function(op: Any, b: Any) -> Any:
     return b.call_loops(lambda loops, x, y: loops.call_extern("c_relu", x, y, *x.shape), op.x)
 
 
+def of_a_c_number(op: Any, b: Any) -> Any:
+    """A C function of numbers, which returns one."""
+
+    def body(loops: Any, x: Any, y: Any) -> None:
+        for i in loops.range(*x.shape):
+            y[i] = loops.call_extern("c_scaled", x[i], 0.5, i, returns="f32")
+
+    return b.call_loops(body, op.x)
+
+
 def returns_nothing(op: Any, b: Any) -> Any:
     """Forgets to return."""
     b.call_prim(lambda p, x: p.compute(x.shape, lambda i: x[i]), op.x)
@@ -161,7 +171,7 @@ def declines(op: Any, b: Any) -> Any:
 
 
 GIVEN = {f.__name__: f for f in (
-    of_loops, of_operators, of_two_functions, of_a_packed_function, of_a_c_function, returns_nothing,
+    of_loops, of_operators, of_two_functions, of_a_packed_function, of_a_c_function, of_a_c_number, returns_nothing,
     returns_another_type, returns_two, returns_text, returns_itself, raises, declines_late, declines,
 )}  # fmt: skip
 
