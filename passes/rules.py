@@ -218,8 +218,11 @@ def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: st
 
 
 def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
-    """Register the lowering of intrinsics: `f(op, builder)` returns the value that replaces `tir.<name>`."""
-    return INTRINSIC.decorator(*names, target=target, priority=priority)
+    """Register the lowering of intrinsics: `f(op, builder)` returns the value that replaces `tir.<name>`.
+
+    They are named with or without `tir.`.
+    """
+    return INTRINSIC.decorator(*(name.removeprefix("tir.") for name in names), target=target, priority=priority)
 
 
 def schedule(*kinds: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.calls import lower_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import INTRINSIC, Attempt, Rule, RuleError, try_rules
+from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, nearest, try_rules
 from mirlo.passes.targets import TargetError, chain
 
 if TYPE_CHECKING:
@@ -89,7 +88,10 @@ class LowerIntrinsics(Pass):
             targets = chain(self.target)
         except TargetError as error:
             raise PassError(str(error)) from error
-        lowering = Lowering(targets, session.options.get(CUSTOM_RULES))
+        given = session.options.get(CUSTOM_RULES) or {}
+        custom = {name.removeprefix("tir."): rules for name, rules in given.items()}
+        _check_names(targets, custom)
+        lowering = Lowering(targets, custom)
         try:
             lowering.run(op.operation)
             lower_calls(op)
@@ -97,10 +99,23 @@ class LowerIntrinsics(Pass):
             session.notes.extend(lowering.choices.values())
 
 
+def _check_names(targets: tuple[str, ...], custom: Given) -> None:
+    """A rule for an intrinsic that does not exist would never be tried, and nobody would be told."""
+    for name in custom:
+        if name not in INTRINSICS:
+            place = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
+            unknown = f"which is no intrinsic{nearest(name, INTRINSICS)}"
+            raise PassError(f"a lowering is given for 'tir.{name}' (at {place}), {unknown}")
+    for rule in INTRINSIC:
+        if rule.target in targets and rule.subject not in INTRINSICS:
+            unknown = f"which is no intrinsic{nearest(rule.subject, INTRINSICS)}"
+            raise PassError(f"rule '{rule}' at {rule.place} is for 'tir.{rule.subject}', {unknown}")
+
+
 class Lowering:
     """One run over one operation and all that is in it."""
 
-    def __init__(self, targets: tuple[str, ...], custom: Mapping[str, Callable[..., Any]] | None = None):
+    def __init__(self, targets: tuple[str, ...], custom: Given | None = None):
         self.targets = targets
         self.custom = custom
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
