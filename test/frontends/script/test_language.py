@@ -292,3 +292,28 @@ def test_is_never_executed() -> None:
         T.grid(4)
     with pytest.raises(AttributeError, match=r"there is no T\.gird; did you mean T\.grid\?"):
         _ = T.gird
+
+
+@mirlo.prim_func
+def shared_out(x: T.Buffer[(512, 1000), T.f32], y: T.Out[(512,), T.f32]):
+    row = T.alloc((1000,), T.f32, scope="local")
+    for i in T.parallel(512):
+        total = T.f32(0.0)
+        for j in range(1000):
+            row[j] = x[i, j] * 2
+        for j in range(1000):
+            total += row[999 - j]
+        y[i] = total
+
+
+@mirlo.script
+def in_parallel(x: R.Tensor[(512, 1000), R.f32]):
+    return R.call_tir(shared_out, x)
+
+
+def test_parallel_loops_have_their_own_memory() -> None:
+    """Variables and buffers that only the loop uses are each thread's own."""
+    executable = mirlo.compile(in_parallel, threads=2)
+    x = np.random.default_rng(0).standard_normal((512, 1000), dtype=np.float32)
+    for _ in range(5):
+        np.testing.assert_allclose(executable(x), 2 * x.sum(1), rtol=1e-3, atol=1e-3)
