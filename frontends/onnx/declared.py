@@ -28,9 +28,12 @@ def count_of(node: Node, index: int) -> int:
     return int(np.prod(node.type(index).static_shape))
 
 
-def required(node: Node, holds: Any, what: str, *values: Any) -> Any:
+CONTRADICTS = "which contradicts the shape that the model declares"
+
+
+def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRADICTS) -> Any:
     """The values, if the tensor of bools holds throughout; else the run ends with an error that says what was wrong."""
-    text = f"node '{node.outputs[0]}' ({node.operator}): {what}, which contradicts the shape that the model declares"
+    text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
     message = node.constant(np.frombuffer(text.encode(), np.uint8))
     checked = CallDpsPacked.build(
         [holds, message], result_types=[type_of(holds).to_mlir()], function="mirlo.require"
@@ -40,7 +43,7 @@ def required(node: Node, holds: Any, what: str, *values: Any) -> Any:
     return kept[0] if len(kept) == 1 else tuple(kept)
 
 
-def equals(node: Node, index: int, wanted: Sequence[int] | int) -> Any:
+def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
     """Whether the elements of an input are these numbers."""
     found = node.type(index)
     return node.emit("equal", node[index], node.constant(np.reshape(wanted, found.static_shape), found))

@@ -42,7 +42,8 @@ REASONS = (
     ("training", r"Gradient|training_mode"),
     (
         "needs shapes known at run time",
-        r"must be a constant|must be known|depends on data|number for each dim|dims that are numbers|size is not known",
+        r"must be a constant|must be known|known at run time only|depends on data"
+        r"|number for each dim|dims that are numbers|size is not known",
     ),
 )
 """Why a case is not supported, by what its error says; others have the reason 'not supported yet'."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.declared import count_of, declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.antialias import resize_antialiased
@@ -65,6 +66,27 @@ removed("Upsample", since=10)
 def resize(node: Node) -> Any:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
+    made = _resize(node, axes)
+    sizes, ratios = declared_shape(node, SIZES), _declared_ratios(node, axes)
+    if sizes is not None:
+        wanted = [sizes[axis] for axis in axes]
+        return required(node, equals(node, SIZES, wanted), "input 'sizes' is another", made)
+    if ratios is not None:
+        are_ratios = equals(node, SCALES, ratios)
+        why = "as scales that are known at run time only must be: make it an initializer"
+        return required(node, are_ratios, "input 'scales' is not output size / input size", made, why=why)
+    return made
+
+
+def _declared_ratios(node: Node, axes: list[int]) -> list[float] | None:
+    """The scales of a declared shape, where those that are given are known at run time only."""
+    shape, x = declared_shape(node, SCALES), node.type(0)
+    if shape is None or not x.is_static or count_of(node, SCALES) != len(axes):
+        return None
+    return [shape[axis] / x.static_shape[axis] for axis in axes]
+
+
+def _resize(node: Node, axes: list[int]) -> Any:
     target = _target(node, axes)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
@@ -95,6 +117,8 @@ def resize(node: Node) -> Any:
 def _target(node: Node, axes: list[int]) -> _Target:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+    if _declared_ratios(node, axes) is not None:
+        return _Target(tuple(declared_shape(node, SCALES) or ()), ())
     if node.has(SCALES) and node.type(SCALES).elements != 0:
         given = [float(scale) for scale in node.array(SCALES)]
         _require_one_per_axis("scales", given, axes)
@@ -105,7 +129,8 @@ def _target(node: Node, axes: list[int]) -> _Target:
     node.ignore(SCALES)
     if not node.has(SIZES):
         raise NodeError("either input 'scales' or input 'sizes' must be given")
-    sizes = node.dims(SIZES)
+    declared = declared_shape(node, SIZES) if policy == "stretch" else None
+    sizes: Sequence[Dim] = node.dims(SIZES) if declared is None else [declared[axis] for axis in axes]
     _require_one_per_axis("sizes", sizes, axes)
     if policy != "stretch":
         return _keeping_aspect(node, axes, sizes, policy)

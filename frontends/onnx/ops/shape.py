@@ -23,6 +23,7 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
 
 
@@ -260,9 +261,11 @@ def _bound(dim: Dim, x: TensorType, axis: int, what: str) -> int:
 
 @converter("Pad", since=11)
 def pad(node: Node) -> Any:
-    x, pads = node.type(0), node.ints(1)
-    axes = node.ints(3) if node.has(3) else list(range(x.rank))
-    return _pad(node, pads, axes, node.scalar(2, 0))
+    axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
+    shape = declared_shape(node, 1)
+    if shape is not None and node.type(0).is_static:
+        return pad_of_run_time(node, axes, shape)
+    return _pad(node, node.ints(1), axes, node.scalar(2, 0))
 
 
 @converter("Pad")

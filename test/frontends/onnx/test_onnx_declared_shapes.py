@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
@@ -79,6 +80,41 @@ def test_expansion_and_repetition() -> None:
     np.testing.assert_array_equal(run(executable, [1, 2, 1]), np.tile(X, (1, 2, 1)))
     with pytest.raises(PackedFunctionError, match="'repeats' is another"):
         run(executable, [1, 1, 2])
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_padding(mode: str) -> None:
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    executable = mirlo.compile(model_of("Pad", x, 4, [5, 7], opset=19, mode=mode))
+    for before, after in (((1, 2), (1, 0)), ((0, 0), (2, 2)), ((2, 1), (0, 1))):
+        found = executable(x, np.array([*before, *after]))
+        np.testing.assert_array_equal(found, np.pad(x, tuple(zip(before, after, strict=True)), mode))
+    with pytest.raises(PackedFunctionError, match="'pads' adds another number of elements"):
+        executable(x, np.array([1, 1, 1, 2]))
+
+
+def resize_model(scales: bool) -> onnx.ModelProto:
+    names = ["x", "", "k"] if scales else ["x", "", "", "k"]
+    node = helper.make_node("Resize", names, ["y"], mode="linear")
+    given = [
+        helper.make_tensor_value_info("x", F32, [1, 1, 2, 4]),
+        helper.make_tensor_value_info("k", F32 if scales else I64, [4]),
+    ]
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", F32, [1, 1, 4, 3])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_resizing() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
+    sizes, scales = np.array([1, 1, 4, 3]), np.array([1, 1, 2, 0.75], np.float32)
+    wanted = ReferenceEvaluator(resize_model(False)).run(None, {"x": x, "k": sizes})[0]
+    by_sizes, by_scales = (mirlo.compile(resize_model(kind)) for kind in (False, True))
+    np.testing.assert_allclose(by_sizes(x, sizes), wanted, rtol=1e-6)
+    np.testing.assert_allclose(by_scales(x, scales), wanted, rtol=1e-6)
+    with pytest.raises(PackedFunctionError, match="'sizes' is another"):
+        by_sizes(x, np.array([1, 1, 4, 4]))
+    with pytest.raises(PackedFunctionError, match="'scales' is not output size / input size"):
+        by_scales(x, np.array([1, 1, 2, 0.8], np.float32))
 
 
 @pytest.mark.parametrize(("start", "limit", "delta"), [(1.0, 7.0, 2.0), (1.0, 6.5, 2.0), (3.0, -3.0, -2.0)])

@@ -1,0 +1,51 @@
+"""Pad by amounts that are known at run time only, to a shape that the model declares: each dim is gathered anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.declared import required
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+
+PADS, VALUE = 1, 2
+
+
+def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> Any:
+    x, count = node.type(0), len(axes)
+    if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
+        raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
+    mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    made, sizes = node[0], x.static_shape
+    value = node.emit("reshape", node[VALUE], shape=()) if node.has(VALUE) else node.constant(0, x)
+    for position, axis in enumerate(axes):
+        begin = node.emit("gather", node[PADS], node.constant(position, "i64"))
+        source = node.emit("subtract", node.constant(np.arange(shape[axis]), "i64"), begin)
+        made = _along(node, made, source, axis % x.rank, sizes[axis], mode, value)
+    ends = node.emit("reduce_sum", node.emit("reshape", node[PADS], shape=(2, count)), axes=[0])
+    grown = node.constant([shape[axis] - sizes[axis] for axis in axes], "i64")
+    return required(node, node.emit("equal", ends, grown), "input 'pads' adds another number of elements", made)
+
+
+def _along(node: Node, x: Any, source: Any, axis: int, size: int, mode: str, value: Any) -> Any:
+    """One dim: the element at each place of `source`, and what the mode says for places outside."""
+    if size == 0:
+        raise NodeError(f"an empty dim of {node.type(0)} is padded by amounts that are known at run time only")
+    last = node.constant(max(size - 1, 0), "i64")
+    zero = node.constant(0, "i64")
+    if mode == "wrap":
+        source = node.emit("mod", source, node.constant(max(size, 1), "i64"))
+    elif mode == "reflect":
+        turn = node.constant(max(2 * (size - 1), 1), "i64")
+        place = node.emit("mod", source, turn)
+        source = node.emit("minimum", place, node.emit("subtract", turn, place))
+    nearest = node.emit("minimum", node.emit("maximum", source, zero), last)
+    made = node.emit("gather", x, nearest, axis=axis)
+    if mode != "constant":
+        return made
+    is_inside = node.emit("equal", source, nearest)
+    found = type_of(made)
+    column = tuple(dim if i == axis else 1 for i, dim in enumerate(found.shape))
+    return node.emit("where", node.emit("reshape", is_inside, shape=column), made, value)
