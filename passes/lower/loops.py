@@ -10,11 +10,9 @@ from mirlo.dialects.core.surgery import erase_op
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.lower.calls import find, lower_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.loops import PARALLEL, index
 from mirlo.passes.schedule.nest import emit_buffer_block
 
-PARALLEL = "tir.parallel"
-"""Attribute of an `scf.for` whose iterations are independent."""
 MAX_UNROLL = 256
 
 

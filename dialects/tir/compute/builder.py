@@ -23,8 +23,7 @@ from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
-
-PRIM_FUNC = "tir.prim_func"
+from mirlo.dialects.tir.view import PRIM_FUNC
 
 
 class TensorExpr:
