@@ -35,16 +35,37 @@ class Skipped(Exception):
     """A value is needed that could not be made; the problem is noted already."""
 
 
+class Observer:
+    """Is told what becomes of each node, and may put values in the place of those that could not be made."""
+
+    def imported(self, step: Step, scope: Scope) -> None:
+        """The node was imported: by a converter, by folding, or by the nodes of its function body."""
+
+    def failed(self, step: Step, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+        """The node cannot be imported; what its outputs shall be for the nodes that read them."""
+        return [None] * len(step.proto.output)
+
+    def skipped(self, step: Step, scope: Scope) -> Sequence[AnyValue | None]:
+        """The node needs a value that could not be made; what its outputs shall be."""
+        return [None] * len(step.proto.output)
+
+
 class Body:
     """The import of one function body; operations go to the current insertion point."""
 
     def __init__(
-        self, model: LoadedModel, store: ParameterStore, named_tensors: Mapping[str, Any], trusts_declared: bool = True
+        self,
+        model: LoadedModel,
+        store: ParameterStore,
+        named_tensors: Mapping[str, Any],
+        trusts_declared: bool = True,
+        observer: Observer | None = None,
     ) -> None:
         self.model = model
         self.store = store
         self.trusts_declared = trusts_declared
         """Whether what the model declares of shapes is what it computes: not if shapes of inputs were replaced."""
+        self.observer = observer or Observer()
         self.problems: list[str] = []
         self._named_tensors = named_tensors
         self._names: dict[Any, str] = {}
@@ -167,10 +188,12 @@ class Body:
                 raise Skipped
             with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert(step, inputs, scope)
+            self.observer.imported(step, scope)
         except Skipped:
-            pass
+            values = self.observer.skipped(step, scope)
         except (OnnxImportError, OpError) as error:
             self.problems.append(self._problem(step, inputs, error))
+            values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:

@@ -38,20 +38,27 @@ def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable
     groups: dict[tuple[str, str, int], list[Unsupported]] = {}
     for item in found:
         groups.setdefault((item.domain, item.operator, item.opset), []).append(item)
-    names: dict[str, list[str]] = {}
-    for domain, operator in known:
-        names.setdefault(domain, []).append(operator)
+    names = by_domain(known)
     lines = [f"{model}: {plural(len(found), 'node')} of {plural(len(groups), 'operator')} cannot be imported:"]
     for (domain, operator, opset), nodes in sorted(groups.items()):
         version = f"opset {opset}" if opset else "which the model does not import"
         listed = list_names([item.node for item in nodes])
         lines.append(f"  {operator} (domain {domain_name(domain)}, {version}): {listed}")
-        lines.append(f"    {_what_is_supported(domain, operator, nodes[0].supported_since, names)}")
+        lines.append(f"    {what_is_supported(domain, operator, nodes[0].supported_since, names)}")
     lines.append("Rewrite these nodes with supported operators, or give each operator a function body in the model.")
     return "\n".join(lines)
 
 
-def _what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
+def by_domain(known: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names of operators by their domain."""
+    names: dict[str, list[str]] = {}
+    for domain, operator in known:
+        names.setdefault(domain, []).append(operator)
+    return names
+
+
+def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
+    """What there is in the place of an operator that is not supported."""
     if since:
         return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
     if domain not in names:

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Body, Skipped
+from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.inputs import Shapes, input_types
@@ -37,15 +37,22 @@ def import_model(
     missing = unsupported_nodes(loaded)
     if missing:
         raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
-    with context or make_context(), ir.Location.file(loaded.name, 0, 0):
-        module = ir.Module.create()
-        store = ParameterStore()
-        with ir.InsertionPoint(module.body):
-            _main(loaded, shapes, store)
+    module, store = new_module(loaded, context), ParameterStore()
+    with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
+        build_main(loaded, shapes, store)
     return module, store
 
 
-def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> None:
+def new_module(model: LoadedModel, context: Any = None) -> Any:
+    """An empty module that is named for the model."""
+    with context or make_context(), ir.Location.file(model.name, 0, 0):
+        return ir.Module.create()
+
+
+def build_main(
+    model: LoadedModel, shapes: Shapes | None, store: ParameterStore, observer: Observer | None = None
+) -> None:
+    """Build `@main` at the insertion point; `observer` is told of each node."""
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
     if graph.sparse_initializer:
@@ -61,11 +68,13 @@ def _main(model: LoadedModel, shapes: Shapes | None, store: ParameterStore) -> N
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
         scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
-        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes)
+        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
         try:
             outputs = body.graph(graph, scope)
         except Skipped:
             raise OnnxImportError(_problem_report(body.problems)) from None
+        if body.problems:  # an observer put something in the place of what could not be made
+            raise OnnxImportError(_problem_report(body.problems))
         for value, declared in zip(outputs, graph.output, strict=True):
             if not isinstance(value, Value):
                 raise OnnxImportError(f"{model.name}: output '{declared.name}' is {value}; only tensors are supported")

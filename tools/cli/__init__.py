@@ -14,6 +14,7 @@ COMMANDS = {
     "compile": "mirlo.tools.cli.compile",
     "run": "mirlo.tools.cli.run",
     "info": "mirlo.tools.cli.info",
+    "check": "mirlo.tools.cli.check",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

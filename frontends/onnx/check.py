@@ -1,0 +1,186 @@
+"""What of a model can be imported, node by node, and why the rest cannot: no problem hides those after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx import model as models
+from mirlo.frontends.onnx.body import Observer
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
+from mirlo.frontends.onnx.graph import Step
+from mirlo.frontends.onnx.importer import build_main, new_module
+from mirlo.frontends.onnx.inputs import Shapes
+from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.scope import Scope
+from mirlo.frontends.onnx.support import unsupported_nodes
+from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.runtime.params import ParameterStore
+
+SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
+STATES = {
+    SUPPORTED: "is imported",
+    UNSUPPORTED: "its operator is not supported, in this version of the operator set",
+    REFUSED: "its operator is supported, but not as it is used here",
+    UNKNOWN: "it reads what a node that is not supported makes, of a type that the model does not tell",
+    UNUSED: "no output of the model needs it, so that it is left out",
+}
+
+
+@dataclass(frozen=True)
+class NodeCheck:
+    """What is known of one node."""
+
+    name: str
+    operator: str
+    domain: str
+    opset: int
+    state: str
+    reason: str = ""
+
+
+@dataclass
+class ModelCheck:
+    """What is known of a model."""
+
+    model: str
+    nodes: list[NodeCheck]
+    problem: str | None = None
+    """What is wrong with the model as a whole, not with one node."""
+    module: Any = None
+    """The imported module, where nothing is wrong."""
+    params: ParameterStore | None = None
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(node.state for node in self.nodes)
+
+    @property
+    def is_clean(self) -> bool:
+        return self.problem is None and not self.bad()
+
+    def bad(self) -> list[NodeCheck]:
+        """The nodes that keep the model from being imported."""
+        return [node for node in self.nodes if node.state in (UNSUPPORTED, REFUSED, UNKNOWN)]
+
+
+def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelCheck:
+    """Import as much of a model as can be imported; where a node fails, those after it are still looked at."""
+    load_converters()
+    loaded = models.load(model)
+    watch = _Watch(_told_types(loaded.proto))
+    known = by_domain(CONVERTERS.operators())
+    watch.unsupported = {
+        item.node: what_is_supported(item.domain, item.operator, item.supported_since, known)
+        for item in unsupported_nodes(loaded)
+    }
+    module, params, problem = new_module(loaded), ParameterStore(), None
+    with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
+        try:
+            build_main(loaded, shapes, params, watch)
+        except OnnxImportError as error:
+            # What the nodes say is told with them.
+            problem = None if watch.failed_nodes() else str(error)
+    nodes = [watch.report(step, loaded.opsets()) for step in _top_steps(loaded.proto)]
+    check = ModelCheck(loaded.name, nodes, problem)
+    if check.is_clean:
+        check.module, check.params = module, params
+    return check
+
+
+def _top_steps(proto: Any) -> list[Step]:
+    return [Step(node, node.name or f"{node.op_type}_{i}", i) for i, node in enumerate(proto.graph.node)]
+
+
+@dataclass
+class _Watch(Observer):
+    """Collects what becomes of the nodes, and gives the outputs of failed ones the types that the model tells."""
+
+    types: dict[str, TensorType]
+    unsupported: dict[str, str] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    problems: dict[int, str] = field(default_factory=dict)
+    skipped_nodes: dict[int, str] = field(default_factory=dict)
+    inner: list[tuple[str, str]] = field(default_factory=list)
+    """Problems of nodes in function bodies and in graphs of other nodes, by the names of those."""
+
+    def imported(self, step: Step, scope: Scope) -> None:
+        if _is_top(scope):
+            self.done.add(step.index)
+
+    def failed(self, step: Step, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+        if not _is_top(scope):
+            self.inner.append((step.name, problem))
+            return super().failed(step, scope, problem)
+        self.problems[step.index] = problem
+        return self._stand_ins(step)
+
+    def skipped(self, step: Step, scope: Scope) -> Sequence[AnyValue | None]:
+        if not _is_top(scope):
+            return super().skipped(step, scope)
+        inside = [f"'{name}' in it: {text}" for name, text in self.inner if name.startswith(f"{step.name}/")]
+        if inside:
+            self.problems[step.index] = "; ".join(inside)
+        else:
+            missing = [name for name in step.proto.input if name and scope.find(name) is None]
+            self.skipped_nodes[step.index] = ", ".join(f"'{name}'" for name in missing)
+        return self._stand_ins(step)
+
+    def _stand_ins(self, step: Step) -> list[AnyValue | None]:
+        return [self._stand_in(name) for name in step.proto.output]
+
+    def _stand_in(self, name: str) -> Value | None:
+        found = self.types.get(name)
+        if found is None:
+            return None
+        made = ir.Operation.create("builtin.unrealized_conversion_cast", results=[found.to_mlir()])
+        return Value(name, found, ir=made.result)
+
+    def failed_nodes(self) -> bool:
+        return bool(self.problems or self.skipped_nodes)
+
+    def report(self, step: Step, opsets: dict[str, int]) -> NodeCheck:
+        inside = [text for name, text in self.unsupported.items() if name.startswith(f"{step.name}/")]
+        if step.name in self.unsupported:
+            state, reason = UNSUPPORTED, self.unsupported[step.name]
+        elif step.index in self.problems:
+            state, reason = (UNSUPPORTED if inside else REFUSED), self.problems[step.index]
+        elif step.index in self.skipped_nodes:
+            state, reason = UNKNOWN, f"depends on {self.skipped_nodes[step.index]}"
+        else:
+            state, reason = (SUPPORTED if step.index in self.done else UNUSED), ""
+        return NodeCheck(
+            step.name, step.proto.op_type, domain_name(step.domain), opsets.get(step.domain, 0), state, reason
+        )
+
+
+def _is_top(scope: Scope) -> bool:
+    return scope.parent is None and not scope.depth
+
+
+def _told_types(proto: Any) -> dict[str, TensorType]:
+    """The types of values that the model declares, or that ONNX's own inference finds; only those of known dims."""
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto)
+    except Exception:
+        # A model that ONNX's inference cannot read is one whose types are not told; problems with it show elsewhere.
+        inferred = proto
+    found = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.output):
+        tensor = value.type.tensor_type
+        dims = tensor.shape.dim
+        if not tensor.elem_type or not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
+            continue
+        try:
+            element = onnx_dtype(tensor.elem_type, value.name)
+        except OnnxImportError:
+            continue
+        found[value.name] = TensorType(tuple(dim.dim_value for dim in dims), element.dtype)
+    return found

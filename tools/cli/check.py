@@ -1,0 +1,103 @@
+"""`mirlo check`: what of an ONNX model is supported, what is not and why, node by node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.tables import columns
+
+if TYPE_CHECKING:
+    from mirlo.frontends.onnx.check import ModelCheck
+    from mirlo.passes.legalize.conversion import LegalizationRecord
+
+SHOWN = 50
+
+
+def execute(arguments: Arguments) -> None:
+    """Check the import of each node, then its legalization on the target."""
+    from mirlo.frontends.onnx.check import check_model
+
+    require_file(arguments.model)
+    if is_compiled(arguments.model):
+        raise CommandError(f"{arguments.model} is compiled already: check the model that it was made from")
+    check = check_model(arguments.model, shapes=arguments.shapes)
+    refused = _refused(check, arguments.target or "llvm") if check.is_clean else []
+    if arguments.json:
+        print(json.dumps(as_json(check, refused, arguments.target or "llvm"), indent=2))
+    else:
+        print("\n".join(text_lines(check, refused, arguments.target or "llvm", arguments.verbose)))
+    sys.stdout.flush()
+    bad = len(check.bad()) + len(refused)
+    if check.problem is not None:
+        raise CommandError(check.problem)
+    if bad:
+        raise CommandError(f"{arguments.model}: {bad} {'node' if bad == 1 else 'nodes'} cannot be compiled")
+
+
+def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
+    """The operators that no legalization of the target takes."""
+    from mirlo.dialects.bindings import ir
+    from mirlo.passes.legalize.conversion import LegalizationRecord
+    from mirlo.passes.pipeline import PassFailed, Pipeline
+    from mirlo.passes.session import Session
+    from mirlo.passes.targets import find_target
+
+    find_target(target)
+    session = Session(check.params)
+    with check.module.context as context, ir.Location.unknown():
+        # The records tell all that the diagnostics would.
+        handler = context.attach_diagnostic_handler(lambda found: True)
+        try:
+            Pipeline(f"builtin.module(simplify,remove-dead,legalize{{target={target}}})").run(check.module, session)
+        except PassFailed as failure:
+            records = [note for note in session.notes if isinstance(note, LegalizationRecord) and note.rule is None]
+            if not records:
+                raise CommandError(str(failure)) from failure
+            return records
+        finally:
+            handler.detach()
+    return []
+
+
+def text_lines(check: ModelCheck, refused: list[LegalizationRecord], target: str, every: bool = False) -> Iterator[str]:
+    """For people: counts, and each node that is in the way (every node, if asked for) with the reason."""
+    from mirlo.frontends.onnx.check import STATES
+
+    counts = ", ".join(f"{count} {state}" for state, count in check.counts.most_common())
+    yield f"{check.model}: {len(check.nodes)} nodes: {counts or 'none'}"
+    shown = check.nodes if every else check.bad()
+    for state in STATES:
+        rows = [(f"  {n.name}", f"{n.domain}.{n.operator} {n.opset}", n.reason) for n in shown if n.state == state]
+        if rows:
+            yield f"{state} ({STATES[state]}):"
+            yield from columns(rows if every else rows[:SHOWN])
+        if len(rows) > SHOWN and not every:
+            yield f"  and {len(rows) - SHOWN} more (-v lists all)"
+    if refused:
+        yield f"imported, but no rule of target '{target}' takes it:"
+    for record in refused:
+        yield f"  {record.location} ({record.operator})"
+        yield from (f"    {attempt}" for attempt in record.attempts)
+    if check.is_clean and not refused:
+        yield f"every node can be compiled for target '{target}'"
+
+
+def as_json(check: ModelCheck, refused: list[LegalizationRecord], target: str) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "model": check.model,
+        "target": target,
+        "problem": check.problem,
+        "counts": dict(check.counts),
+        "nodes": [vars(node) for node in check.nodes],
+        "refused": [
+            {"operator": r.operator, "node": r.location, "reasons": [str(attempt) for attempt in r.attempts]}
+            for r in refused
+        ],
+    }
