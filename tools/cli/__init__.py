@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "mirlo.tools.cli.run",
     "info": "mirlo.tools.cli.info",
     "check": "mirlo.tools.cli.check",
+    "bisect": "mirlo.tools.cli.bisecting",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

@@ -34,6 +34,9 @@ class Arguments(argparse.Namespace):
     markdown: bool
     verbose: bool
     script: bool
+    against: str
+    rtol: float | None
+    atol: float | None
     debug: bool = False
 
     @property
@@ -76,6 +79,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
     _add_check_target(commands)
+    _add_bisect(commands)
     return parser
 
 
@@ -90,14 +94,7 @@ def _add_compile(commands: Any) -> None:
 def _add_run(commands: Any) -> None:
     parser = _add(commands, "run", "run a model and print what comes out")
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo), or one to compile first")
-    parser.add_argument(
-        "--input",
-        metavar="NAME=FILE.npy",
-        type=_assignment,
-        action="append",
-        default=[],
-        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
-    )
+    _add_input(parser)
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
     parser.add_argument("--repeat", metavar="N", type=_positive, default=10, help="timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
@@ -116,6 +113,28 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_shapes(parser)
     _add_strategies(parser)
+
+
+def _add_bisect(commands: Any) -> None:
+    parser = _add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
+    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
+    parser.add_argument(
+        "--against",
+        choices=("reference", "onnxruntime"),
+        default="reference",
+        help="who computes what is expected: onnx's reference evaluator (default), or ONNX Runtime",
+    )
+    _add_input(parser)
+    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--rtol", metavar="R", type=float, help="relative tolerance (default: by element type)")
+    parser.add_argument("--atol", metavar="A", type=float, help="tolerance, times the largest value (default: rtol)")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
+    )
+    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
+    parser.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
+    _add_shapes(parser)
 
 
 def _add_check_target(commands: Any) -> None:
@@ -159,6 +178,17 @@ def _strategy(text: str) -> str:
     if text != "measure" and not (operator and equals and name):
         raise argparse.ArgumentTypeError(f"expected OP=NAME or 'measure', found '{text}'")
     return text
+
+
+def _add_input(parser: Any) -> None:
+    parser.add_argument(
+        "--input",
+        metavar="NAME=FILE.npy",
+        type=_assignment,
+        action="append",
+        default=[],
+        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
+    )
 
 
 def _add_shapes(parser: Any) -> None:

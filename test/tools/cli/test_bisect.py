@@ -1,0 +1,126 @@
+"""`mirlo bisect`: rules and passes that are wrong on purpose are found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mirlo
+from onnx import TensorProto, helper, numpy_helper, save
+
+WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+
+WRONG_RULE = '''
+from mirlo.dialects.tir.compute import exp
+from mirlo.extend import legalize
+
+@legalize("relax.tanh", target="llvm", priority=10)
+def wrong(op, b):
+    """The exponential, which it is not."""
+    return b.call_prim(lambda p, x: p.compute(x.shape, lambda *i: exp(x[i]), name="wrong"), op.x)
+'''
+
+CRASH = '''
+import os
+from mirlo.extend import legalize
+
+@legalize("relax.tanh", target="llvm", priority=10)
+def crash(op, b):
+    """Ends the process."""
+    os.abort()
+'''
+
+WRONG_PASS = '''
+from dataclasses import dataclass
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import operations, replace_op
+from mirlo.dialects.relax import DIALECT
+from mirlo.extend import Pass, register_pass
+
+@register_pass
+@dataclass(frozen=True)
+class SigmoidToTanh(Pass):
+    """A rewrite that is not true."""
+    name = "sigmoid-to-tanh"
+    def run(self, op, session):
+        for function in op.body.operations:
+            for found in operations(function):
+                if found.operation.name == "relax.sigmoid":
+                    with ir.InsertionPoint(found), found.operation.location:
+                        made = DIALECT.operations["relax.tanh"].make(found.operation.operands[0])
+                    replace_op(found.operation, [made])
+'''
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+        helper.make_node("Tanh", ["m"], ["t"], name="left"),
+        helper.make_node("Sigmoid", ["m"], ["s"], name="right"),
+        helper.make_node("Add", ["t", "s"], ["y"], name="sum"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(WEIGHT, "w")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def _bisect(model: Path, plugin: str = "", *flags: str) -> subprocess.CompletedProcess[str]:
+    if plugin:
+        (model.parent / "plugin.py").write_text(plugin)
+        flags = ("--plugin", "plugin.py", *flags)
+    return mirlo("bisect", "m.onnx", "--shape", "x=3x8", *flags, cwd=model.parent)
+
+
+def test_a_model_that_is_right(model: Path) -> None:
+    done = _bisect(model, "", "--against", "onnxruntime")
+    assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as onnxruntime computes it\n")
+
+
+def test_a_wrong_rule_and_the_replay(model: Path) -> None:
+    done = _bisect(model, WRONG_RULE)
+    assert done.returncode == 1
+    assert "first node that departs: 'left' (Tanh), node 2 of 4" in done.stdout
+    assert "it departs with the passes that are always needed" in done.stdout
+    assert "relax.tanh: wrong (plugin.py:5)" in done.stdout
+    bundle = model.parent / "m-bisect"
+    report = json.loads((bundle / "report.json").read_text())
+    assert (report["node"], report["part"], report["pass"]) == ("left", ["left"], None)
+    assert list(bundle.glob("ir-*-legalize.mlir"))
+    _, command, *arguments = report["replay"].replace("'", "").split()
+    again = mirlo(command, *arguments, cwd=bundle)
+    assert again.returncode == 1 and "first node that departs: 'left' (Tanh), node 1 of 1" in again.stdout
+
+
+def test_a_wrong_pass_has_its_ir_before_and_after(model: Path) -> None:
+    passes = "remove-dead,sigmoid-to-tanh,legalize,schedule,lower-intrinsics,plan-memory"
+    done = _bisect(model, WRONG_PASS, "--pipeline", f"builtin.module({passes})")
+    assert "first node that departs: 'right' (Sigmoid), node 3 of 4" in done.stdout, done.stderr
+    assert "first pass that departs: sigmoid-to-tanh" in done.stdout
+    bundle = model.parent / "m-bisect"
+    assert "relax.sigmoid" in (bundle / "before.mlir").read_text()
+    assert "relax.tanh" in (bundle / "after.mlir").read_text()
+
+
+def test_a_crash_is_found_like_a_wrong_result(model: Path) -> None:
+    done = _bisect(model, CRASH)
+    assert done.returncode == 1
+    assert "first node that departs: 'left' (Tanh)" in done.stdout
+    assert "killed by SIGABRT" in done.stdout
+
+
+def test_a_folder_of_others_is_left_alone(model: Path) -> None:
+    (model.parent / "mine").mkdir()
+    (model.parent / "mine" / "file").touch()
+    done = _bisect(model, CRASH, "-o", "mine")
+    assert done.returncode == 1 and "'mine' exists and is not of an earlier search" in done.stderr
+
+
+def test_open_dims_must_be_given(model: Path) -> None:
+    done = mirlo("bisect", model)
+    assert done.returncode == 1 and "--shape x=" in done.stderr

@@ -1,0 +1,91 @@
+"""`bisect`: from a model that gives wrong results to a node, a pass and a folder that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.bisect.bundle import write_bundle
+from mirlo.tools.bisect.nodes import Found, Tell, first_departing
+from mirlo.tools.bisect.oracles import ORACLES
+from mirlo.tools.bisect.passes import Culprit, first_departing_pass
+from mirlo.tools.bisect.submodel import cut, in_order
+from mirlo.tools.bisect.trial import Settings, try_part
+
+
+class BisectError(MirloError):
+    """A model, or an array for it, that cannot be bisected."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Where a model departs from its oracle."""
+
+    node: str
+    operator: str
+    index: int
+    nodes: int
+    """How many nodes the model has."""
+    how: str
+    part: tuple[str, ...]
+    """The nodes of the smallest part that shows it."""
+    culprit: Culprit | None
+    """None where the part cannot be compiled at all: its error tells more than a search for a pass."""
+    bundle: Path
+    replay: str
+
+
+def bisect(
+    model: Any, feeds: Mapping[str, Any], *, against: str, settings: Settings, bundle: Path, tell: Tell
+) -> Departure | None:
+    """The first node whose result departs from the oracle's for these inputs; None if none does."""
+    ordered = in_order(model)
+    names = list(dict.fromkeys(name for node in ordered.graph.node for name in node.output if name))
+    tell(f"computing {len(names)} values with {against}")
+    values = {name: np.asarray(array) for name, array in feeds.items()} | ORACLES[against](ordered, feeds, names)
+    whole = cut(ordered, range(len(ordered.graph.node)), [value.name for value in ordered.graph.output], values)
+    trial = try_part(whole, values, settings)
+    tell(f"the model: {trial.departs or 'as expected'}")
+    if trial.departs is None:
+        return None
+    found = first_departing(ordered, values, settings, trial, tell)
+    culprit = None if found.trial.failed else first_departing_pass(found.part, values, settings, tell)
+    return _departure(ordered, found, culprit, values, settings, against, bundle)
+
+
+def _departure(
+    model: Any, found: Found, culprit: Culprit | None, values: Mapping[str, Any], settings: Settings, against: str,
+    bundle: Path,
+) -> Departure:  # fmt: skip
+    node = model.graph.node[found.node]
+    part = tuple(model.graph.node[index].name for index in found.part.nodes)
+    facts = {
+        "node": node.name,
+        "operator": node.op_type,
+        "how": found.trial.departs,
+        "against": against,
+        "part": list(part),
+    }
+    replay = write_bundle(bundle, found.part, values, culprit, settings, against, facts)
+    return Departure(
+        node.name, node.op_type, found.node, len(model.graph.node), found.trial.departs or "", part, culprit, bundle,
+        replay,
+    )  # fmt: skip
+
+
+def load_whole(path: str) -> Any:
+    """A model with all its weights in memory."""
+    import onnx
+
+    from mirlo.frontends.onnx import model as models
+
+    models.load(path)  # its errors are for people
+    loaded = onnx.load(path)
+    if not loaded.graph.output:
+        raise BisectError(f"{path}: the model has no outputs")
+    return loaded

@@ -1,0 +1,115 @@
+"""A folder with all that it takes to see a departure again."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.bisect.passes import Culprit
+from mirlo.tools.bisect.submodel import Part
+from mirlo.tools.bisect.trial import Settings, try_part
+
+PACKAGES = ("mirlo", "torch-mlir", "llvmlite", "onnx", "onnxruntime", "numpy")
+
+
+REPORT = "report.json"
+
+
+class BundleError(MirloError):
+    """The folder cannot be written."""
+
+
+def write_bundle(
+    folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit | None, settings: Settings, against: str,
+    facts: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """Write the model of a part, what goes in, what should come out, and the IR around the pass; how to replay it."""
+    import onnx
+
+    _prepare(folder)
+    onnx.save(part.model, folder / "model.onnx")
+    given = [f"--input {shlex.quote(f'{name}={path}')}" for name, path in _arrays(folder, "input", part.feeds)]
+    _arrays(folder, "expected", {name: expected[name] for name in part.outputs})
+    replay = " ".join(
+        ["mirlo bisect model.onnx", f"--against {against}", f"--target {settings.target}"]
+        + ([f"--threads {settings.threads}"] if settings.threads != 1 else [])
+        + ([f"--pipeline {shlex.quote(settings.pipeline)}"] if settings.pipeline is not None else [])
+        + [f"--plugin {shlex.quote(_plugin(name))}" for name in settings.plugins]
+        + given
+    )
+    if culprit is not None:
+        _ir(folder, part, expected, culprit, settings)
+    report = {
+        **facts,
+        "replay": replay,
+        "pass": culprit.name if culprit else None,
+        "pipeline": culprit.pipeline if culprit else None,
+        "rules": list(culprit.rules) if culprit else [],
+        "versions": {"python": platform.python_version(), "machine": platform.machine(), **_versions()},
+    }
+    (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    return replay
+
+
+def _plugin(name: str) -> str:
+    """A plug-in as it is found from the bundle's folder too."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
+
+
+def _prepare(folder: Path) -> None:
+    """An empty folder; what an earlier search left is removed, what others put there is not."""
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / REPORT).is_file():
+            raise BundleError(f"'{folder}' exists and is not of an earlier search: name another folder with -o")
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(f"cannot write to '{folder}': {error.strerror or error}") from error
+
+
+def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Write tensors to files; sequences and strings have no such file."""
+    found = []
+    for index, (name, array) in enumerate(arrays.items()):
+        if isinstance(array, (list, tuple)) or array is None or np.asarray(array).dtype.kind in "OSU":
+            continue
+        path = f"{what}-{index}-{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy"
+        np.save(folder / path, np.asarray(array))
+        found.append((name, path))
+    return found
+
+
+def _ir(folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit, settings: Settings) -> None:
+    """The IR before and after the pass, or of all stages where no pass is to blame alone."""
+    with tempfile.TemporaryDirectory() as stages:
+        try_part(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)
+        files = sorted(Path(stages).glob("*.mlir"))
+        if culprit.name is None or len(files) <= culprit.position + 1:
+            chosen = {file: f"ir-{file.name}" for file in files}
+        else:
+            chosen = {files[culprit.position]: "before.mlir", files[culprit.position + 1]: "after.mlir"}
+        for file, name in chosen.items():
+            shutil.copy(file, folder / name)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

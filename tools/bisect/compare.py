@@ -1,0 +1,81 @@
+"""Whether two arrays are the same result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_EPSILON_FACTOR = 2000
+"""How many roundings a result may be away, where no tolerance is given: f32 allows 2.4e-4, f16 may not be closer
+than its own spacing."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far floats may be apart: `rtol` times the expected value, and `atol` times the largest expected one."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def of(self, dtype: Any) -> tuple[float, float]:
+        """The tolerances for arrays of an element type."""
+        import ml_dtypes
+
+        try:
+            epsilon = float(ml_dtypes.finfo(dtype).eps)
+        except ValueError:
+            return 0.0, 0.0
+        # Narrow floats are computed in f32: what differs is the last rounding, or two.
+        default = min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
+        rtol = default if self.rtol is None else self.rtol
+        return rtol, (rtol if self.atol is None else self.atol)
+
+
+def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
+    """What is different about a result, or None."""
+    if expected is None or found is None or isinstance(expected, (list, tuple)):
+        return _of_objects(found, expected, tolerance)
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.dtype != expected.dtype:
+        return f"element type {found.dtype}, expected {expected.dtype}"
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
+    if found.dtype.kind in "OSU":
+        wrong = found.astype(str) != expected.astype(str)
+        return f"{int(wrong.sum())} of {wrong.size} strings differ" if wrong.any() else None
+    rtol, atol = tolerance.of(expected.dtype)
+    if not rtol and not atol:
+        wrong = found != expected
+        return _worst(wrong, found, expected) if wrong.any() else None
+    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
+    left, right = found.astype(kind), expected.astype(kind)
+    finite = np.isfinite(right)
+    scale = float(np.abs(right[finite]).max()) if finite.any() else 0.0
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    with np.errstate(invalid="ignore"):
+        near = np.isfinite(left) & finite & (np.abs(left - right) <= rtol * np.abs(right) + atol * scale)
+    wrong = ~(same | near)
+    return _worst(wrong, left, right) if wrong.any() else None
+
+
+def _of_objects(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
+    if expected is None or found is None:
+        return None if found is expected else f"{found}, expected {expected}"
+    if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+        return f"not a sequence of {len(expected)}"
+    for index, (left, right) in enumerate(zip(found, expected, strict=True)):
+        text = difference(left, right, tolerance)
+        if text is not None:
+            return f"item {index}: {text}"
+    return None
+
+
+def _worst(wrong: Any, found: Any, expected: Any) -> str:
+    """How many elements are wrong, and the one that is most."""
+    places = np.argwhere(wrong)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = [abs(float(found[tuple(p)]) - float(expected[tuple(p)])) for p in places[:1000]]
+    at = tuple(int(i) for i in places[int(np.nanargmax(gaps)) if not np.isnan(gaps).all() else 0])
+    return f"{len(places)} of {wrong.size} elements differ; at {list(at)}: {found[at]!s}, expected {expected[at]!s}"

@@ -1,0 +1,89 @@
+"""The first node whose result departs, and the smallest part of the model that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.tools.bisect.submodel import Part, ancestors, cut, live_after
+from mirlo.tools.bisect.trial import Settings, Trial, try_part
+
+Tell = Callable[[str], None]
+
+SHRINK_TRIALS = 40
+"""Trials that making a part smaller may take at most."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A node, and the part that shows that it departs."""
+
+    node: int
+    part: Part
+    trial: Trial
+
+
+def first_departing(model: Any, values: Mapping[str, Any], settings: Settings, whole: Trial, tell: Tell) -> Found:
+    """The first node that departs in a model that does, by halving.
+
+    What is known at each point: all values that live after node `low` are as expected, some after node `high` are not.
+    """
+    low, high, trial = -1, len(model.graph.node) - 1, whole
+    part = _prefix(model, high, values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried_part = _prefix(model, middle, values)
+        tried = try_part(tried_part, values, settings)
+        tell(f"nodes 0 to {middle} of {len(model.graph.node)}: {tried.departs or 'as expected'}")
+        if tried.departs is None:
+            low = middle
+        else:
+            high, part, trial = middle, tried_part, tried
+    return _smallest(model, Found(high, part, trial), values, settings, tell)
+
+
+def _prefix(model: Any, last: int, values: Mapping[str, Any]) -> Part:
+    return cut(model, range(last + 1), live_after(model, last), values)
+
+
+def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Settings, tell: Tell) -> Found:
+    """The node alone, where that departs; else with as few of those before it as it takes."""
+    outputs = [name for name in model.graph.node[found.node].output if name in values]
+    before = ancestors(model, found.node)
+    count, budget = 1, SHRINK_TRIALS
+    while budget:
+        nodes = before[-count:]
+        part, trial = _try(model, nodes, outputs, values, settings)
+        budget -= 1
+        tell(f"{'the node alone' if count == 1 else f'the last {len(nodes)} nodes'}: {trial.departs or 'as expected'}")
+        if trial.departs is not None:
+            return _without(model, Found(found.node, part, trial), outputs, values, settings, budget, tell)
+        if count >= len(before):
+            break
+        count = min(2 * count, len(before))
+    return found
+
+
+def _without(
+    model: Any, found: Found, outputs: Sequence[str], values: Mapping[str, Any], settings: Settings, budget: int,
+    tell: Tell,
+) -> Found:  # fmt: skip
+    """Leave out nodes one after another, as long as the rest still departs."""
+    for node in found.part.nodes[:-1]:
+        if not budget:
+            break
+        budget -= 1
+        rest = [other for other in found.part.nodes if other != node]
+        part, trial = _try(model, rest, outputs, values, settings)
+        tell(f"without '{model.graph.node[node].name}': {trial.departs or 'as expected'}")
+        if trial.departs is not None:
+            found = Found(found.node, part, trial)
+    return found
+
+
+def _try(
+    model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Mapping[str, Any], settings: Settings
+) -> tuple[Part, Trial]:
+    part = cut(model, nodes, outputs, values)
+    return part, try_part(part, values, settings)

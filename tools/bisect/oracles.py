@@ -1,0 +1,57 @@
+"""Those whose word counts: they compute every value of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+
+Values = dict[str, Any]
+Oracle = Callable[[Any, Mapping[str, Any], Sequence[str]], Values]
+"""Computes the values of these names of a ModelProto for arrays by input name."""
+
+
+class OracleError(MirloError):
+    """An oracle that cannot compute the model."""
+
+
+def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+    """The reference evaluator of the `onnx` package: slow, in numpy, by the standard's text."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        values = ReferenceEvaluator(model).run(None, dict(feeds), intermediate=True)
+    except Exception as error:
+        raise OracleError(f"onnx's reference evaluator cannot run the model: {_short(error)}") from error
+    return {name: values[name] for name in names if name in values}
+
+
+def onnxruntime(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+    """ONNX Runtime on the CPU, without its own optimizations."""
+    import onnx
+
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise OracleError("onnxruntime is not installed: 'pip install onnxruntime', or --against reference") from None
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    del shown.graph.output[:]
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return dict(zip(names, session.run(list(names), dict(feeds)), strict=True))
+    except Exception as error:
+        raise OracleError(f"ONNX Runtime cannot run the model: {_short(error)}; try --against reference") from error
+
+
+ORACLES: dict[str, Oracle] = {"reference": reference, "onnxruntime": onnxruntime}
+
+
+def _short(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    return text if len(text) <= 300 else f"{text[:297]}..."

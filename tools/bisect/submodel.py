@@ -1,0 +1,115 @@
+"""Parts of a model: a run of its nodes as a model of its own, with arrays as its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.graph import read_names
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model cut out of another one, and what goes in."""
+
+    model: Any
+    feeds: dict[str, Any]
+    outputs: tuple[str, ...]
+    nodes: tuple[int, ...]
+    """Which nodes of the whole model it has."""
+
+
+def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Part:
+    """The part of these nodes; what they read from elsewhere becomes an input, of the shape of its value."""
+    import onnx
+    from onnx import helper
+
+    graph = model.graph
+    chosen = [graph.node[index] for index in nodes]
+    made = {name for node in chosen for name in node.output if name}
+    needed = list(dict.fromkeys(name for node in chosen for name in read_names(node) if name not in made))
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    given = [name for name in needed if name not in initializers]
+    inputs = [helper.make_value_info(name, type_of(values[name])) for name in given]
+    kept = [initializers[name] for name in needed if name in initializers]
+    shown = [onnx.ValueInfoProto(name=name) for name in outputs]
+    part = onnx.ModelProto()
+    part.CopyFrom(_shell(model))
+    part.graph.CopyFrom(helper.make_graph(chosen, graph.name or "part", inputs, shown, kept))
+    for info in part.graph.output:
+        info.type.CopyFrom(type_of(values[info.name]))
+    return Part(part, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
+
+
+def _shell(model: Any) -> Any:
+    """The model without its graph: versions, functions."""
+    import onnx
+
+    shell = onnx.ModelProto()
+    shell.ir_version = model.ir_version
+    shell.producer_name = model.producer_name
+    shell.opset_import.extend(model.opset_import)
+    shell.functions.extend(model.functions)
+    return shell
+
+
+def type_of(value: Any) -> Any:
+    """ONNX's type of an array, or of a sequence of them."""
+    from onnx import helper
+
+    if isinstance(value, (list, tuple)):
+        element = type_of(value[0]) if value else helper.make_tensor_type_proto(1, None)
+        return helper.make_sequence_type_proto(element)
+    array = np.asarray(value)
+    code = 8 if array.dtype.kind in "OSU" else helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_type_proto(code, array.shape)
+
+
+def ancestors(model: Any, index: int) -> list[int]:
+    """A node and all that it depends on, in the order of the graph."""
+    producer = {name: at for at, node in enumerate(model.graph.node) for name in node.output if name}
+    found: set[int] = set()
+    stack = [index]
+    while stack:
+        current = stack.pop()
+        if current in found:
+            continue
+        found.add(current)
+        stack += [producer[name] for name in read_names(model.graph.node[current]) if name in producer]
+    return sorted(found)
+
+
+def live_after(model: Any, last: int) -> list[str]:
+    """Values that nodes up to `last` make and that later ones, or the model's outputs, read."""
+    made = [name for node in model.graph.node[: last + 1] for name in node.output if name]
+    later = {name for node in model.graph.node[last + 1 :] for name in read_names(node)}
+    later.update(value.name for value in model.graph.output)
+    return [name for name in made if name in later]
+
+
+def in_order(model: Any) -> Any:
+    """The model with its nodes in an order in which they can be run, those that no output needs left out."""
+    import onnx
+
+    from mirlo.frontends.onnx.graph import steps
+
+    graph = model.graph
+    own = _names(graph.input) | _names(graph.initializer)
+    order = steps(graph.node, own, (), [value.name for value in graph.output], graph.name or "the model")
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[:]
+    for step in order:
+        node = made.graph.node.add()
+        node.CopyFrom(step.proto)
+        node.name = step.name
+    return made
+
+
+def _names(values: Iterable[Any]) -> set[str]:
+    return {value.name for value in values}

@@ -1,0 +1,95 @@
+"""One compilation and run, in a process of its own: a crash is a result like any other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.tools.bisect.compare import Tolerance, difference
+from mirlo.tools.bisect.submodel import Part
+
+TIMEOUT = 300.0
+"""Seconds after which a compilation or a run counts as one that does not end."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How parts are compiled and compared."""
+
+    target: str = "llvm"
+    threads: int = 1
+    pipeline: str | None = None
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    timeout: float = TIMEOUT
+    plugins: tuple[str, ...] = ()
+    """What is loaded already, and has to be again for a replay."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a part: how it departs from the expected values, if it does."""
+
+    departs: str | None
+    """In words; None where all values are as expected."""
+    failed: bool = False
+    """It could not be compiled, or crashed, so that there are no values to compare."""
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_ir: str | None = None) -> Trial:
+    """Compile a part, run it, compare."""
+    try:
+        context = multiprocessing.get_context("fork")
+    except ValueError:  # where there is no fork
+        context = multiprocessing.get_context("spawn")  # type: ignore[assignment]
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)  # type: ignore[attr-defined]
+    child.start()
+    sender.close()
+    try:
+        answer = receiver.recv() if receiver.poll(settings.timeout) else None
+    except EOFError:
+        answer = "crashed"
+    if answer is None:
+        child.kill()
+        child.join()
+        return Trial(f"no result after {settings.timeout:.0f} s", failed=True)
+    child.join()
+    if answer == "crashed":
+        return Trial(_death(child.exitcode), failed=True)
+    problem, values = answer
+    if problem is not None:
+        return Trial(problem, failed=True)
+    for name in part.outputs:
+        text = difference(values.get(name), expected[name], settings.tolerance)
+        if text is not None:
+            return Trial(f"'{name}': {text}", values=values)
+    return Trial(None, values=values)
+
+
+def _compute(sender: Any, part: Part, settings: Settings, save_ir: str | None) -> None:
+    """In the child: the values, or what went wrong."""
+    import mirlo
+    from mirlo.tools.cli.errors import explain
+
+    # The error that is sent tells what MLIR's diagnostics tell; trials that fail are part of the search.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    try:
+        executable = mirlo.compile(
+            part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir
+        )
+        answer: tuple[str | None, dict[str, Any]] = (None, executable.run(part.feeds))
+    except Exception as error:
+        answer = (explain(error), {})
+    sender.send(answer)
+    sender.close()
+
+
+def _death(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        return f"the process was killed by {signal.Signals(-exitcode).name}"
+    return f"the process ended with exit code {exitcode}"

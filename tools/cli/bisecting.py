@@ -1,0 +1,93 @@
+"""`mirlo bisect`: the first node, and the first pass, whose result departs from an oracle's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, read_array, require_file
+from mirlo.tools.cli.progress import Progress
+
+
+def execute(arguments: Arguments) -> None:
+    """Search, print what was found; a departure is an error."""
+    from mirlo.tools.bisect.bisect import bisect, load_whole
+    from mirlo.tools.bisect.compare import Tolerance
+    from mirlo.tools.bisect.trial import Settings
+
+    require_file(arguments.model)
+    if is_compiled(arguments.model):
+        raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
+    given = {name: read_array(path, name) for name, path in arguments.input}
+    feeds = _feeds(arguments, given)
+    settings = Settings(
+        arguments.target or "llvm",
+        arguments.threads or 1,
+        arguments.pipeline,
+        Tolerance(arguments.rtol, arguments.atol),
+        plugins=tuple(arguments.plugin),
+    )
+    bundle = Path(arguments.output or f"{Path(arguments.model).stem}-bisect")
+    with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
+        found = bisect(
+            load_whole(arguments.model), feeds, against=arguments.against, settings=settings, bundle=bundle,
+            tell=progress,
+        )  # fmt: skip
+    if found is None:
+        print(f"{arguments.model}: every output is as {arguments.against} computes it")
+        return
+    print(f"first node that departs: '{found.node}' ({found.operator}), node {found.index + 1} of {found.nodes}")
+    print(f"  {found.how}")
+    if len(found.part) > 1:
+        print(f"  alone it does not: it takes {', '.join(found.part)}")
+    for line in _culprit(found.culprit):
+        print(line)
+    print(f"{bundle}/: the part as a model, its inputs, what is expected, the IR; replay there with")
+    print(f"  {found.replay}")
+    sys.stdout.flush()
+    raise CommandError(f"{arguments.model} departs from {arguments.against}")
+
+
+def _culprit(culprit: Any) -> list[str]:
+    if culprit is None:
+        return []
+    if culprit.name is not None:
+        lines = [f"first pass that departs: {culprit.name}"]
+    else:
+        lines = ["it departs with the passes that are always needed:", f"  {culprit.pipeline}"]
+    return lines + ["rules at work:", *(f"  {rule}" for rule in culprit.rules)] if culprit.rules else lines
+
+
+def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
+    """The arrays given, random ones for the rest."""
+    import numpy as np
+
+    from mirlo.frontends.onnx import model as models
+    from mirlo.frontends.onnx.inputs import input_types
+    from mirlo.runtime.artifact import TensorSpec
+    from mirlo.runtime.inputs import random_input
+
+    loaded = models.load(arguments.model)
+    constants = {tensor.name for tensor in loaded.proto.graph.initializer}
+    inputs = [value for value in loaded.proto.graph.input if value.name not in constants]
+    unknown = set(given) - {value.name for value in inputs}
+    if unknown:
+        names = ", ".join(value.name for value in inputs) or "none"
+        raise CommandError(f"{arguments.model} has no input '{sorted(unknown)[0]}'; inputs: {names}")
+    shapes = {name: array.shape for name, array in given.items()} | arguments.shapes
+    types = input_types(inputs, shapes, loaded.name)
+    rng = np.random.default_rng(arguments.seed)
+    feeds = {}
+    for name, found in types.items():
+        if name in given:
+            feeds[name] = given[name]
+            continue
+        if not found.is_static:
+            raise CommandError(
+                f"input '{name}' is {found}: give its shape, --shape {name}=..., or an array, --input {name}=FILE.npy"
+            )
+        feeds[name] = random_input(TensorSpec(name, str(found.dtype), found.static_shape), {}, rng)
+    return feeds
