@@ -2,6 +2,8 @@
 ;
 ; @state holds the number of the job in its upper half and the next chunk to claim in its lower half, so that a claim is one
 ; compare-and-swap that fails if the job has changed. A thread that wakes late finds nothing to claim; nobody waits for it.
+; While the fields of a new job are written @state says CLOSED: who has seen the old state fails to swap it, and whoever sees
+; the new fields beside the old state would otherwise claim a chunk of a job that is not there yet.
 ; Idle workers spin for a moment, then sleep on a condition variable.
 
 @state = internal global i64 0, align 64
@@ -35,7 +37,7 @@ entry:
 look:
   %seen = load atomic i64, ptr @state acquire, align 8
   %chunk = trunc i64 %seen to i32
-  %total = load atomic i32, ptr @total monotonic, align 4
+  %total = load atomic i32, ptr @total acquire, align 4
   %left = icmp ult i32 %chunk, %total
   br i1 %left, label %claim, label %out
 claim:
@@ -165,16 +167,18 @@ body:
   %i1 = add i32 %i, 1
   br label %serial
 post:
+  %old = load atomic i64, ptr @state monotonic, align 8
+  %number = lshr i64 %old, 32
+  %next = add i64 %number, 1
+  %fresh = shl i64 %next, 32
+  %closed = or i64 %fresh, 4294967295
+  store atomic i64 %closed, ptr @state seq_cst, align 8
   store ptr %function, ptr @function
   store ptr %arguments, ptr @arguments
   store atomic i32 0, ptr @done monotonic, align 4
   %helpers = sub i32 %threads, 1
   store atomic i32 %helpers, ptr @limit monotonic, align 4
-  store atomic i32 %chunks, ptr @total monotonic, align 4
-  %old = load atomic i64, ptr @state monotonic, align 8
-  %number = lshr i64 %old, 32
-  %next = add i64 %number, 1
-  %fresh = shl i64 %next, 32
+  store atomic i32 %chunks, ptr @total release, align 4
   store atomic i64 %fresh, ptr @state seq_cst, align 8
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
   %any = icmp ne i32 %asleep, 0

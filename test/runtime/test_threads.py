@@ -35,19 +35,54 @@ loop:
 out:
   ret void
 }
+define void @slow(ptr %counts, i32 %chunk, i32 %chunks) {
+entry:
+  call void @task(ptr %counts, i32 %chunk, i32 %chunks)
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %kept = load volatile i32, ptr %counts
+  %next = add i32 %i, 1
+  %again = icmp ult i32 %next, 1000
+  br i1 %again, label %loop, label %out
+out:
+  ret void
+}
+define void @mixed(ptr %counts, i32 %few, i32 %many, i32 %threads, i32 %repeats) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  call void @mirlo_parallel(ptr @slow, ptr %counts, i32 %few, i32 %threads)
+  call void @mirlo_parallel(ptr @slow, ptr %counts, i32 %many, i32 %threads)
+  %next = add i32 %i, 1
+  %again = icmp ult i32 %next, %repeats
+  br i1 %again, label %loop, label %out
+out:
+  ret void
+}
 """
 
 
 @pytest.fixture(scope="module")
-def regions():
+def engine():
     threads.ensure(4)
     machine = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(TASK), machine)
     engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)
-    function = kind(engine.get_function_address("regions"))
-    function.engine = engine
-    return function
+    return engine
+
+
+@pytest.fixture
+def regions(engine):
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 3)
+    return kind(engine.get_function_address("regions"))
+
+
+@pytest.fixture
+def mixed(engine):
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 4)
+    return kind(engine.get_function_address("mixed"))
 
 
 def _run(regions, chunks: int, repeats: int, count: int = 4) -> list[int]:
@@ -59,6 +94,16 @@ def _run(regions, chunks: int, repeats: int, count: int = 4) -> list[int]:
 @pytest.mark.parametrize("chunks", [1, 2, 3, 16, 100])
 def test_every_chunk_runs_once_a_region(regions, chunks: int) -> None:
     assert _run(regions, chunks, 500) == [500] * chunks
+
+
+def test_regions_of_different_sizes_one_right_after_the_other(mixed) -> None:
+    # A worker that saw the state of the small region and the total of the large one must not claim a chunk of either.
+    counts = (ctypes.c_int32 * 8)()
+    caller = threading.Thread(target=mixed, args=(counts, 2, 8, 2, 60000), daemon=True)
+    caller.start()
+    caller.join(timeout=60)
+    assert not caller.is_alive(), "a region never ended"
+    assert list(counts) == [120000] * 2 + [60000] * 6
 
 
 def test_workers_wake_up(regions) -> None:
