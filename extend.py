@@ -13,16 +13,20 @@ from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, option
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.frontends.onnx.registry import converter
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
-from mirlo.passes.targets import Target, find_target
+from mirlo.passes.targets import Target, find_target, register_target
+from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Bool", "DialectOp", "Dims", "ElementType", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "OpError",
-    "Pass", "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute",
-    "converter", "decline", "elementwise", "find_target", "intrinsic", "legalize", "make_context", "operand",
-    "operands", "option", "optional", "packed", "register_dialect", "register_pass", "result", "results", "schedule",
+    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "ExternalFunctions",
+    "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext", "OpError", "Pass",
+    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "converter",
+    "decline", "elementwise", "find_target", "intrinsic", "legalize", "make_context", "operand", "operands", "option",
+    "optional", "packed", "register_dialect", "register_external_loader", "register_pass", "register_target", "result",
+    "results", "schedule",
 ]  # fmt: skip

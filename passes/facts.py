@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.artifacts import artifact_problem
 
 PREFIX = "relax."
 STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"
 TYPES = "a list of types"
 COUNT = "a number that is not negative"
+ARTIFACTS = "a dictionary of artifacts with 'format', 'functions', 'params'"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ FACTS = {
         Fact("relax.types", ("function",), TYPES, "the tensors that a call of a run-time function takes"),
         Fact("relax.primitive", ("function",), UNIT, "the body is one group of calls, to become one prim function"),
         Fact("relax.params", ("module",), STRINGS, "the files with the parameters"),
-        Fact("relax.external", ("module",), STRING, "the code generator that this module is for"),
+        Fact("relax.external", ("module", "function"), STRING, "the code generator that this module or region is for"),
+        Fact("relax.target", ("function",), STRING, "the target whose pattern took the body of this composite"),
+        Fact("relax.composite", ("function",), STRING, "the pattern that took the body, `target.pattern`"),
+        Fact("relax.external_artifacts", ("module",), ARTIFACTS, "what code generators made of parts of the model"),
     )
 }
 
@@ -73,6 +78,8 @@ def items(attributes: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is(kind: str, attribute: Any) -> bool:
+    if kind == ARTIFACTS:
+        return artifact_problem(attribute) is None
     if kind == COUNT:
         return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
     if kind == STRINGS:

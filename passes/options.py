@@ -119,11 +119,11 @@ KINDS: dict[Any, Kind] = {
 }
 
 
-def options_of(cls: type[Pass]) -> dict[str, Option]:
-    """The options that a pass declares, by name."""
+def options_of(cls: type[Any]) -> dict[str, Option]:
+    """The options that a pass, or another dataclass, declares, by name."""
     hints = typing.get_type_hints(cls)
     declared = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in dataclasses.fields(cls):
         kind = _kind_of(hints[field.name])
         where = f"{cls.__module__}.{cls.__qualname__}.{field.name}"
         if kind is None:
@@ -187,23 +187,28 @@ def _end_of_value(text: str, start: int) -> int:
 
 def make_pass(cls: type[Pass], text: str) -> Pass:
     """The pass with the options of this text, `limit=4 names=a,b`."""
+    return make_from_options(cls, text, f"pass '{cls.name}'")
+
+
+def make_from_options(cls: type[Any], text: str, owner: str) -> Any:
+    """An object of a dataclass whose fields are options, from text; `owner` is who has them, for messages."""
     declared = options_of(cls)
     given: dict[str, Any] = {}
     for key, value, key_at, value_at in scan_options(text):
         found = declared.get(key.replace("_", "-"))
         if found is None:
-            raise OptionError(f"pass '{cls.name}' has no option '{key}'{_hint(key, declared)}", key_at)
+            raise OptionError(f"{owner} has no option '{key}'{_hint(key, declared)}", key_at)
         if found.field in given:
             raise OptionError(f"option '{key}' is given twice", key_at)
         try:
             given[found.field] = found.kind.parse(value)
         except (ValueError, KeyError):
-            expected = f"option '{key}' of pass '{cls.name}' is {_article(found.kind.label)}"
+            expected = f"option '{key}' of {owner} is {_article(found.kind.label)}"
             raise OptionError(f"{expected}, got '{value}'", value_at) from None
     try:
         return cls(**given)
     except ValueError as error:
-        raise OptionError(f"pass '{cls.name}': {error}", 0) from error
+        raise OptionError(f"{owner}: {error}", 0) from error
 
 
 def _article(label: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +37,37 @@ class Target:
     """Make the run-time artifact of a module that went through the pipeline."""
     pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
+    codegen: Any = None
+    """Its code generator for parts of models: a subclass of `CodeGenerator`, or where one is, `"module:Class"`."""
+
+
+_REGISTERED: dict[str, tuple[Target, str]] = {}
+"""Targets that no installed package offers, each with the file that registered it."""
+
+
+def register_target(target: Target) -> Target:
+    """Make a target known that no package offers: one in a script, or in a file that is loaded with `--plugin`.
+
+    Registering one again replaces it; a name that a package offers is an error.
+    """
+    if target.name in _entry_points():
+        raise TargetError(f"target '{target.name}' is offered by an installed package: choose another name")
+    _REGISTERED[target.name] = target, sys._getframe(1).f_globals.get("__file__", "")
+    find_target.cache_clear()
+    return target
+
+
+def plugin_of(name: str) -> str | None:
+    """The file that registers a target which no package offers; None for others."""
+    return os.path.abspath(_REGISTERED[name][1]) if name in _REGISTERED else None
+
+
+def where_from(name: str) -> str:
+    """Where a target comes from, for messages: `package 'mirlo'`, `file my.py`."""
+    if name in _REGISTERED:
+        return f"file {_REGISTERED[name][1] or '?'}"
+    entry = _entry_points()[name]
+    return f"package '{entry.dist.name if entry.dist else entry.value}'"
 
 
 @cache
@@ -53,35 +86,37 @@ def _entry_points() -> dict[str, Any]:
 
 def target_names() -> list[str]:
     """Names of the installed targets."""
-    return sorted(_entry_points())
+    return sorted({*_entry_points(), *_REGISTERED})
 
 
 @cache
 def find_target(name: str) -> Target:
     """The target of this name, with its rules registered."""
+    if name in _REGISTERED:
+        return _checked(_REGISTERED[name][0], name, where_from(name))
     entry = _entry_points().get(name)
     if entry is None:
         near = difflib.get_close_matches(name, target_names(), n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise TargetError(f"unknown target '{name}'; {hint}installed: {', '.join(target_names()) or 'none'}")
-    package = entry.dist.name if entry.dist else entry.value
+    where = where_from(name)
     try:
         target = entry.load()
         if isinstance(target, Target):
             for module in target.rule_modules:
                 importlib.import_module(module)
     except Exception as error:
-        raise TargetError(f"target '{name}' of package '{package}' does not load: {error}") from error
+        raise TargetError(f"target '{name}' of {where} does not load: {error}") from error
+    return _checked(target, name, where)
+
+
+def _checked(target: Any, name: str, where: str) -> Target:
     if not isinstance(target, Target):
-        raise TargetError(f"target '{name}' of package '{package}' is a {type(target).__name__}, not a mirlo Target")
+        raise TargetError(f"target '{name}' of {where} is a {type(target).__name__}, not a mirlo Target")
     if target.name != name:
-        raise TargetError(
-            f"target '{name}' of package '{package}' calls itself '{target.name}': both names must be one"
-        )
-    if target.parent is not None and target.parent not in _entry_points():
-        raise TargetError(
-            f"target '{name}' of package '{package}' has a parent '{target.parent}', which is not installed"
-        )
+        raise TargetError(f"target '{name}' of {where} calls itself '{target.name}': both names must be one")
+    if target.parent is not None and target.parent not in target_names():
+        raise TargetError(f"target '{name}' of {where} has a parent '{target.parent}', which is not installed")
     return target
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
+from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.params import ParameterStore
 
-MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=1, error=ArtifactError)
+MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=2, error=ArtifactError)
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Artifact:
     threads: int = 1
     metadata: dict[str, Any] = field(default_factory=dict)
     """What loaders and tools need to know, as JSON. `packed`: names of the run-time functions that it calls."""
+    externals: tuple[ExternalArtifact, ...] = ()
+    """The parts of the model that code generators compiled."""
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -90,17 +93,31 @@ def check_params(artifact: Artifact, store: ParameterStore) -> None:
         if (dtype, shape) != (spec.dtype, spec.shape):
             expected, found = describe(spec.dtype, spec.shape), describe(dtype, shape)
             raise ArtifactError(f"parameter '{spec.name}': compiled for {expected}, the store has {found}")
+    for external in artifact.externals:
+        for name in external.params:
+            if name not in store:
+                raise ArtifactError(
+                    f"target '{external.target}' compiled a part of the model that takes the parameter '{name}', which "
+                    "is not in the store"
+                )
 
 
 def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> None:
     """Writes a compiled model with its parameters to one file."""
     check_params(artifact, store)
-    header = asdict(artifact)
-    del header["code"]
+    header = asdict(replace(artifact, code=b"", externals=()))
+    del header["code"], header["externals"]
     header["params"] = [spec.name for spec in artifact.params]
     # The params array may name a parameter twice; the file holds it once.
     names = dict.fromkeys(spec.name for spec in artifact.params)
-    write_file(path, MODEL_FILE, header, artifact.code, [(name, store.get(name)) for name in names])
+    code, kind = artifact.code, replace(MODEL_FILE, version=1)
+    if artifact.externals:
+        kind = MODEL_FILE
+        header["externals"] = [_external_row(external) for external in artifact.externals]
+        header["code_bytes"] = len(code)
+        code = b"".join([code, *(external.data for external in artifact.externals)])
+        names |= dict.fromkeys(name for external in artifact.externals for name in external.params)
+    write_file(path, kind, header, code, [(name, store.get(name)) for name in names])
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
@@ -110,10 +127,11 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
     header = opened.header
     store = ParameterStore()
     store.add_file(opened)
+    code, externals = _externals(header, opened.code, store) if header.has("externals") else (opened.code, ())
     artifact = Artifact(
         target=header.text("target"),
         loader=header.text("loader"),
-        code=opened.code,
+        code=code,
         entry=header.text("entry"),
         inputs=tuple(_spec(row) for row in header.each("inputs")),
         outputs=tuple(_spec(row) for row in header.each("outputs")),
@@ -122,6 +140,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
         kernels=tuple(_kernel(row) for row in header.each("kernels")),
         threads=header.count("threads"),
         metadata=header.mapping("metadata"),
+        externals=externals,
     )
     return artifact, store
 
@@ -141,3 +160,37 @@ def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
             raise header.fail(f"params[{index}]", "the name of a tensor in the file", name)
         specs.append(TensorSpec(name, *store.spec(name)))
     return tuple(specs)
+
+
+def _external_row(external: ExternalArtifact) -> dict[str, Any]:
+    return {
+        "target": external.target,
+        "format": external.format,
+        "functions": list(external.functions),
+        "params": list(external.params),
+        "metadata": dict(external.metadata),
+        "bytes": len(external.data),
+    }
+
+
+def _externals(header: Fields, code: bytes, store: ParameterStore) -> tuple[bytes, tuple[ExternalArtifact, ...]]:
+    """The model's own code, and the external artifacts, whose data follows it."""
+    start = own = header.count("code_bytes")
+    found = []
+    for row in header.each("externals"):
+        size = row.count("bytes")
+        if start + size > len(code):
+            raise row.fail(f"{row.place}.bytes", f"at most the {len(code)} bytes of code in the file", start + size)
+        params = row.texts("params")
+        for name in params:
+            if name not in store:
+                raise row.fail(f"{row.place}.params", "names of tensors in the file", name)
+        external = ExternalArtifact(
+            format=row.text("format"), functions=row.texts("functions"), data=code[start : start + size],
+            params=params, metadata=row.mapping("metadata"), target=row.text("target"),
+        )  # fmt: skip
+        found.append(external)
+        start += size
+    if start != len(code):
+        raise header.fail("externals", f"parts that fill the {len(code)} bytes of code in the file", start)
+    return code[:own], tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
+from mirlo.runtime.external import load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.params import ParameterStore
@@ -55,7 +57,13 @@ class Executable:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
         self._symbols = artifact.symbols
         self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
-        self._functions = packed.resolve(artifact.packed, "the model")
+        for external in artifact.externals:
+            for name in external.params:
+                self._store.add(name, store.get(name), store.source(name))
+        self._externals = load_externals(artifact.externals, self._store, artifact.threads)
+        # Also at exit: what a library holds is given back while the library is still there.
+        weakref.finalize(self, self._externals.release)
+        self._functions = packed.resolve(artifact.packed, "the model", self._externals.functions)
         self._params = self._params_array()
         self._arenas = ArenaPool(artifact.arena_bytes)
         self._code = load_code(artifact)
@@ -138,7 +146,7 @@ class Executable:
         with packed.failures() as failures, self._arenas.arena() as arena:
             self._code.entry(tensors, self._params, arena, None if stamps is None else _address(stamps))
         if failures or record[0]:
-            packed.raise_first(failures, self.artifact.packed, record[0], record[1])
+            packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
         return results
 
     def _output_arrays(self, out: Any, dims: Mapping[str, int], inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -40,6 +40,10 @@ class Fields:
             raise self._damaged(f"header field '{self._place(name)}' ({expected}) is missing")
         return self._value[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a field that not every file has."""
+        return name in self._value
+
     def text(self, name: str) -> str:
         value = self._get(name, "text")
         if not isinstance(value, str):

@@ -63,6 +63,16 @@ def define_symbol(name: str, address: int) -> None:
     _llvm().add_symbol(name, address)
 
 
+def compile_llvm(text: str) -> Any:
+    """An engine with the functions of LLVM IR, compiled for this machine; they live as long as it does."""
+    llvm = _llvm()
+    with _llvm_lock:
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+        engine.finalize_object()
+    return engine
+
+
 def load_llvm(artifact: Artifact) -> LoadedCode:
     """Loads an object file with LLVM's MCJIT.
 

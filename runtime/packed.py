@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -32,9 +32,14 @@ def register(name: str, function: Any, override: bool = False) -> None:
         raise PackedFunctionError(f"packed function '{name}': expected a callable, found {type(function).__name__}")
     if name in _FUNCTIONS and not override:
         raise PackedFunctionError(f"packed function '{name}' is registered already; pass override=True to replace it")
+    _FUNCTIONS[name] = as_c_function(name, function)
+
+
+def as_c_function(name: str, function: Any) -> Any:
+    """The C function that generated code calls for a callable; what a Python one raises is told with the name."""
     # A C function is called by its address, with no Python on the way, whatever types ctypes was told about it.
     is_c = isinstance(function, _AnyCFunction)
-    _FUNCTIONS[name] = ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)
+    return ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)
 
 
 def packed(name: str, override: bool = False) -> Callable[[_F], _F]:
@@ -52,17 +57,18 @@ def unregister(name: str) -> None:
     _FUNCTIONS.pop(name, None)
 
 
-def resolve(names: Sequence[str], user: str) -> list[Any]:
-    """The C functions of these names; one that is missing is an error that names its user."""
-    missing = [name for name in names if name not in _FUNCTIONS]
+def resolve(names: Sequence[str], user: str, own: Mapping[str, Any] | None = None) -> list[Any]:
+    """The C functions of these names; one that is missing is an error that names its user, whose `own` come first."""
+    known = {**_FUNCTIONS, **(own or {})}
+    missing = [name for name in names if name not in known]
     if missing:
-        near = get_close_matches(missing[0], _FUNCTIONS, n=1)
+        near = get_close_matches(missing[0], known, n=1)
         hint = f"; nearest: '{near[0]}'" if near else ""
         raise PackedFunctionError(
             f"{user} calls {', '.join(repr(name) for name in missing)}, not registered{hint}: register it with "
             "mirlo.runtime.packed.register(name, function) before loading"
         )
-    return [_FUNCTIONS[name] for name in names]
+    return [known[name] for name in names]
 
 
 @contextmanager
@@ -77,8 +83,17 @@ def failures() -> Iterator[list[tuple[str, BaseException]]]:
         _state.failures = outer
 
 
-def raise_first(collected: list[tuple[str, BaseException]], names: Sequence[str], failed: int, code: int) -> None:
-    """The error of a call in which functions raised, or number `failed - 1` of `names` returned `code`."""
+def raise_first(
+    collected: list[tuple[str, BaseException]],
+    names: Sequence[str],
+    failed: int,
+    code: int,
+    explain: Callable[[str, int], str | None] | None = None,
+) -> None:
+    """The error of a call in which functions raised, or number `failed - 1` of `names` returned `code`.
+
+    `explain` says what the number means that a function of a name returned, where that is known.
+    """
     if collected:
         name, error = collected[0]
         if not isinstance(error, Exception):  # a keyboard interrupt, an exit: not the function's own failure
@@ -86,7 +101,8 @@ def raise_first(collected: list[tuple[str, BaseException]], names: Sequence[str]
         raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}") from error
     if failed:
         name = names[failed - 1] if 0 < failed <= len(names) else f"#{failed}"
-        raise PackedFunctionError(f"packed function '{name}' failed: it returned {code}")
+        why = explain(name, code) if explain is not None else None
+        raise PackedFunctionError(f"packed function '{name}' failed: {why or f'it returned {code}'}")
 
 
 def _callback(name: str, function: Callable[..., Any]) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
@@ -90,7 +91,8 @@ def compile(
     with module.context, ir.Location.unknown():
         steps.run(module, session, instruments)
         tell("emit")
-        artifact = chosen.emit(module, options)
+        externals = detach_artifacts(module)
+        artifact = replace(chosen.emit(module, options), externals=externals)
     tell("load")
     return Executable(artifact, session.params)
 

@@ -18,7 +18,7 @@ MAX_LINES = 400
 ALLOWED: dict[str, tuple[str, ...]] = {
     "dialects": (),
     "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes"),
-    "passes": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes"),
+    "passes": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.external"),
     "targets": ("dialects", "passes", "runtime"),
     "runtime": (),
     "tools": ("dialects", "frontends", "passes", "targets", "runtime"),

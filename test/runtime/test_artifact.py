@@ -106,7 +106,7 @@ def test_newer_version(model_file):
     data = bytearray(model_file.read_bytes())
     struct.pack_into("<I", data, 12, 9)
     model_file.write_bytes(data)
-    with pytest.raises(ArtifactError, match="written in format 9 by a newer Mirlo; this one reads formats up to 1"):
+    with pytest.raises(ArtifactError, match="written in format 9 by a newer Mirlo; this one reads formats up to 2"):
         mirlo.load(model_file)
 
 

@@ -1,0 +1,70 @@
+"""A bundle: an external module in a file that `mirlo-opt --run-reproducer` gives to its code generator again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.view import ExternalModule
+from mirlo.passes.files import FileError, write_ir
+from mirlo.passes.options import quote
+from mirlo.passes.reproducer import HEADER
+from mirlo.passes.session import Session
+from mirlo.passes.targets import plugin_of
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The file of a bundle; the parameters lie beside it."""
+
+    path: Path
+
+    @property
+    def command(self) -> str:
+        """What runs it again."""
+        return f"mirlo-opt --run-reproducer {shlex.quote(str(self.path))}"
+
+    @property
+    def params(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.params")
+
+    def remove(self) -> None:
+        """Remove the files, and the folder if nothing else is in it."""
+        for path in (self.path, self.params):
+            path.unlink(missing_ok=True)
+        if not any(self.path.parent.iterdir()) and self.path.parent.name.startswith("mirlo-"):
+            self.path.parent.rmdir()
+
+
+def write_bundle(nested: Any, view: ExternalModule, options: str, folder: str | None) -> Bundle:
+    """Write an external module, with its constants, to a file that repeats its code generation."""
+    try:
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+        path = Path(folder or tempfile.mkdtemp(prefix="mirlo-")) / f"{view.target}.mlir"
+    except OSError as error:
+        raise FileError(f"cannot write to '{folder}': {error.strerror or error}") from error
+    # Only what the module needs, under the same names: the weights of a model may be large.
+    session = Session()
+    inline = getattr(view.constants, "inline", {})
+    for name in view.constants:
+        if name not in inline:
+            session.params.add(name, view.constants[name])
+    with nested.context, ir.Location.unknown():
+        outer = ir.Module.create()
+        copy = nested.clone(ip=ir.InsertionPoint(outer.body))
+        copy.attributes["sym_name"] = nested.attributes["sym_name"]
+        write_ir(outer, path.absolute(), session, header=_header(view.target, options), enable_debug_info=True)
+    return Bundle(path.absolute())
+
+
+def _header(target: str, options: str) -> str:
+    step = f"codegen-external{{target={quote(target)}{f' options={quote(options)}' if options else ''}}}"
+    plugin = plugin_of(target)
+    flags = [f"--load-pass-plugin={plugin}"] if plugin else []
+    return HEADER + shlex.join([f"--pass-pipeline=builtin.module({step})", *flags]) + "\n"

@@ -1,0 +1,119 @@
+"""The pass `codegen-external`: external modules become artifacts, calls into them calls by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.relax.calls import CallDpsPacked
+from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
+from mirlo.passes.byoc.codegen import generator_of
+from mirlo.passes.byoc.read_external import EXTERNAL, Constants
+from mirlo.passes.byoc.run_generator import run_generator
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.session import Session
+from mirlo.passes.targets import TargetError
+from mirlo.runtime.external import ExternalArtifact, packed_name
+
+
+@register_pass
+@dataclass(frozen=True)
+class CodegenExternal(Pass):
+    """Let code generators compile the external modules.
+
+    The code generator of the target that a nested module names (`relax.external`) turns it into an artifact, which is
+    attached to the module as `relax.external_artifacts`; the nested module goes, calls of its functions become
+    `relax.call_dps_packed "target.function"`. Modules of targets that leave code to Mirlo stay. Where
+    a code generator fails, the external module is written to a file which runs it again.
+    """
+
+    name = "codegen-external"
+    target: str | None = option(None, "compile the external modules of this target only")
+    options: str = option("", "options of its code generator, 'provider=cpu'; they need 'target'")
+    bundles: str | None = option(None, "the folder for what repeats a failure (default: a new one for temporary files)")
+
+    def __post_init__(self) -> None:
+        if self.options and self.target is None:
+            raise ValueError("'options' are those of one code generator: say which with 'target'")
+
+    def run(self, op: Any, session: Session) -> None:
+        for nested in external_modules(op):
+            target = ir.StringAttr(nested.attributes[EXTERNAL]).value
+            if self.target in (None, target):
+                self._compile(op.operation, nested, target, session)
+
+    def _compile(self, module: Any, nested: Any, target: str, session: Session) -> None:
+        try:
+            generator = generator_of(target, self.options)
+        except TargetError as error:
+            raise PassError(str(error), nested.location) from error
+        if not generator.makes_artifacts:
+            return
+        calls = _calls_into(module, nested)
+        _make_names_new(module, nested, calls, target)
+        artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
+        _keep_constants(artifact, constants, session)
+        attach_artifact(module, artifact)
+        for function, ops in calls.items():
+            for call in ops:
+                _call_by_name(call, packed_name(target, function))
+        nested.erase()
+
+
+def external_modules(module: Any) -> list[Any]:
+    """The nested modules of a module that are for a code generator."""
+    members = [op.operation for op in module.operation.regions[0].blocks[0].operations]
+    return [op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes]
+
+
+def _symbol(op: Any) -> str:
+    if "sym_name" not in op.attributes:
+        raise PassError("an external module needs a name: 'builtin.module @name'", op.location)
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _calls_into(module: Any, nested: Any) -> dict[str, list[Any]]:
+    """The calls of the functions of a nested module, by function."""
+    prefix = f"{_symbol(nested)}::"
+    found: dict[str, list[Any]] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name == "relax.call_external" and op.opview.callee.startswith(prefix):
+            found.setdefault(op.opview.callee[len(prefix) :], []).append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _make_names_new(module: Any, nested: Any, calls: dict[str, list[Any]], target: str) -> None:
+    """Rename functions whose names an earlier artifact of the target has: the model calls both by name."""
+    taken = {name for artifact in artifacts_of(module) if artifact.target == target for name in artifact.functions}
+    functions = [op.operation for op in nested.regions[0].blocks[0].operations if op.operation.name == "func.func"]
+    present = {_symbol(function) for function in functions}
+    for function in functions:
+        name, count = _symbol(function), 0
+        if name not in taken or name not in calls:
+            continue
+        fresh = name
+        while fresh in taken or fresh in present:
+            count += 1
+            fresh = f"{name}_{count}"
+        present.add(fresh)
+        function.attributes["sym_name"] = ir.StringAttr.get(fresh)
+        calls[fresh] = calls.pop(name)
+
+
+def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: Session) -> None:
+    """Constants that the artifact asks for by name must be parameters."""
+    for name in artifact.params:
+        if name in constants.inline:
+            session.params.add(name, constants.inline[name])
+
+
+def _call_by_name(call: Any, name: str) -> None:
+    with ir.InsertionPoint(call), call.location:
+        made = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
+        replace_op(call, list(made.operation.results))

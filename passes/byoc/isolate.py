@@ -1,0 +1,116 @@
+"""Code generation in a process of its own: what takes it down leaves the compiler alone.
+
+The process is given a bundle (`bundle.py`) and writes the artifact to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo.runtime.external import ExternalArtifact
+
+if TYPE_CHECKING:
+    from mirlo.passes.byoc.bundle import Bundle
+
+LAST_LINES = 5
+"""How much of what the process wrote to standard error is told."""
+
+
+class Crash(Exception):
+    """What became of the process, as the end of a sentence that starts with who."""
+
+
+def codegen_in_process(bundle: Bundle, target: str, options: str) -> Any:
+    """What the code generator of a target made of a bundle; `Crash` where it made nothing."""
+    from mirlo.passes.targets import plugin_of
+
+    with tempfile.TemporaryDirectory(prefix="mirlo-codegen-") as folder:
+        command = [sys.executable, "-m", "mirlo.passes.byoc.isolate", str(bundle.path), folder, target, options]
+        plugin = plugin_of(target)
+        # The process finds the modules that this one finds, however they came on its path.
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        done = subprocess.run(
+            [*command, *([plugin] if plugin else [])], capture_output=True, text=True, errors="replace", check=False,
+            env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        told = Path(folder) / "told"
+        if told.exists():
+            raise Crash(told.read_text(encoding="utf-8"))
+        if done.returncode != 0:
+            raise Crash(_how_it_ended(done))
+        return _read(Path(folder))
+
+
+def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.strip().splitlines()[-LAST_LINES:]
+    last = f"; it wrote last: {' | '.join(lines)}" if lines else ""
+    if done.returncode < 0:
+        try:
+            name = signal.Signals(-done.returncode).name
+        except ValueError:
+            name = str(-done.returncode)
+        return f"crashed (signal {name}){last}"
+    return f"ended its process with code {done.returncode}{last}"
+
+
+def _write(made: Any, folder: Path) -> None:
+    """An artifact as files; of another object, what it is."""
+    if not isinstance(made, ExternalArtifact):
+        (folder / "told").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")
+        return
+    header = {"format": made.format, "functions": list(made.functions), "params": list(made.params)}
+    (folder / "data").write_bytes(made.data)
+    (folder / "header").write_text(json.dumps({**header, "metadata": dict(made.metadata)}), encoding="utf-8")
+
+
+def _read(folder: Path) -> ExternalArtifact:
+    header = json.loads((folder / "header").read_text(encoding="utf-8"))
+    return ExternalArtifact(
+        format=header["format"], functions=tuple(header["functions"]), data=(folder / "data").read_bytes(),
+        params=tuple(header["params"]), metadata=header["metadata"],
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The process: a bundle, the folder for what comes out, the target, its options, and a file that registers it."""
+    from mirlo.dialects.bindings import ir
+    from mirlo.dialects.context import make_context
+    from mirlo.passes.byoc.codegen import generator_of
+    from mirlo.passes.byoc.codegen_external import external_modules
+    from mirlo.passes.byoc.read_external import read_external
+    from mirlo.passes.byoc.run_generator import artifact_problem, told
+    from mirlo.passes.files import open_params
+    from mirlo.passes.registry import load_plugin
+    from mirlo.passes.session import Session
+
+    bundle, folder, target, options, *plugins = arguments
+    for plugin in plugins:
+        load_plugin(plugin)
+    with make_context(), ir.Location.unknown():
+        session = Session()
+        module = ir.Module.parseFile(bundle)
+        open_params(module, os.path.dirname(bundle), session)
+        (nested,) = external_modules(module)
+        view = read_external(nested, session)
+        generator = generator_of(target, options)
+        try:
+            made = generator.codegen(view)
+            problem = artifact_problem(made, view)
+        except Exception as error:
+            problem = told(error)
+        if problem is not None:
+            (Path(folder) / "told").write_text(problem, encoding="utf-8")
+            return
+        _write(made, Path(folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

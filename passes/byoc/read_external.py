@@ -1,0 +1,207 @@
+"""From an external module in IR to its view in plain Python (`view.py`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Step, Value
+from mirlo.passes.locations import names_of
+from mirlo.passes.registry import PassError
+from mirlo.passes.session import Session
+
+if TYPE_CHECKING:
+    import numpy as np
+
+EXTERNAL = "relax.external"
+COMPOSITE = "relax.composite"
+
+
+def read_external(module: Any, session: Session) -> ExternalModule:
+    """The view of a nested module `{relax.external = "target"}`."""
+    operation = module.operation
+    target = ir.StringAttr(operation.attributes[EXTERNAL]).value
+    members = [op.operation for op in operation.regions[0].blocks[0].operations]
+    functions = {_symbol(op): op for op in members if op.name == "func.func"}
+    constants = Constants(session)
+    regions = [op for op in functions.values() if COMPOSITE not in op.attributes and len(op.regions[0].blocks)]
+    read = tuple(_Reader(op, functions, constants).read() for op in regions)
+    return ExternalModule(target, read, constants, operation)
+
+
+class Constants(Mapping[str, "np.ndarray"]):
+    """The constants of a module by name. Those that are no parameters are named by a hash of their content."""
+
+    def __init__(self, session: Session):
+        self._session = session
+        self._inline: dict[str, np.ndarray] = {}
+        self._names: dict[str, None] = {}
+
+    def add(self, op: Any, kind: TensorType) -> tuple[str, Callable[[], np.ndarray]]:
+        """The name of a `relax.constant`, and what loads it."""
+        name = op.param
+        if name is None:
+            array = array_of(op.value, kind)
+            name = _content_name(array, kind)
+            self._inline[name] = array
+        self._names[name] = None
+        return name, lambda: self[name]
+
+    @property
+    def inline(self) -> Mapping[str, np.ndarray]:
+        """Those that are not in the parameter store."""
+        return self._inline
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._inline[name] if name in self._inline else self._session.params.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _content_name(array: np.ndarray, kind: TensorType) -> str:
+    import numpy as np
+
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    digest = hashlib.blake2b(f"{kind}".encode() + content.tobytes(), digest_size=8)
+    return f"constant_{digest.hexdigest()}"
+
+
+def _symbol(op: Any) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+class _Reader:
+    """One function."""
+
+    def __init__(self, function: Any, functions: Mapping[str, Any], constants: Constants):
+        self.function = function
+        self.functions = functions
+        self.constants = constants
+        self.read_constants: list[Value] = []
+        self.names: set[str] = set()
+
+    @cached_property
+    def _label(self) -> str:
+        return f"function '@{_symbol(self.function)}' of an external module"
+
+    def read(self) -> ExternalFunction:
+        block = self.function.regions[0].blocks[0]
+        given = _argument_names(self.function, len(block.arguments))
+        inputs = tuple(self._value(given[i] or f"x{i}", argument.type) for i, argument in enumerate(block.arguments))
+        known = dict(zip(map(_key, block.arguments), inputs, strict=True))
+        steps, outputs = self._body(block, known, None)
+        name = _symbol(self.function)
+        return ExternalFunction(name, inputs, outputs, tuple(steps), tuple(self.read_constants), self.function)
+
+    def _body(
+        self, block: Any, known: dict[Any, Value], composite: Composite | None
+    ) -> tuple[list[Step], tuple[Value, ...]]:
+        """The steps of a function's body, and what it returns; `known` maps the values of its IR."""
+        steps: list[Step] = []
+        for view in block.operations:
+            op = view.operation
+            if op.name in ("func.return", "return"):
+                return steps, tuple(known[_key(value)] for value in op.operands)
+            if op.name == "relax.constant":
+                known[_key(op.results[0])] = self._constant(op)
+            elif op.name == "func.call":
+                steps += self._call(op, known, composite)
+            else:
+                steps.append(self._node(op, known, composite))
+        raise PassError(f"{self._label} returns nothing", self.function.location)
+
+    def _call(self, op: Any, known: dict[Any, Value], outer: Composite | None) -> list[Step]:
+        callee = self.functions.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+        if callee is None:
+            raise PassError(
+                f"{self._label} calls {op.attributes['callee']}, which its module does not have", op.location
+            )
+        block = callee.regions[0].blocks[0]
+        inputs = tuple(known[_key(value)] for value in op.operands)
+        inner = dict(zip(map(_key, block.arguments), inputs, strict=True))
+        made = None
+        if outer is None and COMPOSITE in callee.attributes:
+            made = Composite(ir.StringAttr(callee.attributes[COMPOSITE]).value, inputs, (), (), callee)
+        steps, outputs = self._body(block, inner, made or outer)
+        known.update(zip(map(_key, op.results), outputs, strict=True))
+        if made is None:
+            return steps
+        made.outputs = outputs
+        made.nodes = tuple(node for step in steps for node in step.nodes)
+        return [made]
+
+    def _node(self, op: Any, known: dict[Any, Value], composite: Composite | None) -> Node:
+        if len(op.regions):
+            raise PassError(f"{self._label} has control flow: code generators take plain operators", op.location)
+        inputs = tuple(known[_key(value)] for value in op.operands)
+        view = op.opview
+        declared = isinstance(view, DialectOp)
+        operands = _operands(view, known) if declared else {f"{i}": value for i, value in enumerate(inputs)}
+        attributes = view.attribute_values() if declared else {n: op.attributes[n] for n in _names(op.attributes)}
+        name = ", ".join(names_of(op.location))
+        node = Node(op.name, name, inputs, (), operands, attributes, op, composite)
+        node.outputs = tuple(self._value(f"v{len(self.names)}", result.type, node) for result in op.results)
+        for value in dict.fromkeys(inputs):
+            value.users.append(node)
+        known.update(zip(map(_key, op.results), node.outputs, strict=True))
+        return node
+
+    def _constant(self, op: Any) -> Value:
+        kind = TensorType.from_mlir(op.results[0].type)
+        assert kind is not None
+        name, load = self.constants.add(op.opview, kind)
+        value = self._value(name, op.results[0].type)
+        value.constant, value._load = name, load
+        self.read_constants.append(value)
+        return value
+
+    def _value(self, wanted: str, kind: Any, producer: Node | None = None) -> Value:
+        found = TensorType.from_mlir(kind)
+        if found is None:
+            raise PassError(f"{self._label} has a value of type {kind}: expected tensors", self.function.location)
+        name, count = wanted, 0
+        while name in self.names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.names.add(name)
+        return Value(name, found, producer)
+
+
+def _operands(view: DialectOp, known: Mapping[Any, Value]) -> dict[str, Value | None | tuple[Value, ...]]:
+    found: dict[str, Value | None | tuple[Value, ...]] = {}
+    for declared in view._operand_layout.fields:
+        given = getattr(view, declared.name)
+        if given is None:
+            found[declared.name] = None
+        elif isinstance(given, (list, tuple)):
+            found[declared.name] = tuple(known[_key(value)] for value in given)
+        else:
+            found[declared.name] = known[_key(given)]
+    return found
+
+
+def _argument_names(function: Any, count: int) -> list[str | None]:
+    if "arg_attrs" not in function.attributes:
+        return [None] * count
+    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return [ir.StringAttr(e["relax.name"]).value if "relax.name" in e else None for e in entries]
+
+
+def _names(attributes: Any) -> list[str]:
+    return [named if isinstance(named, str) else named.name for named in attributes]
+
+
+def _key(value: Any) -> Any:
+    return ir.Value(value)

@@ -1,0 +1,152 @@
+"""External modules as plain Python, for authors of code generators: functions, nodes, values, constants as numpy.
+
+    for function in module.functions:
+        for step in function.steps:              # what patterns matched (Composite), or single operators (Node)
+            for node in step.nodes:
+                node.op, node["x"], node["strides"], node.output.type.shape
+
+A function is flat: operators inside composites read and give the values of the function. What this view does not say
+is in `operation`, the operation of the bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.core.types import TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor: an input of the function, a constant, or the result of a node. Compared by identity."""
+
+    name: str
+    """Unique in its function; an input of the model has the user's name."""
+    type: TensorType
+    producer: Node | None = None
+    constant: str | None = None
+    """Of a constant, its name: that of a parameter, or one made from its content, stable across edits."""
+    users: list[Node] = field(default_factory=list)
+    _load: Callable[[], np.ndarray] | None = field(default=None, repr=False)
+
+    @property
+    def array(self) -> np.ndarray | None:
+        """The elements of a constant, else None."""
+        return self._load() if self._load is not None else None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+@dataclass(eq=False)
+class Node:
+    """An operator."""
+
+    op: str
+    """`relax.conv`."""
+    name: str
+    """What the user's model calls it; may be empty."""
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    operands: Mapping[str, Value | None | tuple[Value, ...]]
+    """The inputs by their declared names: None for an absent one, a tuple for a variadic one."""
+    attributes: Mapping[str, Any]
+    """All declared attributes as Python values, defaults included."""
+    operation: Any = field(repr=False)
+    composite: Composite | None = None
+
+    @property
+    def output(self) -> Value:
+        """The first result."""
+        return self.outputs[0]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Itself, so that steps of a function are alike."""
+        return (self,)
+
+    def __getitem__(self, name: str) -> Any:
+        """An operand or an attribute by its declared name."""
+        if name in self.operands:
+            return self.operands[name]
+        if name in self.attributes:
+            return self.attributes[name]
+        raise KeyError(f"{self.op} has no '{name}'; it has: {', '.join([*self.operands, *self.attributes])}")
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.name}".rstrip()
+
+
+@dataclass(eq=False)
+class Composite:
+    """The operators that one match of a pattern took."""
+
+    name: str
+    """`mytarget.conv_relu`."""
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    operation: Any = field(repr=False)
+    """The function of the composite, `func.func`."""
+
+    @property
+    def pattern(self) -> str:
+        """The name of the pattern, without the target's."""
+        return self.name.partition(".")[2]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Step = Composite | Node
+
+
+@dataclass(eq=False)
+class ExternalFunction:
+    """A region: a function that the model calls."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    constants: tuple[Value, ...]
+    """Each once, in the order in which nodes read them; two may be the same parameter."""
+    operation: Any = field(repr=False)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All operators in an order in which they can be computed."""
+        return tuple(node for step in self.steps for node in step.nodes)
+
+    @property
+    def composites(self) -> tuple[Composite, ...]:
+        """What patterns matched, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Composite))
+
+
+@dataclass(eq=False)
+class ExternalModule:
+    """All regions of one target."""
+
+    target: str
+    functions: tuple[ExternalFunction, ...]
+    constants: Mapping[str, np.ndarray]
+    """The constants of all functions by name; arrays are loaded when asked for."""
+    operation: Any = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the functions."""
+        return tuple(function.name for function in self.functions)
+
+    def function(self, name: str) -> ExternalFunction:
+        """The function of a name."""
+        for function in self.functions:
+            if function.name == name:
+                return function
+        raise KeyError(f"the external module of '{self.target}' has no function '{name}'; it has: {self.names}")

@@ -1,0 +1,180 @@
+"""External artifacts: parts of a model that a code generator compiled, and the functions that their loaders give.
+
+An artifact names its loader (`format`), which is registered with `register_external_loader` or offered by a package as
+an entry point of the group `mirlo.loaders`:
+
+    def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
+
+Its functions are packed ones: `int fn(DLTensor** tensors, int64_t count)`, inputs then outputs, or Python callables
+on numpy arrays. They may be called from several threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirlo.runtime.errors import ArtifactError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mirlo.runtime.params import ParameterStore
+
+GROUP = "mirlo.loaders"
+
+
+@dataclass(frozen=True)
+class ExternalArtifact:
+    """What a code generator made of an external module: data for a loader, and the names of the functions in it."""
+
+    format: str
+    """Which loader makes the functions."""
+    functions: tuple[str, ...]
+    """The functions of the external module, by the names that they have there."""
+    data: bytes = b""
+    params: tuple[str, ...] = ()
+    """Constants that the loader is handed, by name, once."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the loader needs to know besides, as JSON."""
+    target: str = ""
+    """The target whose code generator made it; filled in by `codegen-external`."""
+
+    def packed_name(self, function: str) -> str:
+        """The name by which the model calls a function."""
+        return packed_name(self.target, function)
+
+
+def packed_name(target: str, function: str) -> str:
+    """The name by which a model calls a function of an external module."""
+    return f"{target}.{function}"
+
+
+@dataclass(frozen=True)
+class LoadContext:
+    """What a loader is given besides the artifact."""
+
+    params: Mapping[str, np.ndarray]
+    """The constants that the artifact asked for: read-only arrays, which live as long as the executable."""
+    threads: int = 1
+    """How many threads the model was compiled for."""
+
+
+@dataclass(frozen=True)
+class ExternalFunctions:
+    """What a loader gives back."""
+
+    functions: Mapping[str, Any]
+    """By the artifact's names: a ctypes function pointer of the packed type, or a Python callable on numpy arrays."""
+    keep: Any = None
+    """What must live as long as the functions."""
+    release: Callable[[], None] | None = None
+    """Called once, when the executable is gone."""
+    explain: Callable[[str, int], str | None] | None = None
+    """What it means that a function returned a number: `explain("region_0", 3)`."""
+
+
+ExternalLoader = Callable[[ExternalArtifact, LoadContext], ExternalFunctions]
+_LOADERS: dict[str, ExternalLoader] = {}
+
+
+def register_external_loader(format: str, loader: ExternalLoader) -> None:
+    """Makes external artifacts of a format loadable. Packages can offer one as entry point `mirlo.loaders` instead."""
+    _LOADERS[format] = loader
+
+
+@dataclass
+class LoadedExternals:
+    """The functions of all external artifacts of a model, by the names by which it calls them."""
+
+    functions: dict[str, Any] = field(default_factory=dict)
+    loaded: list[ExternalFunctions] = field(default_factory=list)
+    _explain: dict[str, tuple[Callable[[str, int], str | None], str]] = field(default_factory=dict)
+
+    def add(self, artifact: ExternalArtifact, made: ExternalFunctions) -> None:
+        from mirlo.runtime.packed import as_c_function
+
+        self.loaded.append(made)
+        for name in artifact.functions:
+            packed = artifact.packed_name(name)
+            self.functions[packed] = as_c_function(packed, made.functions[name])
+            if made.explain is not None:
+                self._explain[packed] = (made.explain, name)
+
+    def explain(self, name: str, code: int) -> str | None:
+        """What the loader of a function says about the number that it returned."""
+        if name not in self._explain:
+            return None
+        explain, function = self._explain[name]
+        return explain(function, code)
+
+    def release(self) -> None:
+        """Gives back what the loaders made, last first."""
+        self.functions.clear()
+        while self.loaded:
+            made = self.loaded.pop()
+            if made.release is not None:
+                made.release()
+
+
+def load_externals(artifacts: Sequence[ExternalArtifact], store: ParameterStore, threads: int) -> LoadedExternals:
+    """Loads the external artifacts of a model; a loader that fails is an error that names it."""
+    loaded = LoadedExternals()
+    try:
+        for artifact in artifacts:
+            params = {name: store.get(name) for name in artifact.params}
+            loaded.add(artifact, _load(artifact, LoadContext(params, threads)))
+    except BaseException:
+        loaded.release()
+        raise
+    return loaded
+
+
+def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    who = f"the loader '{artifact.format}' of what target '{artifact.target}' compiled"
+    loader = _find_loader(artifact)
+    try:
+        made = loader(artifact, context)
+    except ArtifactError as error:
+        raise ArtifactError(f"{who}: {error}") from error
+    except Exception as error:
+        raise ArtifactError(f"{who} raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, ExternalFunctions):
+        raise ArtifactError(f"{who} gave a {type(made).__name__}: expected ExternalFunctions")
+    problem = _problem(artifact.functions, made.functions)
+    if problem:
+        if made.release is not None:
+            made.release()
+        raise ArtifactError(f"{who} {problem}")
+    return made
+
+
+def _problem(wanted: Iterable[str], given: Mapping[str, Any]) -> str | None:
+    for name in wanted:
+        if name not in given:
+            return f"gave no function '{name}'; it gave: {', '.join(given) or 'none'}"
+        if not callable(given[name]):
+            return f"gave a {type(given[name]).__name__} for the function '{name}': expected a callable"
+    return None
+
+
+def _find_loader(artifact: ExternalArtifact) -> ExternalLoader:
+    loader = _LOADERS.get(artifact.format)
+    if loader is not None:
+        return loader
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name=artifact.format):
+        try:
+            loader = _LOADERS[artifact.format] = point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else point.value
+            raise ArtifactError(
+                f"the loader '{artifact.format}' of package '{package}' does not load: {type(error).__name__}: {error}"
+            ) from error
+        return loader
+    raise ArtifactError(
+        f"parts of the model were compiled for target '{artifact.target}', whose loader '{artifact.format}' is not "
+        f"installed: install the package of that target, or compile again without it"
+    )

@@ -1,0 +1,50 @@
+"""C functions with a state: for each, a function of the packed type that hands the state on.
+
+A packed function gets tensors only. `bind_state` makes of `int fn(void* state, DLTensor** tensors, int64_t count)` and
+a state, a function of the packed type, in machine code: there is no Python on the way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+from mirlo.runtime.packed import CPackedFunction
+
+_FUNCTION: Any = CPackedFunction.__base__
+_THUNK = """
+define i32 @f{number}(ptr %tensors, i64 %count) {{
+  %state = inttoptr i64 {state} to ptr
+  %function = inttoptr i64 {function} to ptr
+  %code = tail call i32 %function(ptr %state, ptr %tensors, i64 %count)
+  ret i32 %code
+}}
+"""
+
+
+def bind_state(functions: Mapping[str, tuple[Any, Any]]) -> tuple[dict[str, Any], Any]:
+    """Packed functions by name, from pairs of function and state, and what must live as long as they do.
+
+    Functions are ctypes function pointers or addresses, states are addresses or ctypes objects, which the caller keeps.
+    """
+    from mirlo.runtime.loaders import compile_llvm
+
+    if not functions:
+        return {}, None
+    pairs = [(address_of(function), address_of(state)) for function, state in functions.values()]
+    text = "".join(_THUNK.format(number=i, function=function, state=state) for i, (function, state) in enumerate(pairs))
+    engine = compile_llvm(text)
+    made = {name: CPackedFunction(engine.get_function_address(f"f{i}")) for i, name in enumerate(functions)}
+    return made, engine
+
+
+def address_of(value: Any) -> int:
+    """The address that an integer, a pointer, a function pointer or a ctypes object stands for."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    if isinstance(value, (_FUNCTION, ctypes.c_void_p, ctypes._Pointer)):
+        return ctypes.cast(value, ctypes.c_void_p).value or 0
+    return ctypes.addressof(value)
