@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.inputs import empty_aligned
+
+
+class Arena(NamedTuple):
+    """Scratch memory of one call."""
+
+    memory: np.ndarray | None
+    address: int | None
 
 
 class ArenaPool:
@@ -18,26 +26,34 @@ class ArenaPool:
     def __init__(self, nbytes: int, keep: int = 2) -> None:
         self.nbytes = nbytes
         # Appending to a full deque drops its oldest arena; both ends are safe from several threads.
-        self._idle: deque[np.ndarray] = deque(maxlen=keep)
+        self._idle: deque[Arena] = deque(maxlen=keep)
+
+    def take(self) -> Arena:
+        """An arena that is the caller's alone until it is given back."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new()
+
+    def give_back(self, arena: Arena) -> None:
+        """Keep an arena for the next call."""
+        self._idle.append(arena)
 
     @contextmanager
     def arena(self) -> Iterator[int | None]:
         """The address of an arena that is the caller's alone until the block ends; None if none is needed."""
-        if not self.nbytes:
-            yield None
-            return
+        arena = self.take()
         try:
-            memory = self._idle.pop()
-        except IndexError:
-            memory = self._new()
-        try:
-            yield memory.__array_interface__["data"][0]
+            yield arena.address
         finally:
-            self._idle.append(memory)
+            self.give_back(arena)
 
-    def _new(self) -> np.ndarray:
+    def _new(self) -> Arena:
+        if not self.nbytes:
+            return Arena(None, None)
         try:
-            return empty_aligned(np.dtype(np.uint8), (self.nbytes,))
+            memory = empty_aligned(np.dtype(np.uint8), (self.nbytes,))
+            return Arena(memory, memory.__array_interface__["data"][0])
         except (MemoryError, ValueError):
             raise ArtifactError(
                 f"the model needs {self.nbytes} bytes of scratch memory for a call, more than there is: free some "

@@ -16,6 +16,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
 from mirlo.runtime.external import load_externals
@@ -67,6 +68,9 @@ class Executable:
         self._params = self._params_array()
         self._arenas = ArenaPool(artifact.arena_bytes)
         self._code = load_code(artifact)
+        self._names = [spec.name for spec in artifact.inputs]
+        fits = DirectCall.fits(artifact)
+        self._direct = DirectCall(artifact, self._code.entry, self._params, self._arenas) if fits else None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -94,7 +98,11 @@ class Executable:
 
     def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
         """Runs the model on arrays by input name, and returns arrays by output name."""
-        results = self._execute(bind(self.inputs, (), inputs), out)
+        if out is None and len(inputs) == len(self._names) and all(map(inputs.__contains__, self._names)):
+            values = [inputs[name] for name in self._names]
+        else:
+            values = bind(self.inputs, (), inputs)
+        results = self._execute(values, out)
         return {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -134,9 +142,13 @@ class Executable:
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
 
     def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
-        dims: dict[str, int] = {}
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
+        if self._direct is not None and out is None and stamps is None:
+            made = self._direct.run(values)
+            if made is not None:
+                return made
+        dims: dict[str, int] = {}
         # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         results = self._output_arrays(out, dims, arrays)

@@ -260,3 +260,28 @@ def test_arena_is_reused(affine):
         pass
     with exe._arenas.arena() as second, exe._arenas.arena() as third:
         assert first == second != third
+
+
+def test_calls_at_the_same_time_keep_their_arrays_apart(affine):
+    exe = affine()
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        a = np.full(8, number, np.float32)
+        for _ in range(300):
+            if not np.array_equal(exe(a, B), (a + W) * B):
+                wrong.append(number)
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+def test_subclasses_of_arrays_go_the_long_way(affine):
+    matrix = np.ma.masked_array(A)
+    result = affine()(matrix, B)
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, EXPECTED)
