@@ -14,6 +14,9 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
+from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
+from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
+from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -25,8 +28,9 @@ from mirlo.runtime.packed import packed
 __all__ = [
     "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "ExternalFunctions",
     "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext", "OpError", "Pass",
-    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "converter",
-    "decline", "elementwise", "find_target", "intrinsic", "legalize", "make_context", "operand", "operands", "option",
-    "optional", "packed", "register_dialect", "register_external_loader", "register_pass", "register_target", "result",
-    "results", "schedule",
+    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute",
+    "conv_bias_activation", "converter", "decline", "elementwise", "find_target", "intrinsic", "is_const", "is_op",
+    "is_var", "legalize", "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option",
+    "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass",
+    "register_target", "repeat", "result", "results", "same_shape_as", "schedule", "wildcard", "with_activation",
 ]  # fmt: skip

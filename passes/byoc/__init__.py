@@ -1,0 +1,1 @@
+"""BYOC: subgraphs given to code generators, as passes from module to module."""

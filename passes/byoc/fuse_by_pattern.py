@@ -1,0 +1,100 @@
+"""The pass `fuse-by-pattern`: what a target's patterns match becomes composites, private functions of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.byoc.graph import CONSTANT, Graph
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, Outliner, functions_of, symbol_name
+from mirlo.passes.byoc.record import Recorder
+from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.regions import single_regions
+from mirlo.passes.byoc.select import Choice, Selector
+from mirlo.passes.byoc.tables import Entry, entries_of
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class FuseByPattern(Pass):
+    """Move what a target's patterns match to functions with the attribute `relax.composite`.
+
+    The target's patterns are tried in their order, each over all functions that are not composites themselves; a node
+    that is taken is not taken again. With `bind-constants` the constants that a match reads move into the composite.
+    With `annotate` each composite becomes a region of its own, for targets that want one external function per
+    pattern; otherwise `merge-composites` makes regions.
+    """
+
+    name = "fuse-by-pattern"
+    target: str = option("", "target whose patterns are matched")
+    target_options: str = option("", "options of its code generator")
+    bind_constants: bool = option(True, "move the constants that a match reads into the composite")
+    annotate: bool = option(False, "make each composite a region of its own")
+    functions: tuple[str, ...] = option((), "functions to look at; all when none is named")
+
+    def run(self, op: Any, session: Any) -> None:
+        if not self.target:
+            raise PassError("'fuse-by-pattern' needs the option 'target': whose patterns to match")
+        placement = Placement((self.target,))
+        tables = {self.target: entries_of(self.target, self.target_options)}
+        fuse(op.operation, tables, session, placement, self.bind_constants, self.functions)
+        if self.annotate:
+            single_regions(op.operation, self.target, placement, session)
+        session.notes.append(placement)
+
+
+def fuse(
+    module: Any,
+    tables: dict[str, list[Entry]],
+    session: Any,
+    placement: Placement,
+    bind_constants: bool = True,
+    only: tuple[str, ...] = (),
+) -> None:
+    """Make composites of what the patterns of targets match, the first target first."""
+    symbols = ir.SymbolTable(module)
+    for target, entries in tables.items():
+        placement.operators[target] = sorted(set().union(*(entry.operators for entry in entries)))
+    for function in graph_functions(module, only):
+        for block in blocks(function):
+            erase_dead(block, is_pure_relax)
+            graph = Graph(block, session)
+            recorder = Recorder(placement, graph, symbol_name(function))
+            selector = Selector(graph, recorder)
+            for entries in tables.values():
+                selector.select(entries)
+            _outline(selector.choices, graph, module, symbols, recorder, bind_constants)
+
+
+def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:
+    """The functions of the graph: no prim functions, no composites, no regions; these, or all."""
+    found = functions_of(module)
+    for name in only:
+        if name not in found:
+            raise PassError(f"there is no function '@{name}' with a body; there are: {', '.join(found) or 'none'}")
+    facts = (COMPOSITE, EXTERNAL, "relax.primitive")
+    return [
+        function
+        for name, function in found.items()
+        if (not only or name in only)
+        and not is_prim_func(function)
+        and not any(fact in function.attributes for fact in facts)
+    ]
+
+
+def _outline(
+    choices: list[Choice], graph: Graph, module: Any, symbols: Any, recorder: Recorder, bind_constants: bool
+) -> None:
+    outliner = Outliner(graph, module, symbols)
+    outliner.prepare([choice.match.mask for choice in choices])
+    for choice in choices:
+        entry = choice.entry
+        facts = {COMPOSITE: ir.StringAttr.get(entry.full_name), TARGET: ir.StringAttr.get(entry.target)}
+        call = outliner.outline(choice.match.mask, f"{entry.target}_{entry.name}", facts, bind_constants)
+        recorder.made(entry, choice.match, symbols[ir.FlatSymbolRefAttr(call.attributes["callee"]).value])
+    erase_dead(graph.block, lambda op: op.name == CONSTANT)

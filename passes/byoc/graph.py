@@ -1,0 +1,224 @@
+"""A block of operations as a plain graph of nodes and values: what patterns are matched on and regions are cut from.
+
+The operations of a block that nests others (control flow) are nodes that read whatever is read inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.graph.dce import is_pure_relax
+
+CONSTANT = "relax.constant"
+
+
+@dataclass(eq=False)
+class Value:
+    """A value that a node reads or makes."""
+
+    mlir: Any
+    node: Node | None = None
+    """What makes it, where that is a node of the graph."""
+    number: int = 0
+    """Which result of the node it is, or which argument of the block."""
+    is_constant: bool = False
+    users: list[Node] = field(default_factory=list)
+    """The nodes that read it, each once, in program order; the terminator of the block is one of them."""
+    graph: Graph | None = None
+
+    @cached_property
+    def type(self) -> TensorType | None:
+        """The tensor type, or None where it is no tensor of a known element type."""
+        return TensorType.from_mlir(self.mlir.type)
+
+    @property
+    def is_input(self) -> bool:
+        """Whether it comes from outside the block: an argument, or a value of an enclosing block."""
+        return self.node is None and not self.is_constant
+
+    def array(self) -> Any:
+        """The elements of a constant as a numpy array; None for another value, or where they are not known."""
+        if not self.is_constant or self.graph is None:
+            return None
+        from mirlo.passes.graph.constants import constant_value
+
+        return constant_value(self.mlir, self.graph.session)
+
+    @property
+    def name(self) -> str:
+        """What a sentence calls it."""
+        if self.is_constant:
+            return "a constant"
+        return f"the result of {self.node.name}" if self.node is not None else "an input"
+
+
+@dataclass(eq=False)
+class Node:
+    """An operation of the block that is no constant."""
+
+    index: int
+    op: Any
+    name: str
+    operands: list[Value]
+    results: list[Value] = field(default_factory=list)
+    is_pure: bool = True
+    after: Node | None = None
+    """Of a node with effects, the last one before it that has some: their order stays."""
+    followed_by: Node | None = None
+    is_terminator: bool = False
+
+    @property
+    def type(self) -> TensorType | None:
+        """The type of the first result."""
+        return self.results[0].type if self.results else None
+
+    @property
+    def users(self) -> list[Node]:
+        """The nodes that read any of its results."""
+        if len(self.results) == 1:
+            return self.results[0].users
+        return list(dict.fromkeys(user for value in self.results for user in value.users))
+
+    def attribute(self, name: str) -> Any:
+        """An attribute as a Python value; AttributeError where the operator has none of this name."""
+        return getattr(self.op.opview, name)
+
+    def has_attribute(self, name: str) -> bool:
+        return name in getattr(type(self.op.opview), "_attributes", ())
+
+    def operand(self, name: str) -> Value | None:
+        """The operand that the operator declares by this name, or None where it is absent."""
+        found = getattr(self.op.opview, name)
+        if found is None:
+            return None
+        return next(value for value in self.operands if value.mlir == found)
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.index}"
+
+
+class Graph:
+    """The nodes of a block in program order, and masks (bit i is node i) that say who reaches whom."""
+
+    def __init__(self, block: Any, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
+        self.block = block
+        self.session = session
+        self.nodes: list[Node] = []
+        self.values: dict[Any, Value] = {}
+        self._is_pure = is_pure
+        self._last_effect: Node | None = None
+        for op in block.operations:
+            operation = op.operation
+            if operation.name == CONSTANT:
+                result = operation.results[0]
+                self.values[result] = Value(result, is_constant=True, graph=self)
+                continue
+            self._add(operation)
+        if self.nodes:
+            self.nodes[-1].is_terminator = True
+
+    def _add(self, op: Any) -> None:
+        read = dict.fromkeys(op.operands) if len(op.regions) else None
+        if read is not None:
+            read.update(dict.fromkeys(captured(op)))
+        node = Node(len(self.nodes), op, op.name, [self._value(v) for v in (op.operands if read is None else read)])
+        if not self._is_pure(op):
+            node.is_pure, node.after = False, self._last_effect
+            if self._last_effect is not None:
+                self._last_effect.followed_by = node
+            self._last_effect = node
+        for value in dict.fromkeys(node.operands):
+            value.users.append(node)
+        for number, result in enumerate(op.results):
+            made = Value(result, node, number, graph=self)
+            self.values[result] = made
+            node.results.append(made)
+        self.nodes.append(node)
+
+    def _value(self, mlir: Any) -> Value:
+        found = self.values.get(mlir)
+        if found is None:
+            constant = isinstance(mlir, ir.OpResult) and mlir.owner.name == CONSTANT
+            number = 0 if isinstance(mlir, ir.OpResult) else mlir.arg_number
+            found = self.values[mlir] = Value(mlir, number=number, is_constant=constant, graph=self)
+        return found
+
+    @cached_property
+    def successors(self) -> list[int]:
+        """For each node the mask of those that read it."""
+        return [mask_of(node.users) | mask_of(filter(None, [node.followed_by])) for node in self.nodes]
+
+    @cached_property
+    def ancestors(self) -> list[int]:
+        """For each node the mask of those that it depends on, directly or not."""
+        found: list[int] = []
+        for node in self.nodes:
+            mask = 0
+            for value in node.operands:
+                if value.node is not None:
+                    mask |= found[value.node.index] | 1 << value.node.index
+            if node.after is not None:
+                mask |= found[node.after.index] | 1 << node.after.index
+            found.append(mask)
+        return found
+
+    @cached_property
+    def descendants(self) -> list[int]:
+        """For each node the mask of those that depend on it, directly or not."""
+        found = [0] * len(self.nodes)
+        for node in reversed(self.nodes):
+            mask = self.successors[node.index]
+            for index in bits(mask):
+                mask |= found[index]
+            found[node.index] = mask
+        return found
+
+    def between(self, mask: int) -> int:
+        """The nodes outside a set that lie on a path from the set into it; none where it is convex."""
+        above = below = 0
+        for index in bits(mask):
+            above |= self.ancestors[index]
+            below |= self.descendants[index]
+        return above & below & ~mask
+
+    def members(self, mask: int) -> list[Node]:
+        """The nodes of a set in program order."""
+        return [self.nodes[index] for index in bits(mask)]
+
+
+def mask_of(nodes: Any) -> int:
+    mask = 0
+    for node in nodes:
+        mask |= 1 << node.index
+    return mask
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the set bits, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def captured(op: Any) -> Iterator[Any]:
+    """The values that operations nested in this one read from outside it."""
+    made: set[Any] = set()
+    read: dict[Any, None] = {}
+
+    def collect(outer: Any) -> None:
+        for region in outer.regions:
+            for block in region.blocks:
+                made.update(block.arguments)
+                for inner in block.operations:
+                    read.update(dict.fromkeys(inner.operation.operands))
+                    made.update(inner.operation.results)
+                    collect(inner.operation)
+
+    collect(op)
+    return (value for value in read if value not in made)

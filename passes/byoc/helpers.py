@@ -1,0 +1,99 @@
+"""Patterns that every code generator needs: a contraction with what follows it, chains of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mirlo.passes.byoc.operators import is_const, is_op, maybe, wildcard
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import PatternError
+from mirlo.passes.byoc.structure import walk
+
+ACTIVATIONS = (
+    "relax.relu", "relax.sigmoid", "relax.tanh", "relax.gelu", "relax.silu", "relax.elu", "relax.clip",
+    "relax.leaky_relu", "relax.hard_swish", "relax.hard_sigmoid", "relax.mish",
+)  # fmt: skip
+
+
+def conv_bias_activation(
+    op: str = "relax.conv",
+    bias: bool | None = None,
+    activation: Sequence[str] | str | bool | None = None,
+    weight: Pattern | None = None,
+) -> Pattern:
+    """A convolution, its bias, an activation.
+
+    `bias`: True for a bias that must be there, False for none, None for either; it is the convolution's own operand or
+    an added constant. `activation`: operators, one of which must follow; True for any of `ACTIVATIONS`, False for none,
+    None for any or none. The parts are labelled 'conv', 'x', 'weight', 'bias', 'activation'.
+    """
+    weight = (weight if weight is not None else is_const()).named("weight")
+    data = wildcard().named("x")
+
+    def conv(own_bias: Pattern | None) -> Any:
+        operands = {} if own_bias is None else {"bias": own_bias}
+        made = is_op(op)(x=data, weight=weight, **operands) if operands else is_op(op)(data, weight)
+        return made.named("conv")
+
+    added = is_op("relax.add")(conv(None), is_const().named("bias"))
+    with_own = conv(is_const().named("bias"))
+    if bias is False:
+        return with_activation(conv(None), activation)
+    if bias is True:
+        return with_activation(added | with_own, activation)
+    return with_activation(added | conv(maybe(is_const().named("bias"))), activation)
+
+
+def matmul_bias_activation(
+    bias: bool | None = None, activation: Sequence[str] | str | bool | None = None, weight: Pattern | None = None
+) -> Pattern:
+    """A matrix product, an added bias, an activation; arguments as of `conv_bias_activation`.
+
+    The parts are labelled 'matmul', 'x', 'weight', 'bias', 'activation'.
+    """
+    weight = (weight if weight is not None else is_const()).named("weight")
+    matmul = is_op("relax.matmul")(wildcard().named("x"), weight).named("matmul")
+    added = is_op("relax.add")(matmul, is_const().named("bias"))
+    body = matmul if bias is False else added if bias else added | matmul
+    return with_activation(body, activation)
+
+
+def with_activation(body: Pattern, activation: Sequence[str] | str | bool | None) -> Pattern:
+    """A pattern with an activation after it, labelled 'activation'; arguments as of `conv_bias_activation`."""
+    if activation is False:
+        return body
+    given = activation is not None and activation is not True
+    names = [activation] if isinstance(activation, str) else list(activation) if given else ACTIVATIONS  # type: ignore[arg-type]
+    wrapped = is_op(*names)(body, ...).named("activation")
+    return wrapped | body if activation is None else wrapped
+
+
+def repeat(start: Pattern, step: Callable[[Pattern], Pattern], least: int = 0, most: int = 16) -> Pattern:
+    """A chain: `start`, then a step `least` to `most` times; as many as there are.
+
+        repeat(conv, lambda x: is_op("relax.relu", "relax.tanh")(x))
+
+    Labels in the step get numbers, counted from the end: 'x' is 'x[0]' in the last step, 'x[1]' in the one before.
+    """
+    if not 0 <= least <= most or most < 1:
+        raise PatternError(f"a chain of {least} to {most} steps cannot be: expected 0 <= least <= most, most >= 1")
+    made = start
+    for left in reversed(range(most)):
+        own = step(made)
+        fresh = _labels(own) - _labels(made)
+        numbered = _renamed(own, {label: f"{label}[{left}]" for label in fresh}, made)
+        # From the end on `least` steps must be there; from then on the chain may start anywhere.
+        made = numbered if left < least else numbered | start
+    return made
+
+
+def _labels(pattern: Pattern) -> set[str]:
+    return {part.label for part in walk(pattern) if part.label is not None}
+
+
+def _renamed(pattern: Pattern, names: Mapping[str, str], stop: Pattern) -> Any:
+    if pattern is stop or not names:
+        return pattern
+    made = pattern.with_parts([_renamed(part, names, stop) for part in pattern.parts()])
+    return made.named(names[str(pattern.label)]) if pattern.label in names else made

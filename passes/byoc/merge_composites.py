@@ -1,0 +1,32 @@
+"""The pass `merge-composites`: neighbouring composites of one target become one region."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.regions import Merger, targets_of
+from mirlo.passes.registry import Pass, option, register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class MergeComposites(Pass):
+    """Gather composites of one target that read each other in region functions, with the attribute `relax.external`.
+
+    A composite joins the regions of those that it reads, unless that would make a cycle: a way that leaves the region
+    and comes back. A composite with no such neighbour becomes a region of its own. A region returns all that is read
+    outside of it.
+    """
+
+    name = "merge-composites"
+    target: str = option("", "target whose composites are merged; each in turn when none is named")
+    max_nodes: int = option(0, "most operators in a region; 0 for any number")
+
+    def run(self, op: Any, session: Any) -> None:
+        targets = (self.target,) if self.target else tuple(targets_of(op.operation))
+        placement = Placement(targets)
+        for target in targets:
+            Merger(op.operation, target, placement, self.max_nodes).run(session)
+        session.notes.append(placement)

@@ -1,0 +1,210 @@
+"""Patterns of operations, and the functions that make patterns: `is_op`, `is_const`, `is_var`, `wildcard`, `maybe`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import EllipsisType
+from typing import Any
+
+from mirlo.passes.byoc.graph import Node, Value
+from mirlo.passes.byoc.pattern import Leaf, MaybeAbsent, Pattern
+from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
+from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
+
+COMMUTATIVE = frozenset(
+    f"relax.{name}"
+    for name in ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or",
+                 "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+)  # fmt: skip
+"""Operators whose two operands are tried in both orders."""
+
+
+class OpPattern(Pattern):
+    """An operation; made by `is_op`."""
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = names
+        self.operands: tuple[Pattern, ...] | None = None
+        """Patterns of the operands in order, or None for any operands."""
+        self.more = False
+        """Whether more operands may follow those."""
+        self.by_name: dict[str, Pattern] = {}
+        self.number: int | None = None
+        self.in_order = False
+        self.in_any_order = False
+        self.attributes: dict[str, Any] = {}
+
+    def __call__(self, *operands: Pattern | EllipsisType, **by_name: Pattern) -> OpPattern:
+        """Say what the operands are: all of them in order (`...` at the end: and any others), or some by name."""
+        if operands and by_name:
+            raise PatternError(f"{self.names[0]}: give the operands in order or by name, not both")
+        more = bool(operands) and operands[-1] is ...
+        patterns = tuple(operands[:-1] if more else operands)
+        for given in (*patterns, *by_name.values()):
+            if not isinstance(given, Pattern):
+                raise PatternError(f"{self.names[0]}: an operand must be a pattern, got {given!r}")
+        return self._with(operands=None if by_name or not operands else patterns, more=more, by_name=by_name)  # type: ignore[no-any-return]
+
+    def has_attr(self, **attributes: Any) -> OpPattern:
+        """Demand attributes: `groups=1`; a set for one of several values; a function that returns True or a reason."""
+        return self._with(attributes={**self.attributes, **attributes})  # type: ignore[no-any-return]
+
+    def result(self, number: int) -> OpPattern:
+        """Only this result of an operation with several."""
+        return self._with(number=number)  # type: ignore[no-any-return]
+
+    def ordered(self) -> OpPattern:
+        """Do not try the two operands of a commutative operator in the other order."""
+        return self._with(in_order=True)  # type: ignore[no-any-return]
+
+    def unordered(self) -> OpPattern:
+        """The operands in any order (the parts of a concat, say)."""
+        return self._with(in_any_order=True)  # type: ignore[no-any-return]
+
+    @property
+    def expected(self) -> str:
+        return " or ".join(self.names)
+
+    def roots(self) -> frozenset[str] | None:
+        return frozenset(self.names)
+
+    def parts(self) -> list[Pattern]:
+        return [*(self.operands or ()), *self.by_name.values()]
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        count = len(self.operands or ())
+        operands = None if self.operands is None else tuple(parts[:count])
+        return self._with(operands=operands, by_name=dict(zip(self.by_name, parts[count:], strict=True)))
+
+    def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:
+        return self._with(predicates=(*self.predicates, _OnResult(name, function)))
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        node = value.node
+        if node is None or node.name not in self.names:
+            search.unexpected(state, value, self.expected)
+        elif self.number is not None and value.number != self.number:
+            search.fail(state, value, f"expected result {self.number} of {node.name}, found result {value.number}")
+        elif (owner := search.owner(node)) is not None:
+            search.fail(state, value, f"{node.name} is taken by {owner}", lost_to=owner)
+        elif self._fits(node, value, state, search):
+            yield from self._operand_ways(node, value, state.with_node(node, self.is_output), search)
+
+    def _fits(self, node: Node, value: Value, state: State, search: Search) -> bool:
+        for name, wanted in self.attributes.items():
+            reason = attribute_is(node, name, wanted)
+            if reason is not None:
+                search.fail(state, value, reason, predicate=f"has_attr({name})")
+                return False
+        return all(
+            search.holds([predicate], value if isinstance(predicate, _OnResult) else node.op.opview, state, value)
+            for predicate in self.predicates
+        )
+
+    def _operand_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
+        if self.by_name:
+            yield from self._named_ways(node, value, state, search)
+        elif self.operands is None:
+            yield state
+        else:
+            found = node.operands
+            if not (len(found) >= len(self.operands) if self.more else len(found) == len(self.operands)):
+                least = "at least " if self.more else ""
+                search.fail(
+                    state, value, f"{node.name} has {len(found)} operands, expected {least}{len(self.operands)}"
+                )
+                return
+            for order in self._orders(node):
+                yield from _solve_all(list(zip(self.operands, order, strict=False)), state, search)
+
+    def _named_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
+        pairs: list[tuple[Pattern, Value]] = []
+        for name, pattern in self.by_name.items():
+            operand = node.operand(name)
+            if isinstance(pattern, MaybeAbsent):
+                if operand is not None:
+                    pairs.append((pattern.present, operand))
+            elif operand is None:
+                search.fail(state, value, f"{node.name} has no operand '{name}' here")
+                return
+            else:
+                pairs.append((pattern, operand))
+        yield from _solve_all(pairs, state, search)
+
+    def _orders(self, node: Node) -> Iterator[Sequence[Value]]:
+        assert self.operands is not None
+        if self.in_any_order:
+            yield from itertools.permutations(node.operands, len(self.operands))
+            return
+        yield node.operands
+        if node.name in COMMUTATIVE and len(self.operands) == 2 and not self.in_order:
+            yield node.operands[::-1]
+
+    def __str__(self) -> str:
+        listed = [str(operand) for operand in self.operands or ()] + ["..."] * self.more
+        listed += [f"{name}={pattern}" for name, pattern in self.by_name.items()]
+        return f"{self.expected}({', '.join(listed)})" if listed else self.expected
+
+
+class _OnResult(Predicate):
+    """A predicate that is asked about the value, though the pattern is of an operation."""
+
+
+def _solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) -> Iterator[State]:
+    if not pairs:
+        yield state
+        return
+    (pattern, value), rest = pairs[0], pairs[1:]
+    for found in pattern.solve(value, state, search):
+        yield from _solve_all(rest, found, search)
+
+
+def is_op(*names: str) -> OpPattern:
+    """An operation of one of these names; call the pattern to say what its operands are."""
+    if not names or not all(isinstance(name, str) and "." in name for name in names):
+        raise PatternError(f'is_op takes names of operators such as "relax.conv", got {names}')
+    return OpPattern(names)
+
+
+def is_const(value: float | None = None) -> Pattern:
+    """A constant; with a number, one whose elements all are that number."""
+    made = Leaf(lambda found: found.is_constant, "a constant")
+    if value is None:
+        return made
+
+    def all_are(found: Value) -> Any:
+        array = found.array()
+        if array is None:
+            return "the elements of the constant are not known here"
+        return True if (array == value).all() else f"the constant is not {value} everywhere"
+
+    return made.where(all_are, f"is_const({value})")  # type: ignore[no-any-return]
+
+
+def is_var(name: str = "") -> Pattern:
+    """A value that comes from outside: an argument of the function; with a name, the one that users call so."""
+    made = Leaf(lambda found: found.is_input, "an argument")
+    if not name:
+        return made
+
+    def is_called(found: Value) -> Any:
+        called = argument_name(found)
+        return True if called == name else f"expected the argument '{name}', found '{called}'"
+
+    return made.where(is_called, f"is_var({name})")  # type: ignore[no-any-return]
+
+
+def wildcard() -> Pattern:
+    """Anything. It stays outside the composite, as an input of it."""
+    return Leaf(lambda found: True, "anything")
+
+
+def maybe(operand: Pattern) -> Pattern:
+    """For an operand given by name: it may be absent; where it is there, it must look like this."""
+    return MaybeAbsent(operand)
+
+
+def same_shape_as(*labels: str) -> Predicate:
+    """A check of a table's entry: these parts have one shape."""
+    return Predicate(f"same_shape_as({', '.join(labels)})", same_shape(labels))

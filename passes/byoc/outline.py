@@ -1,0 +1,151 @@
+"""Groups of nodes cut out of a block into functions of their own, and the other way round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
+from mirlo.passes.byoc.graph import Graph, Node, Value
+from mirlo.passes.byoc.quotient import Quotient
+
+COMPOSITE, TARGET, EXTERNAL = "relax.composite", "relax.target", "relax.external"
+
+
+class Outliner:
+    """Cuts groups out of one block, one after the other; the groups do not overlap and form no cycle."""
+
+    def __init__(self, graph: Graph, module: Any, symbols: Any):
+        self.graph = graph
+        self.body = module.regions[0].blocks[0]
+        self.symbols = symbols
+
+    def prepare(self, masks: Sequence[int]) -> None:
+        """Order the block so that each group can become one call: what it gives is read behind all of its nodes."""
+        if not any(self._is_read_inside(mask) for mask in masks):
+            return
+        quotient = Quotient(self.graph)
+        for mask in masks:
+            quotient.join(mask)
+        last = self.graph.nodes[-1].op
+        for node in quotient.order():
+            if not node.is_terminator:
+                node.op.move_before(last)
+
+    def _is_read_inside(self, mask: int) -> bool:
+        """Whether a node outside the group that reads from it stands in front of its last node."""
+        end = mask.bit_length()
+        return any(
+            user.index < end and not mask >> user.index & 1 for node in self.graph.members(mask) for user in node.users
+        )
+
+    def outline(self, mask: int, name: str, attributes: Mapping[str, Any], bind_constants: bool = True) -> Any:
+        """Move a group to a new private function of about this name; returns the call that stands in its place."""
+        nodes = self.graph.members(mask)
+        inside = {value for node in nodes for value in node.results}
+        read = [v for v in dict.fromkeys(v for node in nodes for v in node.operands) if v not in inside]
+        constants = [value for value in read if value.is_constant and bind_constants]
+        inputs = few_runs([value for value in read if not (value.is_constant and bind_constants)], OPERAND_RUNS)
+        outputs = few_runs(
+            [v for node in nodes for v in node.results if any(not mask >> u.index & 1 for u in v.users)], RESULT_RUNS
+        )
+        location = fused_location([node.op.location for node in nodes])
+        with location:
+            function = self._function(name, nodes, constants, inputs, outputs)
+            for key, attribute in attributes.items():
+                function.operation.attributes[key] = attribute
+            with ir.InsertionPoint(nodes[-1].op):
+                callee = ir.FlatSymbolRefAttr.get(symbol_name(function))
+                call = func.CallOp([v.mlir.type for v in outputs], callee, [v.mlir for v in inputs])
+        for value, made in zip(outputs, call.operation.results, strict=True):
+            value.mlir.replace_all_uses_with(made)
+            value.mlir = made
+        for node in reversed(nodes):
+            node.op.erase()
+        return call.operation
+
+    def _function(
+        self, name: str, nodes: list[Node], constants: list[Value], inputs: list[Value], outputs: list[Value]
+    ) -> Any:
+        kind = ir.FunctionType.get([v.mlir.type for v in inputs], [v.mlir.type for v in outputs])
+        function = func.FuncOp(free_name(name, self.symbols), kind, visibility="private", ip=False)
+        entry = function.add_entry_block()
+        self.body.append(function.operation)
+        self.symbols.insert(function.operation)
+        env = dict(zip((v.mlir for v in inputs), entry.arguments, strict=True))
+        with ir.InsertionPoint(entry):
+            for value in constants:
+                env[value.mlir] = copy_op(value.mlir.owner, env).results[0]
+            for node in nodes:
+                env.update(zip(node.op.results, copy_op(node.op, env).results, strict=True))
+            func.ReturnOp([env[v.mlir] for v in outputs])
+        return function
+
+
+def few_runs(values: list[Value], limit: int) -> list[Value]:
+    """The values, sorted by type where a call could not hold so many runs of equal types."""
+    types = [value.mlir.type for value in values]
+    runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
+    return values if runs <= limit else sorted(values, key=lambda value: str(value.mlir.type))
+
+
+def free_name(base: str, symbols: Any) -> str:
+    """`base_0`, or with the next number that is free."""
+    return next(name for i in itertools.count() if (name := f"{base}_{i}") not in symbols)
+
+
+def copy_op(op: Any, env: Mapping[Any, Any]) -> Any:
+    """A copy at the insertion point that reads other values."""
+    operation = op.operation
+    attributes = {operation.attributes[i].name: operation.attributes[i].attr for i in range(len(operation.attributes))}
+    return ir.Operation.create(
+        operation.name,
+        results=[r.type for r in operation.results],
+        operands=[env[v] for v in operation.operands],
+        attributes=attributes,
+        loc=operation.location,
+    )
+
+
+def inline_call(call: Any, function: Any) -> list[Any]:
+    """Put the body of a function of one block in the place of a call; returns the operations that were made."""
+    *body, returned = [op.operation for op in function.operation.regions[0].blocks[0].operations]
+    env = dict(zip(function.operation.regions[0].blocks[0].arguments, call.operands, strict=True))
+    made = []
+    with ir.InsertionPoint(call):
+        for op in body:
+            copy = copy_op(op, env)
+            env.update(zip(op.results, copy.results, strict=True))
+            made.append(copy)
+    replace_op(call, [env[v] for v in returned.operands])
+    return made
+
+
+def fused_location(locations: Sequence[Any]) -> Any:
+    distinct = list(dict.fromkeys(locations))
+    return distinct[0] if len(distinct) == 1 else ir.Location.fused(distinct)
+
+
+def symbol_name(op: Any) -> str:
+    return ir.StringAttr(op.operation.attributes["sym_name"]).value
+
+
+def string_fact(op: Any, name: str) -> str | None:
+    """A string that a function or module says about itself in an attribute."""
+    attributes = op.operation.attributes
+    found = attributes.get(name)
+    return found.value if isinstance(found, ir.StringAttr) else None
+
+
+def callee_of(op: Any) -> str | None:
+    """The function of this module that a `func.call` calls."""
+    return ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "func.call" else None
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The functions of a module that have a body, by name; those of nested modules left out."""
+    members = [op.operation for op in module.regions[0].blocks[0].operations]
+    return {symbol_name(op): op for op in members if op.name == "func.func" and len(op.regions[0].blocks)}

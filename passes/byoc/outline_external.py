@@ -1,0 +1,150 @@
+"""The pass `outline-external`: regions move to one nested module per target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks, replace_op
+from mirlo.dialects.relax.calls import CallExternal
+from mirlo.passes.byoc.outline import (
+    COMPOSITE,
+    EXTERNAL,
+    TARGET,
+    callee_of,
+    free_name,
+    functions_of,
+    string_fact,
+    symbol_name,
+)
+from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.regions import single_regions
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class OutlineExternal(Pass):
+    """Move the regions of each target, with their composites, to a nested module with the attribute `relax.external`.
+
+    The functions there are public and called `T_0`, `T_1`, ...; a call becomes `relax.call_external @T::@T_0`. A
+    composite that was never merged becomes a region of its own first. A second run adds to the modules that are there.
+    """
+
+    name = "outline-external"
+    target: str = option("", "target whose regions are moved; all when none is named")
+
+    def run(self, op: Any, session: Any) -> None:
+        module = op.operation
+        for target in (self.target,) if self.target else _targets(module):
+            single_regions(module, target, Placement((target,)), session)
+            regions = {n: f for n, f in functions_of(module).items() if string_fact(f, EXTERNAL) == target}
+            if regions:
+                _Mover(module, target).move(regions)
+
+
+def _targets(module: Any) -> list[str]:
+    """The targets of composites and regions, in the order in which they stand."""
+    found = (string_fact(f, EXTERNAL) or string_fact(f, TARGET) for f in functions_of(module).values())
+    return list(dict.fromkeys(target for target in found if target is not None))
+
+
+def external_modules(module: Any) -> dict[str, Any]:
+    """The nested modules that are for code generators, by their names."""
+    members = [op.operation for op in module.regions[0].blocks[0].operations]
+    return {symbol_name(op): op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes}
+
+
+@dataclass
+class _Mover:
+    """Moves regions of a target to its nested module."""
+
+    module: Any
+    target: str
+
+    def move(self, regions: dict[str, Any]) -> None:
+        nested = self._nested()
+        inner = nested.regions[0].blocks[0]
+        functions = functions_of(self.module)
+        symbols = ir.SymbolTable(nested)
+        names: dict[str, str] = {}
+        for old, region in regions.items():
+            called = dict.fromkeys(name for op in _operations(region) if (name := callee_of(op)) is not None)
+            env = {name: self._copied(functions, name, old, inner, symbols) for name in called}
+            _detach(region, inner)
+            _rename(region, free_name(self.target, symbols))
+            symbols.insert(region)
+            del region.attributes[EXTERNAL]
+            region.attributes["sym_visibility"] = ir.StringAttr.get("public")
+            _call_others(region, env)
+            names[old] = f"{symbol_name(nested)}::{symbol_name(region)}"
+        self._redirect(functions, names)
+        self._drop_unused()
+
+    def _nested(self) -> Any:
+        for found in external_modules(self.module).values():
+            if string_fact(found, EXTERNAL) == self.target:
+                return found
+        made = ir.Module.create(self.module.location)
+        nested = made.operation
+        nested.attributes["sym_name"] = ir.StringAttr.get(self.target)
+        nested.attributes[EXTERNAL] = ir.StringAttr.get(self.target)
+        copy = nested.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
+        table = ir.SymbolTable(self.module)
+        if self.target in table and table[self.target].operation != copy:
+            copy.attributes["sym_name"] = ir.StringAttr.get(free_name(self.target, table))
+        return copy
+
+    def _copied(self, functions: dict[str, Any], name: str, region: str, inner: Any, symbols: Any) -> str:
+        """A copy of a composite in the nested module: the same may be called from several regions."""
+        composite = functions[name]
+        if COMPOSITE not in composite.attributes:
+            raise PassError(f"region '@{region}' calls '@{name}', which is no composite", composite.location)
+        copy = composite.clone(ip=ir.InsertionPoint(inner))
+        if name in symbols:
+            _rename(copy, free_name(name, symbols))
+        symbols.insert(copy)
+        return symbol_name(copy)
+
+    def _redirect(self, functions: dict[str, Any], names: dict[str, str]) -> None:
+        """Calls of what was moved, wherever they are."""
+        for name, function in functions.items():
+            if name in names:
+                continue
+            for block in blocks(function):
+                for op in [o.operation for o in block.operations]:
+                    found = names.get(callee_of(op) or "")
+                    if found is not None:
+                        with ir.InsertionPoint(op), op.location:
+                            types = [r.type for r in op.results]
+                            call = CallExternal.build(list(op.operands), callee=found, result_types=types)
+                        replace_op(op, list(call.operation.results))
+
+    def _drop_unused(self) -> None:
+        """Composites that no function calls any more."""
+        functions = functions_of(self.module)
+        called = {callee_of(op) for f in functions.values() for op in _operations(f)}
+        for name, function in functions.items():
+            if string_fact(function, TARGET) == self.target and name not in called:
+                function.erase()
+
+
+def _operations(function: Any) -> list[Any]:
+    return [op.operation for block in blocks(function) for op in block.operations]
+
+
+def _detach(function: Any, block: Any) -> None:
+    function.detach_from_parent()
+    block.append(function)
+
+
+def _rename(function: Any, name: str) -> None:
+    function.attributes["sym_name"] = ir.StringAttr.get(name)
+
+
+def _call_others(region: Any, names: dict[str, str]) -> None:
+    for op in _operations(region):
+        name = callee_of(op)
+        if name is not None:
+            op.attributes["callee"] = ir.FlatSymbolRefAttr.get(names[name])

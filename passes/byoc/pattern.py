@@ -1,0 +1,226 @@
+"""The pattern language: what a subgraph looks like.
+
+    conv = is_op("relax.conv")(wildcard(), is_const()).named("conv")
+    pattern = is_op("relax.relu")(conv) | is_op("relax.add")(conv, is_const())
+
+Patterns are values: methods return new ones. A part with a label, `named("x")`, is found in the match by it, and
+everywhere in a pattern the same label is the same value: so a diamond is said. An object that stands in two places
+without a label is a mistake, and an error: it would not be clear whether both places must be the same value.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mirlo.passes.byoc.graph import Value
+from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
+from mirlo.passes.byoc.search import Predicate, Search, State
+
+
+class Pattern:
+    """What a value, and what it is computed from, must look like."""
+
+    label: str | None = None
+    is_output: bool = False
+    predicates: tuple[Predicate, ...] = ()
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def named(self, label: str) -> Any:
+        """Give this part a label: the match knows it by that, and the same label elsewhere is the same value."""
+        return self._with(label=label)
+
+    def output(self) -> Any:
+        """Allow that the value is used outside the match: the composite then returns it as well."""
+        return self._with(is_output=True)
+
+    def where(self, predicate: Callable[..., Any], name: str = "") -> Any:
+        """Demand that a function says True; it says no with a reason: text, or `decline(...)`.
+
+        It is given the operation where the pattern is of an operator, else the `Value`.
+        """
+        return self._with(predicates=(*self.predicates, Predicate.of(predicate, name)))
+
+    def has_dtype(self, *names: str) -> Any:
+        """Demand one of these element types."""
+        return self._on_value(value_has_dtype(names), "has_dtype")
+
+    def has_shape(self, shape: Sequence[Any]) -> Any:
+        """Demand a shape: numbers, symbolic dims as text, None for any, or functions of a dim."""
+        return self._on_value(value_has_shape(tuple(shape)), "has_shape")
+
+    def has_rank(self, *ranks: int) -> Any:
+        """Demand one of these ranks."""
+        return self._on_value(value_has_rank(ranks), "has_rank")
+
+    def dup(self) -> Any:
+        """A copy that is free to match another value: parts in it lose their labels."""
+        made = self.with_parts([part.dup() for part in self.parts()])
+        return made._with(label=None)
+
+    def optional(self, wrap: Callable[[Any], Pattern]) -> Pattern:
+        """This, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
+        return wrap(self) | self
+
+    def __or__(self, other: Pattern) -> Alternatives:
+        return Alternatives([self, other])
+
+    def __and__(self, other: Pattern) -> Both:
+        return Both(self, other)
+
+    def __invert__(self) -> Not:
+        return Not(self)
+
+    # ----------------------------------------------------------------------------------------------------- matching
+
+    def solve(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        """All the ways in which the pattern fits a value, as states that follow this one."""
+        if self.label is not None and self.label in state.labels:
+            if state.labels[self.label] is value:
+                yield state
+            else:
+                search.fail(state, value, f"it must be the value that '{self.label}' is elsewhere in the pattern")
+            return
+        for found in self.ways(value, state, search):
+            yield found.with_label(self.label, value)
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        raise NotImplementedError
+
+    def roots(self) -> frozenset[str] | None:
+        """The operators that the value can be made by; None for anything."""
+        return None
+
+    def parts(self) -> list[Pattern]:
+        """The patterns inside this one."""
+        return []
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        """The same pattern of other parts."""
+        return copy.copy(self)
+
+    def _with(self, **changes: Any) -> Any:
+        made = copy.copy(self)
+        vars(made).update(changes)
+        return made
+
+    def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:
+        return self._with(predicates=(*self.predicates, Predicate(name, function)))
+
+
+class Leaf(Pattern):
+    """A value that stays outside: it is never pulled into the composite (constants are, when they are bound)."""
+
+    def __init__(self, fits: Callable[[Value], bool], expected: str):
+        self.fits = fits
+        self.expected = expected
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        if not self.fits(value):
+            search.unexpected(state, value, self.expected)
+        elif search.holds(self.predicates, value, state, value):
+            yield state
+
+    def __str__(self) -> str:
+        return self.expected
+
+
+class Alternatives(Pattern):
+    """The first that fits, then, when the rest of the pattern fails, the next ones."""
+
+    def __init__(self, choices: Sequence[Pattern]):
+        self.choices = [c for choice in choices for c in (choice.choices if _is_plain(choice) else [choice])]  # type: ignore[attr-defined]
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        for choice in self.choices:
+            for found in choice.solve(value, state, search):
+                if search.holds(self.predicates, value, found, value):
+                    yield found
+
+    def roots(self) -> frozenset[str] | None:
+        found = [choice.roots() for choice in self.choices]
+        return None if any(names is None for names in found) else frozenset().union(*found)  # type: ignore[arg-type]
+
+    def parts(self) -> list[Pattern]:
+        return list(self.choices)
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        return self._with(choices=list(parts))
+
+    def __str__(self) -> str:
+        return "(" + " | ".join(map(str, self.choices)) + ")"
+
+
+def _is_plain(pattern: Pattern) -> bool:
+    """Whether it is a list of alternatives and nothing more, which can be joined to another."""
+    return isinstance(pattern, Alternatives) and pattern.label is None and not pattern.predicates
+
+
+class Both(Pattern):
+    """A value that fits two patterns."""
+
+    def __init__(self, left: Pattern, right: Pattern):
+        self.left, self.right = left, right
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        for first in self.left.solve(value, state, search):
+            for found in self.right.solve(value, first, search):
+                if search.holds(self.predicates, value, found, value):
+                    yield found
+
+    def roots(self) -> frozenset[str] | None:
+        left, right = self.left.roots(), self.right.roots()
+        return right if left is None else left if right is None else left & right
+
+    def parts(self) -> list[Pattern]:
+        return [self.left, self.right]
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        return self._with(left=parts[0], right=parts[1])
+
+    def __str__(self) -> str:
+        return f"({self.left} & {self.right})"
+
+
+class Not(Pattern):
+    """A value that does not fit a pattern; it stays outside."""
+
+    def __init__(self, inner: Pattern):
+        self.inner = inner
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        silent = Search(search.graph, muted=True)
+        if next(self.inner.solve(value, state, silent), None) is not None:
+            search.fail(state, value, f"expected anything but {self.inner}")
+        elif search.holds(self.predicates, value, state, value):
+            yield state
+
+    def parts(self) -> list[Pattern]:
+        return [self.inner]
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        return self._with(inner=parts[0])
+
+    def __str__(self) -> str:
+        return f"~{self.inner}"
+
+
+class MaybeAbsent(Pattern):
+    """An operand, given by name, that the operation may lack; made by `maybe`."""
+
+    def __init__(self, present: Pattern):
+        self.present = present
+
+    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+        yield from self.present.solve(value, state, search)
+
+    def parts(self) -> list[Pattern]:
+        return [self.present]
+
+    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+        return self._with(present=parts[0])
+
+    def __str__(self) -> str:
+        return f"[{self.present}]"

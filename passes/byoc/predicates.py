@@ -1,0 +1,111 @@
+"""The predicates that come with the pattern language; each gives True or a reason."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import SymbolicDim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import as_dim
+from mirlo.passes.byoc.search import PatternError, Predicate
+from mirlo.passes.rules import Decline, decline
+
+if TYPE_CHECKING:
+    from mirlo.passes.byoc.graph import Node, Value
+    from mirlo.passes.byoc.search import Match
+
+
+def value_has_dtype(names: Sequence[str]) -> Callable[[Value], Any]:
+    def ask(value: Value) -> Any:
+        found = "no tensor" if value.type is None else value.type.dtype.name
+        return True if found in names else decline(f"expected element type {' or '.join(names)}", found=found)
+
+    return ask
+
+
+def value_has_rank(ranks: Sequence[int]) -> Callable[[Value], Any]:
+    def ask(value: Value) -> Any:
+        found = None if value.type is None else value.type.rank
+        return True if found in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=found)
+
+    return ask
+
+
+def value_has_shape(shape: tuple[Any, ...]) -> Callable[[Value], Any]:
+    def ask(value: Value) -> Any:
+        found = () if value.type is None else value.type.shape
+        if value.type is None or len(found) != len(shape):
+            return decline(f"expected the shape {_text(shape)}", found=_text(found))
+        for axis, (wanted, dim) in enumerate(zip(shape, found, strict=True)):
+            reason = _dim_is(wanted, dim)
+            if reason is not None:
+                return decline(f"expected the shape {_text(shape)}: dim {axis} is {dim}, {reason}", found=_text(found))
+        return True
+
+    return ask
+
+
+def _dim_is(wanted: Any, dim: Any) -> str | None:
+    if wanted is None:
+        return None
+    if callable(wanted):
+        reason = Predicate.of(wanted).ask(dim)
+        return None if reason is None else str(reason)
+    return None if as_dim(wanted) == dim else f"not {wanted}"
+
+
+def _text(shape: Sequence[Any]) -> str:
+    return "[" + ", ".join("?" if d is None else getattr(d, "__name__", str(d)) for d in shape) + "]"
+
+
+def attribute_is(node: Node, name: str, wanted: Any) -> Decline | None:
+    """Why an attribute of an operation is not what is wanted; None where it is."""
+    declared = getattr(type(node.op.opview), "_attributes", {})
+    if name not in declared:
+        near = difflib.get_close_matches(name, declared, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; it has: {', '.join(declared) or 'none'}"
+        raise PatternError(f"a pattern asks for the attribute '{name}' of {node.name}, which has none such{hint}")
+    found = node.attribute(name)
+    if callable(wanted):
+        return Predicate.of(wanted, f"has_attr({name})").ask(found)
+    if isinstance(wanted, (set, frozenset)):
+        if _plain(found) in {_plain(value) for value in wanted}:
+            return None
+        return decline(f"expected {name} to be one of {sorted(map(str, wanted))}", found=_plain(found))
+    return None if _plain(found) == _plain(wanted) else decline(f"expected {name} = {wanted}", found=_plain(found))
+
+
+def _plain(value: Any) -> Any:
+    """A value that compares with what people write: lists as tuples, element types and dims as text."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(member) for member in value)
+    if isinstance(value, DType):
+        return value.name
+    return str(value) if isinstance(value, SymbolicDim) else value
+
+
+def same_shape(labels: Sequence[str]) -> Callable[[Match], Any]:
+    def ask(match: Match) -> Any:
+        shapes = {label: match[label].type for label in labels if label in match}
+        first = next(iter(shapes.values()), None)
+        for label, kind in shapes.items():
+            if kind is None or first is None or kind.shape != first.shape:
+                return decline(f"'{label}' has another shape", **{k: _text(v.shape) for k, v in shapes.items() if v})
+        return True
+
+    return ask
+
+
+def argument_name(value: Value) -> str:
+    """What users call an argument of the function; its number where it has no name."""
+    mlir = value.mlir
+    function = mlir.owner.owner if isinstance(mlir, ir.BlockArgument) else None
+    attributes = function.attributes if function is not None and function.name == "func.func" else {}
+    if "arg_attrs" in attributes:
+        entry = list(attributes["arg_attrs"])[value.number]
+        if "relax.name" in entry:
+            return ir.StringAttr(entry["relax.name"]).value
+    return f"%{value.number}"

@@ -1,0 +1,85 @@
+"""Groups of nodes that never form a cycle among each other: the graph in which each group is one node."""
+
+from __future__ import annotations
+
+import heapq
+
+from mirlo.passes.byoc.graph import Graph, Node, bits
+
+
+class Quotient:
+    """A partition of a graph's nodes; every node starts as a group of its own."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.mask_of = [1 << node.index for node in graph.nodes]
+        """For each node the mask of its group."""
+
+    def closure(self, mask: int) -> int:
+        """The groups of all nodes of a set."""
+        found = 0
+        for index in bits(mask):
+            found |= self.mask_of[index]
+        return found
+
+    def way_back(self, mask: int) -> Node | None:
+        """A node outside a set from which there is a way into it, and to which there is one out of it; else None.
+
+        The set can be one group exactly when there is none.
+        """
+        mask = self.closure(mask)
+        pending = self._followers(mask) & ~mask
+        seen = pending
+        while pending:
+            index = (pending & -pending).bit_length() - 1
+            group = self.mask_of[index]
+            pending &= ~group
+            followers = self._followers(group)
+            if followers & mask:
+                return self.graph.nodes[index]
+            fresh = followers & ~seen & ~group
+            seen |= group | fresh
+            pending |= fresh
+        return None
+
+    def join(self, mask: int) -> None:
+        """Make one group of the groups of these nodes."""
+        mask = self.closure(mask)
+        for index in bits(mask):
+            self.mask_of[index] = mask
+
+    def leave(self, mask: int) -> None:
+        """Make groups of their own of these nodes, which are a whole group."""
+        for index in bits(mask):
+            self.mask_of[index] = 1 << index
+
+    def order(self) -> list[Node]:
+        """The nodes so that groups are contiguous and what is read comes first; otherwise as they were."""
+        groups = {mask: i for i, mask in enumerate(dict.fromkeys(self.mask_of))}
+        waiting = [0] * len(groups)
+        followers: list[set[int]] = []
+        for mask in groups:
+            after = {groups[self.mask_of[i]] for i in bits(self._followers(mask) & ~mask)}
+            followers.append(after)
+            for group in after:
+                waiting[group] += 1
+        masks = list(groups)
+        ready = [(mask.bit_length(), group) for mask, group in groups.items() if not waiting[group]]
+        heapq.heapify(ready)
+        ordered: list[Node] = []
+        while ready:
+            _, group = heapq.heappop(ready)
+            ordered += self.graph.members(masks[group])
+            for follower in followers[group]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, (masks[follower].bit_length(), follower))
+        if len(ordered) != len(self.graph.nodes):
+            raise AssertionError("the groups form a cycle")
+        return ordered
+
+    def _followers(self, mask: int) -> int:
+        found = 0
+        for index in bits(mask):
+            found |= self.graph.successors[index]
+        return found

@@ -1,0 +1,77 @@
+"""Writes the records of a placement while it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.outline import symbol_name
+from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, Placement, Taken
+from mirlo.passes.byoc.search import Failure, Match
+from mirlo.passes.byoc.tables import Entry
+from mirlo.passes.byoc.work import bytes_of, flops_of
+from mirlo.passes.locations import describe, names_of
+
+
+@dataclass
+class Recorder:
+    """Records about one block."""
+
+    placement: Placement
+    graph: Graph
+    function: str
+    ids: dict[int, int] = field(default_factory=dict)
+    """The number of each node of the graph in the placement."""
+
+    def __post_init__(self) -> None:
+        for node in self.graph.nodes:
+            if not node.is_terminator:
+                self.ids[node.index] = len(self.placement.nodes)
+                self.placement.nodes.append(self._describe(node))
+
+    def _describe(self, node: Node) -> NodeRecord:
+        location = node.op.location
+        reads = (value.node.index for value in node.operands if value.node is not None)
+        return NodeRecord(
+            id=self.ids[node.index],
+            function=self.function,
+            operator=node.name,
+            names=tuple(names_of(location)),
+            place=describe(location),
+            operands=tuple(str(value.type or value.mlir.type) for value in node.operands),
+            results=tuple(str(value.type or value.mlir.type) for value in node.results),
+            reads=tuple(dict.fromkeys(self.ids[index] for index in reads)),
+            flops=flops_of(node),
+            bytes=bytes_of(node),
+        )
+
+    def failed(self, entry: Entry, root: Node, failure: Failure | None) -> None:
+        """A pattern did not match with this root."""
+        at = failure.at.node if failure is not None and failure.at is not None else None
+        self.placement.attempts.append(
+            AttemptRecord(
+                target=entry.target,
+                pattern=entry.name,
+                root=self.ids[root.index],
+                accepted=False,
+                nodes=self._ids(failure.mask) if failure is not None else (),
+                depth=failure.depth if failure is not None else 0,
+                reason=str(failure.reason) if failure is not None else "",
+                at=self.ids.get(at.index) if at is not None else None,
+                predicate=failure.predicate if failure is not None else "",
+                lost_to=failure.lost_to if failure is not None else "",
+            )
+        )
+
+    def matched(self, entry: Entry, match: Match) -> None:
+        nodes = self._ids(match.mask)
+        attempt = AttemptRecord(entry.target, entry.name, self.ids[match.root.index], True, nodes, len(nodes))
+        self.placement.attempts.append(attempt)
+
+    def made(self, entry: Entry, match: Match, function: Any) -> None:
+        """The match became a composite."""
+        self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self._ids(match.mask)))
+
+    def _ids(self, mask: int) -> tuple[int, ...]:
+        return tuple(self.ids[node.index] for node in self.graph.members(mask) if node.index in self.ids)

@@ -1,0 +1,131 @@
+"""What placement did and why, as plain data: every pattern that was tried on every node, how deep it got, what said no.
+
+A run of `fuse-by-pattern` or `partition` appends one `Placement` to the session's notes. Nodes have numbers that hold
+within it; names of the user's model come from locations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """An operator of the graph before anything was placed."""
+
+    id: int
+    function: str
+    operator: str
+    names: tuple[str, ...]
+    """The names around it in the user's model (of ONNX nodes, say), outermost first."""
+    place: str
+    """Where it stands: `file:line:column`, names, or 'unknown location'."""
+    operands: tuple[str, ...]
+    """Types of what it reads."""
+    results: tuple[str, ...]
+    reads: tuple[int, ...]
+    """The nodes whose results it reads."""
+    flops: int | None
+    """Operations that it does; None where a dim is not known."""
+    bytes: int | None
+    """What it reads and writes, constants included."""
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """One pattern tried with one node as its root (the last of its operators)."""
+
+    target: str
+    pattern: str
+    root: int
+    accepted: bool
+    nodes: tuple[int, ...]
+    """The nodes of the match; of one that failed, those that it had."""
+    depth: int
+    """How many nodes it matched before it failed, or in all."""
+    reason: str = ""
+    """Why it failed, one sentence."""
+    at: int | None = None
+    """The node that did not fit; None where it is no node."""
+    predicate: str = ""
+    """The predicate that said no, when one did."""
+    lost_to: str = ""
+    """Who took a node before, `target.pattern`, when that is the reason."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A composite that was made."""
+
+    target: str
+    pattern: str
+    function: str
+    """The function that it became."""
+    nodes: tuple[int, ...]
+
+
+@dataclass
+class RegionRecord:
+    """Composites of one target that became one region."""
+
+    target: str
+    function: str
+    composites: tuple[str, ...]
+    nodes: tuple[int, ...] = ()
+    flops: int | None = None
+    kept: bool = True
+    reason: str = ""
+    """Why it was given back to the compiler, when it was."""
+
+
+@dataclass(frozen=True)
+class MergeRecord:
+    """Two neighbours of one target that did not become one region."""
+
+    target: str
+    producer: str
+    consumer: str
+    reason: str
+
+
+@dataclass
+class Placement:
+    """All records of one run."""
+
+    targets: tuple[str, ...]
+    nodes: list[NodeRecord] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    regions: list[RegionRecord] = field(default_factory=list)
+    unmerged: list[MergeRecord] = field(default_factory=list)
+    operators: dict[str, list[str]] = field(default_factory=dict)
+    """For each target the operators that its patterns name: others it can never take."""
+
+    def owner(self, node: int) -> Taken | None:
+        """The composite that a node is in."""
+        return next((taken for taken in self.taken if node in taken.nodes), None)
+
+    def about(self, node: int) -> list[AttemptRecord]:
+        """The attempts that a node had a part in: as the root, as a member, or as what did not fit."""
+        return [a for a in self.attempts if node == a.root or node == a.at or node in a.nodes]
+
+    def why_not(self, node: int, target: str) -> str:
+        """One sentence: why a target did not take a node; empty when it did."""
+        owner = self.owner(node)
+        if owner is not None and owner.target == target:
+            return ""
+        if owner is not None:
+            return f"taken by {owner.target}.{owner.pattern}"
+        operator = self.nodes[node].operator
+        if operator not in self.operators.get(target, []):
+            return f"no pattern of {target} has the operator {operator}"
+        tried = [a for a in self.about(node) if a.target == target and not a.accepted]
+        if not tried:
+            return f"no pattern of {target} came to it"
+        best = max(tried, key=lambda a: (a.depth, a.root == node))
+        return f"{best.target}.{best.pattern} matched {best.depth} deep: {best.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Dictionaries, lists, strings and numbers only."""
+        return asdict(self)

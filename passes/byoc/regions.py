@@ -1,0 +1,137 @@
+"""Regions: neighbouring composites of one target in one function, without making a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
+from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.outline import (
+    COMPOSITE,
+    EXTERNAL,
+    TARGET,
+    Outliner,
+    callee_of,
+    functions_of,
+    string_fact,
+    symbol_name,
+)
+from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
+from mirlo.passes.graph.dce import is_pure_relax
+
+FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
+"""What says of a function that calling it has no effects: its body is a piece of the graph."""
+
+
+def pure_calls(functions: dict[str, Any]) -> Callable[[Any], bool]:
+    """Says of operations whether they are pure, calls of composites and regions among them."""
+    known = {name for name, f in functions.items() if any(fact in f.attributes for fact in FACTS)}
+    return lambda op: is_pure_relax(op) or callee_of(op) in known
+
+
+def targets_of(module: Any) -> list[str]:
+    """The targets of the composites in a module, in the order in which they stand."""
+    found = (string_fact(function, TARGET) for function in functions_of(module).values())
+    return list(dict.fromkeys(target for target in found if target is not None))
+
+
+@dataclass
+class Merger:
+    """Makes regions of one target's composites in a module."""
+
+    module: Any
+    target: str
+    placement: Placement
+    max_nodes: int = 0
+    """Most operators that a region may have; 0 for any number."""
+    alone: bool = False
+    """Whether each composite becomes a region of its own."""
+
+    def run(self, session: Any) -> list[Any]:
+        """Returns the functions of the regions."""
+        functions = functions_of(self.module)
+        symbols = ir.SymbolTable(self.module)
+        self.sizes = {
+            name: len(function.regions[0].blocks[0].operations) - 1 - _constants(function)
+            for name, function in functions.items()
+            if string_fact(function, TARGET) == self.target and COMPOSITE in function.attributes
+        }
+        made = []
+        for function in functions.values():
+            if any(fact in function.attributes for fact in FACTS):
+                continue
+            for block in blocks(function):
+                graph = Graph(block, session, pure_calls(functions))
+                masks = self._groups(graph)
+                outliner = Outliner(graph, self.module, symbols)
+                outliner.prepare(masks)
+                made += [self._outline(mask, graph, outliner, symbols) for mask in masks]
+        return made
+
+    def _is_composite(self, node: Node) -> bool:
+        return callee_of(node.op) in self.sizes
+
+    def _groups(self, graph: Graph) -> list[int]:
+        """The masks of the regions of a block."""
+        quotient = Quotient(graph)
+        composites = [node for node in graph.nodes if self._is_composite(node)]
+        for node in composites if not self.alone else ():
+            parents = (value.node for value in node.operands if value.node is not None)
+            for parent in dict.fromkeys(parents):
+                if self._is_composite(parent) and not quotient.mask_of[parent.index] >> node.index & 1:
+                    self._join(parent, node, quotient)
+        return list(dict.fromkeys(quotient.mask_of[node.index] for node in composites))
+
+    def _join(self, parent: Node, node: Node, quotient: Quotient) -> None:
+        mask = quotient.closure(1 << parent.index | 1 << node.index)
+        reason = self._objection(mask, quotient)
+        if reason is None:
+            quotient.join(mask)
+            return
+        names = callee_of(parent.op), callee_of(node.op)
+        self.placement.unmerged.append(MergeRecord(self.target, str(names[0]), str(names[1]), reason))
+
+    def _objection(self, mask: int, quotient: Quotient) -> str | None:
+        graph = quotient.graph
+        back = quotient.way_back(mask)
+        if back is not None:
+            what = callee_of(back.op) or back.name
+            return f"it would make a cycle: {what} depends on one part of the region, and another part depends on it"
+        members = graph.members(mask)
+        count = sum(self.sizes[str(callee_of(node.op))] for node in members)
+        if self.max_nodes and count > self.max_nodes:
+            return f"the region would have {count} operators, {self.max_nodes} are allowed"
+        inputs = {str(v.mlir.type) for n in members for v in n.operands if v.node is None or not _in(v.node, mask)}
+        outputs = {str(v.mlir.type) for n in members for v in n.results if any(not _in(u, mask) for u in v.users)}
+        if len(inputs) > OPERAND_RUNS or len(outputs) > RESULT_RUNS:
+            return (
+                f"the region would have inputs of {len(inputs)} types and results of {len(outputs)}; a call holds "
+                f"{OPERAND_RUNS} and {RESULT_RUNS}"
+            )
+        return None
+
+    def _outline(self, mask: int, graph: Graph, outliner: Outliner, symbols: Any) -> Any:
+        composites = tuple(str(callee_of(node.op)) for node in graph.members(mask))
+        facts = {EXTERNAL: ir.StringAttr.get(self.target)}
+        call = outliner.outline(mask, f"{self.target}_region", facts, bind_constants=False)
+        function = symbols[str(callee_of(call))]
+        self.placement.regions.append(RegionRecord(self.target, symbol_name(function), composites))
+        return function
+
+
+def _in(node: Node, mask: int) -> bool:
+    return bool(mask >> node.index & 1)
+
+
+def _constants(function: Any) -> int:
+    return sum(op.operation.name == "relax.constant" for op in function.regions[0].blocks[0].operations)
+
+
+def single_regions(module: Any, target: str, placement: Placement, session: Any) -> None:
+    """Make each composite of a target that is called from the graph a region of its own."""
+    Merger(module, target, placement, alone=True).run(session)

@@ -1,0 +1,199 @@
+"""The search for a match: what is bound so far, and how deep the best failed attempt got and why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mirlo.passes.byoc.graph import Graph, Node, Value
+from mirlo.passes.rules import Decline
+from mirlo.runtime.errors import MirloError
+
+
+class PatternError(MirloError, ValueError):
+    """A pattern that is written wrongly, or a predicate in one that misbehaves."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A partial match. States are values: each step of the search makes a new one, so nothing is to be undone."""
+
+    mask: int = 0
+    """The nodes that are matched."""
+    outputs: int = 0
+    """Those of them whose results may be used outside the match."""
+    labels: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        return self.mask.bit_count()
+
+    def with_node(self, node: Node, is_output: bool) -> State:
+        bit = 1 << node.index
+        return State(self.mask | bit, self.outputs | bit if is_output else self.outputs, self.labels)
+
+    def with_label(self, label: str | None, value: Value) -> State:
+        return self if label is None else State(self.mask, self.outputs, {**self.labels, label: value})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a match went no further: how many nodes it had, the value that did not fit, and the reason."""
+
+    depth: int
+    at: Value | None
+    reason: Decline
+    expected: str = ""
+    """What was expected there, when the reason is that something else stands there."""
+    predicate: str = ""
+    """The predicate that said no, when one did."""
+    mask: int = 0
+    """The nodes that were matched."""
+    lost_to: str = ""
+    """Who has the node already, when that is the reason."""
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A condition that a user wrote: true, or a reason."""
+
+    name: str
+    function: Callable[..., Any]
+
+    @staticmethod
+    def of(function: Callable[..., Any], name: str = "") -> Predicate:
+        return Predicate(name or getattr(function, "__name__", "").replace("<lambda>", "") or "a predicate", function)
+
+    def ask(self, *arguments: Any) -> Decline | None:
+        """The reason why it says no, or None when it says yes."""
+        try:
+            answer = self.function(*arguments)
+        except MirloError:
+            raise
+        except Exception as error:
+            raise PatternError(f"{self._where()} raised {type(error).__name__}: {error}") from error
+        if answer is True:
+            return None
+        if answer is False:
+            return Decline(f"{self.name} says no")
+        if isinstance(answer, Decline):
+            return answer
+        if isinstance(answer, str) and answer:
+            return Decline(answer)
+        raise PatternError(f"{self._where()} must return True or a reason (text, or decline(...)), got {answer!r}")
+
+    def _where(self) -> str:
+        code = getattr(self.function, "__code__", None)
+        at = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+        return f"predicate '{self.name}'{at}"
+
+
+@dataclass
+class Search:
+    """One attempt to match a pattern in a graph."""
+
+    graph: Graph
+    owner: Callable[[Node], str | None] = lambda node: None
+    """Says who has a node already, when somebody has: matches cannot use it."""
+    failures: list[Failure] = field(default_factory=list)
+    """The deepest ones."""
+    muted: bool = False
+    """Inside what must *not* match, failing is what is wanted."""
+
+    def fail(
+        self,
+        state: State,
+        value: Value | None,
+        reason: Decline | str,
+        expected: str = "",
+        predicate: str = "",
+        lost_to: str = "",
+    ) -> None:
+        """Record a failure, if none that got further is known."""
+        if self.muted:
+            return
+        deepest = self.failures[0].depth if self.failures else -1
+        if state.depth < deepest:
+            return
+        if state.depth > deepest:
+            self.failures.clear()
+        made = Decline(reason) if isinstance(reason, str) else reason
+        self.failures.append(Failure(state.depth, value, made, expected, predicate, state.mask, lost_to))
+
+    def unexpected(self, state: State, value: Value, expected: str) -> None:
+        """Record that something else stands where this was expected."""
+        self.fail(state, value, f"expected {expected}, found {value.node or value.name}", expected)
+
+    def holds(self, predicates: Iterable[Predicate], argument: Any, state: State, value: Value) -> bool:
+        for predicate in predicates:
+            reason = predicate.ask(argument)
+            if reason is not None:
+                self.fail(state, value, reason, predicate=predicate.name)
+                return False
+        return True
+
+    def explanation(self) -> Failure | None:
+        """The deepest failures as one: alternatives that were expected at the same place are joined."""
+        if not self.failures:
+            return None
+        first = self.failures[0]
+        if not first.expected:
+            return first
+        alike = [f.expected for f in self.failures if f.at is first.at and f.expected]
+        expected = " or ".join(dict.fromkeys(alike))
+        found = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
+        return replace(first, reason=Decline(f"expected {expected}, found {found}"), expected=expected)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a pattern fits: its nodes, and the values that its labels stand for."""
+
+    graph: Graph
+    root: Node
+    mask: int
+    outputs: int
+    """The nodes whose results may be used outside: the root, and those that the pattern marks as outputs."""
+    labels: Mapping[str, Value]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The matched nodes in program order."""
+        return self.graph.members(self.mask)
+
+    def __getitem__(self, label: str) -> Value:
+        """The value that a part of the pattern, labelled with `named`, stands for."""
+        found = self.labels.get(label)
+        if found is None:
+            known = ", ".join(f"'{name}'" for name in self.labels) or "none"
+            raise PatternError(f"the match has no part '{label}'; it has: {known}")
+        return found
+
+    def __contains__(self, label: str) -> bool:
+        """Whether a part that is optional, or one of several alternatives, took part."""
+        return label in self.labels
+
+    def get(self, label: str) -> Value | None:
+        return self.labels.get(label)
+
+    def op(self, label: str) -> Any:
+        """The operation that makes a labelled part."""
+        value = self[label]
+        if value.node is None:
+            raise PatternError(f"part '{label}' of the match is {value.name}, not made by an operation")
+        return value.node.op.opview
+
+    def inputs(self) -> list[Value]:
+        """What the nodes read that they do not make, in the order of first use; constants included."""
+        read = (value for node in self.nodes for value in node.operands)
+        return [v for v in dict.fromkeys(read) if v.node is None or not self.mask >> v.node.index & 1]
+
+    def leak(self) -> tuple[Node, Node] | None:
+        """A node that is no output but is read from outside, and its reader."""
+        for node in self.nodes:
+            if not self.outputs >> node.index & 1:
+                for user in node.users:
+                    if not self.mask >> user.index & 1:
+                        return node, user
+        return None

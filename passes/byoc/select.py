@@ -1,0 +1,148 @@
+"""Which matches of a target's patterns are taken in a block: by priority of the patterns, no node twice."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.byoc.record import Recorder
+from mirlo.passes.byoc.search import Match, Search, State
+from mirlo.passes.byoc.tables import Entry, objection
+from mirlo.passes.rules import Decline
+
+MAX_WAYS = 64
+"""In how many ways a pattern is tried to fit one node, when its checks say no."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A match that was taken."""
+
+    entry: Entry
+    match: Match
+
+
+@dataclass
+class Selector:
+    """Takes matches in one block, for one target after the other."""
+
+    graph: Graph
+    recorder: Recorder
+    choices: list[Choice] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.owners: list[str | None] = [None] * len(self.graph.nodes)
+        self.quotient = Quotient(self.graph)
+        self.any_open = False
+        """Whether some match has several outputs: only those can be on a cycle with others."""
+
+    def select(self, entries: list[Entry]) -> list[Choice]:
+        """Take what the patterns match, the first patterns first; returns what was taken."""
+        taken: list[Choice] = []
+        for entry in entries:
+            taken += self._take(entry)
+        self.choices += taken
+        return taken
+
+    def _take(self, entry: Entry) -> list[Choice]:
+        """Matches of one pattern: in program order, a later one may contain an earlier one but not cut it."""
+        own: dict[int, Choice] = {}
+        roots = entry.pattern.roots()
+        for node in self.graph.nodes:
+            if node.is_terminator or not node.results or (roots is not None and node.name not in roots):
+                continue
+            match, search = self._match(entry, node, own)
+            if match is None:
+                self.recorder.failed(entry, node, search.explanation())
+                continue
+            for old in dict.fromkeys(own[n.index] for n in match.nodes if n.index in own):
+                self._drop(old, own)
+            choice = Choice(entry, match)
+            own.update(dict.fromkeys((n.index for n in match.nodes), choice))
+            self._join(match)
+        taken = sorted(dict.fromkeys(own.values()), key=lambda choice: choice.match.root.index)
+        for choice in taken:
+            for node in choice.match.nodes:
+                self.owners[node.index] = entry.full_name
+            self.recorder.matched(entry, choice.match)
+        return taken
+
+    def _match(self, entry: Entry, node: Node, own: dict[int, Choice]) -> tuple[Match | None, Search]:
+        search = Search(self.graph, lambda wanted: self.owners[wanted.index])
+        ways = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
+        for state in itertools.islice(ways, MAX_WAYS):
+            match = match_of(self.graph, node, state)
+            failure = self._complaint(entry, match, own)
+            if failure is None:
+                return match, search
+            reason, predicate, at = failure
+            search.fail(state, at.results[0] if at is not None else None, reason, predicate=predicate)
+        return None, search
+
+    def _complaint(
+        self, entry: Entry, match: Match, own: dict[int, Choice]
+    ) -> tuple[Decline | str, str, Node | None] | None:
+        """Why a match cannot be taken: the reason, the predicate, the node that it is about."""
+        found = unfit(match)
+        if found is not None:
+            return found[0], "", found[1]
+        for node in match.nodes:
+            old = own.get(node.index)
+            if old is not None and old.match.mask & ~match.mask:
+                return f"{node.name} belongs to an earlier match of this pattern", "", node
+        between = self._way_back(match, own)
+        if between is not None:
+            return f"it is not convex: {between.name} depends on a part of it, and a part depends on that", "", between
+        said = objection(entry, match)
+        return None if said is None else (*said, match.root)
+
+    def _way_back(self, match: Match, own: dict[int, Choice]) -> Node | None:
+        """A node on a path that leaves a match and enters it again; a closed tree has none."""
+        if not (self.any_open or is_open(match)):
+            return None
+        inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
+        for old in inside:
+            self.quotient.leave(old.match.mask)
+        found = self.quotient.way_back(match.mask)
+        for old in inside:
+            self.quotient.join(old.match.mask)
+        return found
+
+    def _join(self, match: Match) -> None:
+        self.quotient.join(match.mask)
+        self.any_open = self.any_open or is_open(match)
+
+    def _drop(self, old: Choice, own: dict[int, Choice]) -> None:
+        self.quotient.leave(old.match.mask)
+        for node in old.match.nodes:
+            own.pop(node.index, None)
+
+
+def match_of(graph: Graph, root: Node, state: State) -> Match:
+    """The match that a state of the search is."""
+    return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
+
+
+def is_open(match: Match) -> bool:
+    """Whether others than the root are read outside."""
+    return any(
+        not match.mask >> user.index & 1 for node in match.nodes if node is not match.root for user in node.users
+    )
+
+
+def unfit(match: Match) -> tuple[str, Node] | None:
+    """Why a match cannot become a function, whoever wants it: the reason, and the node that it is about."""
+    if not match.mask:
+        return "the pattern has no operator: nothing would be in the composite", match.root
+    for node in match.nodes:
+        if node.op.regions:
+            return f"{node.name} has control flow inside", node
+        if not node.is_pure:
+            return f"{node.name} has effects", node
+    leak = match.leak()
+    if leak is not None:
+        node, user = leak
+        return f"the result of {node.name} is also used outside the match, by {user.name}", node
+    return None

@@ -1,0 +1,89 @@
+"""What can be checked of a pattern before anything is matched: names that exist, objects that stand twice."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+
+from mirlo.passes.byoc.operators import OpPattern
+from mirlo.passes.byoc.pattern import Alternatives, Both, Pattern
+from mirlo.passes.byoc.search import PatternError
+from mirlo.passes.rules import nearest
+
+
+def check_pattern(pattern: Pattern) -> None:
+    """Raise `PatternError` for what could never match, or has two meanings."""
+    for part in walk(pattern):
+        if isinstance(part, OpPattern):
+            _check_names(part)
+    by_id = {id(part): part for part in walk(pattern)}
+    for identity, count in _occurrences(pattern, set()).items():
+        if count > 1:
+            raise PatternError(
+                f"the same pattern object stands in {count} places of a pattern: {by_id[identity]}; call "
+                ".named('x') on it if all must be the same value, use .dup() if they may differ"
+            )
+
+
+def walk(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all inside it, each once."""
+    seen: set[int] = set()
+    pending = [pattern]
+    while pending:
+        part = pending.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            pending += part.parts()
+
+
+def operators(pattern: Pattern) -> set[str]:
+    """The operators that the pattern can match somewhere."""
+    return {name for part in walk(pattern) if isinstance(part, OpPattern) for name in part.names}
+
+
+def _occurrences(pattern: Pattern, labels: set[str]) -> Counter[int]:
+    """How often each object without a label must be matched at most; of alternatives only one is."""
+    if pattern.label is not None:
+        if pattern.label in labels:
+            return Counter()
+        labels.add(pattern.label)
+    found: Counter[int] = Counter() if pattern.label is not None else Counter([id(pattern)])
+    if isinstance(pattern, (Alternatives, Both)):
+        inside: Counter[int] = Counter()
+        seen: set[str] = set()
+        for part in pattern.parts():
+            own = set(labels)
+            inside |= _occurrences(part, own)
+            seen |= own
+        labels |= seen
+        return found + inside
+    for part in pattern.parts():
+        found += _occurrences(part, labels)
+    return found
+
+
+def _check_names(pattern: OpPattern) -> None:
+    from mirlo.dialects import relax
+    from mirlo.dialects.context import EXTRA_DIALECTS
+
+    known = {name: op for dialect in (relax.DIALECT, *EXTRA_DIALECTS) for name, op in dialect.operations.items()}
+    namespaces = {name.partition(".")[0] for name in known}
+    for name in pattern.names:
+        if name not in known:
+            if name.partition(".")[0] in namespaces:
+                raise PatternError(f"a pattern names '{name}', which is no operator{nearest(name, known)}")
+            continue
+        operands = [field.name for field in known[name]._operand_layout.fields]
+        for kind, asked, has in (
+            ("operand", pattern.by_name, operands),
+            ("attribute", pattern.attributes, list(known[name]._attributes)),
+        ):
+            for word in asked:
+                if word not in has:
+                    near = difflib.get_close_matches(word, has, n=1)
+                    hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(has) or 'none'}"
+                    raise PatternError(
+                        f"a pattern asks for the {kind} '{word}' of '{name}', which has none such; {hint}"
+                    )

@@ -1,0 +1,106 @@
+"""The patterns of each target, in the order in which they are tried.
+
+    @pattern_table("mine")
+    def patterns():
+        return [("conv_relu", is_op("relax.relu")(is_op("relax.conv")), check)]
+
+A target's code generator brings patterns (`CodeGenerator.patterns`); tables that were registered come before those, the
+one registered last first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import Match, PatternError, Predicate
+from mirlo.passes.byoc.structure import check_pattern, operators
+from mirlo.passes.rules import nearest
+from mirlo.passes.targets import find_target, target_names
+
+Table = Callable[[], Sequence[Any]]
+_TABLES: dict[str, list[Table]] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A pattern of a target: the name of the composite that it makes, and a check of whole matches."""
+
+    target: str
+    name: str
+    pattern: Pattern
+    check: Predicate | None = None
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.target}.{self.name}"
+
+    @property
+    def operators(self) -> set[str]:
+        return operators(self.pattern)
+
+
+def pattern_table(target: str) -> Callable[[Table], Table]:
+    """Register a function that gives patterns for a target: `(name, pattern)` or `(name, pattern, check)` each.
+
+    `check(match)` returns True, or a reason why this match is not wanted.
+    """
+
+    def register(table: Table) -> Table:
+        _TABLES.setdefault(target, []).append(table)
+        return table
+
+    return register
+
+
+def entries_of(target: str, options: str = "") -> list[Entry]:
+    """The patterns of a target, first those that are tried first."""
+    rows = [row for table in reversed(_TABLES.get(target, [])) for row in table()]
+    if target in target_names():
+        rows += _generated(target, options)
+    elif target not in _TABLES:
+        known = {*_TABLES, *target_names()}
+        listed = ", ".join(sorted(known)) or "none"
+        raise PatternError(f"no target '{target}' with patterns{nearest(target, known) or f'; there are: {listed}'}")
+    entries = [entry_of(target, row) for row in rows]
+    if not entries:
+        raise PatternError(f"target '{target}' has no patterns: it takes no parts of a model")
+    return entries
+
+
+def _generated(target: str, options: str) -> Sequence[Any]:
+    """What the target's code generator takes."""
+    if find_target(target).codegen is None:
+        return []
+    from mirlo.passes.byoc.codegen import generator_of
+
+    return generator_of(target, options).patterns()
+
+
+def entry_of(target: str, row: Any) -> Entry:
+    """A row of a table, checked."""
+    if isinstance(row, Entry):
+        return row
+    parts = tuple(row) if isinstance(row, (tuple, list)) else ()
+    name, pattern, check = parts if len(parts) == 3 else (*parts, None) if len(parts) == 2 else (None, None, None)
+    if not (isinstance(name, str) and isinstance(pattern, Pattern) and (check is None or callable(check))):
+        raise PatternError(
+            f"target '{target}': a row of its patterns must be (name, pattern) or (name, pattern, check), got {row!r}"
+        )
+    predicate = check if isinstance(check, Predicate) else None if check is None else Predicate.of(check)
+    entry = Entry(target, name.removeprefix(f"{target}."), pattern, predicate)
+    try:
+        check_pattern(pattern)
+    except PatternError as error:
+        raise PatternError(f"pattern '{entry.full_name}': {error}") from None
+    return entry
+
+
+def objection(entry: Entry, match: Match) -> tuple[Any, str] | None:
+    """Why the entry's check does not want a match, and the name of the check; None where it does."""
+    if entry.check is None:
+        return None
+    reason = entry.check.ask(match)
+    return None if reason is None else (reason, entry.check.name)

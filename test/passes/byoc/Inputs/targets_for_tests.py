@@ -1,0 +1,27 @@
+"""Pattern tables of targets that exist in tests only."""
+
+from mirlo.extend import (
+    conv_bias_activation,
+    is_op,
+    pattern_table,
+    wildcard,
+)
+
+
+@pattern_table("fuser")
+def fuser():
+    """Convolutions with bias and relu, in this order of preference."""
+    return [
+        ("conv_bias_relu", conv_bias_activation(bias=True, activation="relax.relu")),
+        ("conv", conv_bias_activation(bias=False, activation=False)),
+    ]
+
+
+@pattern_table("one")
+def one():
+    return [("relu", is_op("relax.relu")(wildcard())), ("add", is_op("relax.add")(wildcard(), wildcard()))]
+
+
+@pattern_table("two")
+def two():
+    return [("tanh", is_op("relax.tanh")(wildcard())), ("multiply", is_op("relax.multiply")(wildcard(), wildcard()))]
