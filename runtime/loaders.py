@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from mirlo.runtime import threads
+from mirlo.runtime import archive, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.object_symbols import BadObject, symbols_of
@@ -74,7 +74,7 @@ def compile_llvm(text: str) -> Any:
 
 
 def load_llvm(artifact: Artifact) -> LoadedCode:
-    """Loads an object file with LLVM's MCJIT.
+    """Loads an object file, or an archive of some, with LLVM's MCJIT.
 
     Metadata `triple` and `features` (see `llvm_host`) say which machine it was compiled for: they are compared with
     this one first, because a wrong machine, or a symbol that nobody defines, would end the process.
@@ -88,12 +88,25 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
         # The first engine makes LLVM see the symbols of the process, so the check of symbols comes after it.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         _check_symbols(artifact, llvm)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.code))
+        # LLVM reads the bytes where they are, for as long as the engine lives.
+        objects = _objects(artifact)
+        for code in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         address = engine.get_function_address(artifact.entry)
     if not address:
         raise ArtifactError(f"LLVM gave no address for the entry function '{artifact.entry}'; compile the model again")
-    return LoadedCode(EntryFunction(address), keep=engine)
+    return LoadedCode(EntryFunction(address), keep=(engine, objects))
+
+
+def _objects(artifact: Artifact) -> list[bytes]:
+    """The object files of an artifact's code: one, or the members of an archive."""
+    if not archive.is_archive(artifact.code):
+        return [artifact.code]
+    try:
+        return [content for _, content in archive.unpack(artifact.code)]
+    except archive.BadArchive as problem:
+        raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
 
 
 def _check_machine(artifact: Artifact, llvm: Any) -> None:
@@ -119,12 +132,14 @@ def _is_texts(value: Any) -> bool:
 
 def _check_symbols(artifact: Artifact, llvm: Any) -> None:
     try:
-        symbols = symbols_of(artifact.code)
+        found = [symbols_of(code) for code in _objects(artifact)]
     except BadObject as problem:
         raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
-    if artifact.entry not in symbols.defined:
+    defined = {name for symbols in found for name in symbols.defined}
+    undefined = {name for symbols in found for name in symbols.undefined} - defined
+    if artifact.entry not in defined:
         raise ArtifactError(f"the model's code does not define its entry function '{artifact.entry}'; compile it again")
-    unknown = sorted(name for name in symbols.undefined if not _is_known(name, llvm))
+    unknown = sorted(name for name in undefined if not _is_known(name, llvm))
     if unknown:
         raise ArtifactError(
             f"the model's code needs {', '.join(unknown)}, which this process does not define: load the library that "

@@ -1,13 +1,10 @@
-"""From a planned module to an artifact: the entry function, the LLVM dialect, object code."""
+"""From a planned module to an artifact: what the model takes and gives, its kernels, its object code."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import tempfile
 from typing import Any
 
-from mirlo.dialects.bindings import execution_engine, ir, memref, passmanager
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
@@ -15,32 +12,34 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import FLOPS
+from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.cache import Cache
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm import packed
-from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
-from mirlo.targets.llvm.pipeline import lower_pipeline
-
-ENTRY = "mirlo_entry"
-MAIN = "main"
-PROFILED = "main_profiled"
+from mirlo.targets.llvm.build import build
+from mirlo.targets.llvm.object_code import ENTRY, PROFILED, Entry
+from mirlo.targets.llvm.units import split
 
 
-def emit(module: Any, threads: int = 1, opt_level: int = 2) -> Artifact:
-    """Compile a module that went through the target's pipeline. The module is consumed."""
+def emit(
+    module: Any, threads: int = 1, opt_level: int = 2, cache: Cache | None = None, jobs: int | None = None
+) -> Artifact:
+    """Compile a module that went through the target's pipeline. The module is consumed.
+
+    Kernels that `cache` has are not compiled again; the others are, by up to `jobs` processes (None: as many as help).
+    """
     main = _find_main(module)
     signature = _signature(main)
     kernels = _kernels(main, module)
     _add_profiled(main, len(kernels))
-    forks = find_forks(module)
+    _drop_argument_facts(module)
     functions = packed.names_called(main)
-    calls = packed.find_calls(module, functions)
-    _lower(module)
-    define_forks(module, forks, argument_types(module, forks))
-    packed.define_calls(module, calls, (MAIN, PROFILED))
-    counts = [len(signature[name]) for name in ("inputs", "outputs", "params")]
-    _add_entry(module, counts[0] + counts[1], counts[2], bool(functions), bool(kernels))
-    code = _object_code(module, opt_level)
+    inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
+    entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels))
+    units = split(module, entry, opt_level)
+    objects = build(units, opt_level, cache, jobs)
+    code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
@@ -160,88 +159,14 @@ def _tick(profile: Any, slot: int) -> None:
     memref.StoreOp(ticks, profile, [index(slot)])
 
 
-def _lower(module: Any) -> None:
-    try:
-        passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
-    except ir.MLIRError as error:
-        raise PassError(f"lowering to the LLVM dialect failed: {error}") from error
-    noinline = ir.UnitAttr.get()
+
+def _drop_argument_facts(module: Any) -> None:
+    """Names and types of the user's tensors do not change the code: without them, models that differ in them share it."""
     for op in module.body.operations:
-        if op.operation.name == "llvm.func":
-            # Kernels keep their own symbols: for profilers, and because inlining each into main only costs time.
-            op.operation.attributes["no_inline"] = noinline
-
-
-def _add_entry(module: Any, tensors: int, params: int, packed_calls: bool, profiled: bool) -> None:
-    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main."""
-    lines = []
-    values = []
-    for base, count in (("tensors", tensors), ("params", params)):
-        for i in range(count):
-            lines.append(f"%{base}_p{i} = llvm.getelementptr %{base}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-            lines.append(f"%{base}_{i} = llvm.load %{base}_p{i} : !llvm.ptr -> !llvm.ptr")
-            values.append(f"%{base}_{i}")
-    if packed_calls:
-        # The pointers of the functions follow the weights; the call record follows the outputs.
-        lines.append(f"%functions = llvm.getelementptr %params[{params}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-        lines.append(f"%record_p = llvm.getelementptr %tensors[{tensors}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-        lines.append("%record = llvm.load %record_p : !llvm.ptr -> !llvm.ptr")
-        values += ["%functions", "%record"]
-    values.append("%arena")
-    pointers = ", ".join(["!llvm.ptr"] * len(values))
-    plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"
-    declarations = f"llvm.func @{MAIN}({pointers})\n"
-    ending = plain
-    if profiled:
-        declarations += f"llvm.func @{PROFILED}({pointers}, !llvm.ptr)\n"
-        ending = f"""%null = llvm.mlir.zero : !llvm.ptr
-          %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
-          llvm.cond_br %off, ^plain, ^profiled
-        ^plain:
-          {plain}
-        ^profiled:
-          llvm.call @{PROFILED}({", ".join(values)}, %profile) : ({pointers}, !llvm.ptr) -> ()
-          llvm.return"""
-    body = "\n".join(lines)
-    text = f"""{declarations}
-      llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
-        {body}
-        {ending}
-      }}"""
-    made = ir.Module.parse(text)
-    for op in list(made.body.operations):
-        if op.operation.attributes["sym_name"] == ir.StringAttr.get(ENTRY):
-            module.body.append(op.operation.clone())
-
-
-_NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
-
-
-def _externals(module: Any) -> list[str]:
-    """Functions that the module declares but does not define."""
-    return [
-        ir.StringAttr(op.operation.attributes["sym_name"]).value
-        for op in module.body.operations
-        if op.operation.name == "llvm.func" and not len(op.operation.regions[0].blocks)
-    ]
-
-
-def _object_code(module: Any, opt_level: int) -> bytes:
-    """Machine code of this host, as an object file."""
-    handle, path = tempfile.mkstemp(suffix=".o")
-    os.close(handle)
-    try:
-        externals = _externals(module)
-        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
-        for name in externals:
-            # The engine links what it compiles; the real functions are found when the object is loaded.
-            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
-        # Looking a symbol up makes the engine compile; without it the object is empty.
-        engine.raw_lookup(ENTRY)
-        engine.dump_to_object_file(path)
-        with open(path, "rb") as file:
-            return file.read()
-    except RuntimeError as error:
-        raise PassError(f"LLVM made no code: {error}") from error
-    finally:
-        os.unlink(path)
+        attributes = op.operation.attributes
+        if op.operation.name == "func.func" and not is_prim_func(op) and "arg_attrs" in attributes:
+            kept = [
+                {named.name: named.attr for named in ir.DictAttr(entry) if not named.name.startswith("relax.")}
+                for entry in ir.ArrayAttr(attributes["arg_attrs"])
+            ]
+            attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in kept])

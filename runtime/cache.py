@@ -1,0 +1,276 @@
+"""The cache on disk: files by content, bounded in size, safe with several processes at once.
+
+An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: what it was made from is its key, what is in it its digest, so that
+damage is seen when it is read. Entries appear by a rename, whole or not at all; two processes that make the same one at
+the same time do twice the work and no harm. The time of the last use is the file's; the entries that were not used for
+the longest time go when the cache grows beyond its limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_LIMIT = 4 << 30
+OBJECTS, MODELS, MANIFESTS = "objects", "models", "manifests"
+KINDS = (OBJECTS, MODELS, MANIFESTS)
+"""Compiled kernels; compiled models with their weights; what a model's file refers to."""
+LARGEST_SHARE = 0.5
+"""Part of the limit that one entry may take: a larger one would push everything else out."""
+_KEEP = 0.8
+"""Part of the limit that is left after entries were removed: not every new one should remove another."""
+_BLOCK = 4 << 20
+_THREADS = 4
+_STALE_SECONDS = 3600.0
+"""Age of a temporary file whose process must have died."""
+_TEMPORARY = ".new-"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the cache."""
+
+    kind: str
+    key: str
+    digest: str
+    path: Path
+    bytes: int
+    used: float
+    """Seconds since the epoch."""
+
+    def is_whole(self) -> bool:
+        """Whether the content is what was stored."""
+        try:
+            return digest_of_file(self.path) == self.digest
+        except OSError:
+            return False
+
+
+@dataclass
+class Counts:
+    """What became of the questions that one process asked."""
+
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    damaged: int = 0
+
+
+@dataclass
+class Cache:
+    """A cache in a folder, which is made when the first entry is stored."""
+
+    folder: Path
+    limit: int | None = None
+    """Bytes; None for the one that the folder was told (`set_limit`), or the default."""
+    counts: Counts = field(default_factory=Counts)
+    problem: str | None = field(default=None, init=False)
+    """Why the last entry could not be stored, where it could not."""
+    _untrimmed: int = field(default=-1, init=False)
+    """Bytes stored since the size of the cache was last looked at; -1 before the first time."""
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """The content of an entry. A damaged one is removed and counts as missing."""
+        for entry in self._candidates(kind, key):
+            with contextlib.suppress(OSError):
+                content = entry.path.read_bytes()
+                if digest_of(content) == entry.digest:
+                    self._used(entry)
+                    return content
+                self._damaged(entry)
+        self.counts.misses += 1
+        return None
+
+    def find(self, kind: str, key: str) -> Path | None:
+        """The file of an entry whose content was checked."""
+        for entry in self._candidates(kind, key):
+            if entry.is_whole():
+                self._used(entry)
+                return entry.path
+            self._damaged(entry)
+        self.counts.misses += 1
+        return None
+
+    def put(self, kind: str, key: str, content: bytes) -> None:
+        """Store bytes."""
+        digest = digest_of(content)
+        self._store(kind, key, len(content), lambda path: _write(path, content), lambda path: digest)
+
+    def put_file(self, kind: str, key: str, size: int, write: Callable[[Path], object]) -> None:
+        """Store what `write` writes to the path that it is given, about `size` bytes."""
+        self._store(kind, key, size, write, digest_of_file)
+
+    def max_bytes(self) -> int:
+        """The limit that holds."""
+        if self.limit is not None:
+            return self.limit
+        try:
+            return int((self.folder / "limit").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return DEFAULT_LIMIT
+
+    def set_limit(self, limit: int) -> None:
+        """Tell the folder its limit, for every process that uses it, and keep to it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
+        temporary.write_text(f"{limit}\n", encoding="ascii")
+        os.replace(temporary, self.folder / "limit")
+        self.trim()
+
+    def entries(self) -> list[Entry]:
+        """All entries, the longest unused first."""
+        return sorted((e for kind in KINDS for e in self._scan(self.folder / kind, kind)), key=lambda e: e.used)
+
+    def trim(self) -> list[Entry]:
+        """Remove what was not used for the longest time, until the cache is well within its limit."""
+        self._untrimmed = 0
+        entries, limit = self.entries(), self.max_bytes()
+        total = sum(entry.bytes for entry in entries)
+        removed: list[Entry] = []
+        if total > limit:
+            for entry in entries:
+                if total <= limit * _KEEP:
+                    break
+                _remove(entry.path)
+                total -= entry.bytes
+                removed.append(entry)
+        self._remove_stale()
+        return removed
+
+    def clear(self) -> list[Entry]:
+        """Remove every entry."""
+        entries = self.entries()
+        for entry in entries:
+            _remove(entry.path)
+        return entries
+
+    def verify(self) -> list[Entry]:
+        """Read every entry; those that are damaged are removed, and returned."""
+        damaged = [entry for entry in self.entries() if not entry.is_whole()]
+        for entry in damaged:
+            _remove(entry.path)
+        return damaged
+
+    def _store(
+        self, kind: str, key: str, size: int, write: Callable[[Path], object], digest: Callable[[Path], str]
+    ) -> None:
+        if size > self.max_bytes() * LARGEST_SHARE:
+            return
+        folder = self.folder / kind / key[:2]
+        temporary = folder / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write(temporary)
+            os.replace(temporary, folder / f"{key}-{digest(temporary)}")
+        except OSError as error:
+            self.problem = f"{self.folder}: {error.strerror or error}"
+            _remove(temporary)
+            return
+        except BaseException:
+            _remove(temporary)
+            raise
+        self.counts.stored += 1
+        # Looking through the folder costs more than storing a kernel: it is done now and then.
+        if self._untrimmed >= 0:
+            self._untrimmed += size
+        if self._untrimmed < 0 or self._untrimmed > self.max_bytes() * (1 - _KEEP) / 2:
+            self.trim()
+
+    def _candidates(self, kind: str, key: str) -> list[Entry]:
+        return [entry for entry in _scan_folder(self.folder / kind / key[:2], kind, f"{key}-")]
+
+    def _scan(self, folder: Path, kind: str) -> Iterator[Entry]:
+        try:
+            groups = [Path(found.path) for found in os.scandir(folder) if found.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for group in groups:
+            yield from _scan_folder(group, kind, "")
+
+    def _used(self, entry: Entry) -> None:
+        self.counts.hits += 1
+        with contextlib.suppress(OSError):
+            os.utime(entry.path)
+
+    def _damaged(self, entry: Entry) -> None:
+        self.counts.damaged += 1
+        _remove(entry.path)
+
+    def _remove_stale(self) -> None:
+        oldest = time.time() - _STALE_SECONDS
+        for path in self.folder.glob(f"*/*/{_TEMPORARY}*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+def default_folder() -> Path:
+    """Where this user's caches lie on this system."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "mirlo" / "compiled"
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    """The digest of bytes: of the digests of their blocks, which are computed side by side."""
+    view = memoryview(content)
+    blocks = [view[at : at + _BLOCK] for at in range(0, len(view), _BLOCK)]
+    if len(blocks) < 4:
+        leaves = list(map(_sha256, blocks))
+    else:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            leaves = list(pool.map(_sha256, blocks))
+    return _sha256(b"".join(leaves) + str(len(view)).encode()).hex()[:40]
+
+
+def digest_of_file(path: str | os.PathLike[str]) -> str:
+    """The digest of a file's content."""
+    import mmap
+
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return digest_of(b"")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            return digest_of(view)
+
+
+def _sha256(content: bytes | memoryview) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:
+    found = []
+    try:
+        for item in os.scandir(folder):
+            key, dash, digest = item.name.rpartition("-")
+            if item.name.startswith((".", _TEMPORARY)) or not dash or not item.name.startswith(prefix):
+                continue
+            with contextlib.suppress(OSError):
+                status = item.stat()
+                found.append(Entry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
+    except OSError:
+        pass
+    return found
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

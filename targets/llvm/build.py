@@ -1,0 +1,22 @@
+"""Object files of units: from the cache, or compiled, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.runtime.cache import OBJECTS, Cache
+from mirlo.targets.llvm.processes import Task, compile_all
+from mirlo.targets.llvm.units import Unit
+
+
+def build(units: Sequence[Unit], opt_level: int, cache: Cache | None = None, jobs: int | None = None) -> list[bytes]:
+    """The object file of each unit."""
+    known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
+    found = {key: content for key, content in known.items() if content is not None}
+    missing = [unit for unit in units if unit.key not in found]
+    made = compile_all([Task(unit.name, unit.text, unit.entry) for unit in missing], opt_level, jobs)
+    for unit, content in zip(missing, made, strict=True):
+        found[unit.key] = content
+        if cache is not None:
+            cache.put(OBJECTS, unit.key, content)
+    return [found[unit.key] for unit in units]

@@ -1,0 +1,158 @@
+"""Machine code of one unit: functions over buffers, through the LLVM dialect, to an object file of this host."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.passes.registry import PassError
+from mirlo.targets.llvm import packed
+from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
+from mirlo.targets.llvm.pipeline import lower_pipeline
+
+ENTRY = "mirlo_entry"
+MAIN = "main"
+PROFILED = "main_profiled"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the entry function of a model unpacks before it calls `main`."""
+
+    tensors: int
+    params: int
+    packed: tuple[str, ...]
+    """Run-time functions, in the order of their pointers."""
+    profiled: bool
+    """Whether there is a `main_profiled`, too."""
+
+
+def compile_text(text: str, opt_level: int, entry: Entry | None = None) -> bytes:
+    """The object file of a unit's text, parsed in the current context."""
+    with ir.Location.unknown():
+        return compile_module(ir.Module.parse(text), opt_level, entry)
+
+
+def compile_module(module: Any, opt_level: int, entry: Entry | None = None) -> bytes:
+    """The object file of a module, which is consumed; with `entry`, of the one that holds `main`."""
+    forks = find_forks(module)
+    calls = packed.find_calls(module, entry.packed) if entry is not None else []
+    _lower(module)
+    define_forks(module, forks, argument_types(module, forks))
+    exported = _public(module)
+    _hide_others(module, exported)
+    if entry is not None:
+        packed.define_calls(module, calls, (MAIN, PROFILED))
+        _add_entry(module, entry)
+        exported = ENTRY
+        _hide_others(module, exported)
+    return _object_code(module, opt_level, exported)
+
+
+def _lower(module: Any) -> None:
+    try:
+        passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+    except ir.MLIRError as error:
+        raise PassError(f"lowering to the LLVM dialect failed: {error}") from error
+    noinline = ir.UnitAttr.get()
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func":
+            # Kernels keep their own symbols: for profilers, and because inlining each into main only costs time.
+            op.operation.attributes["no_inline"] = noinline
+
+
+def _public(module: Any) -> str:
+    """The function that the rest of the model calls: the first one."""
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
+            return ir.StringAttr(op.operation.attributes["sym_name"]).value
+    raise PassError("the unit has no function to compile")
+
+
+def _hide_others(module: Any, exported: str) -> None:
+    """Functions that nobody calls from outside: the engine would make a second entrance for each that it sees."""
+    internal = ir.Attribute.parse("#llvm.linkage<internal>")
+    for op in module.body.operations:
+        attributes = op.operation.attributes
+        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
+            if ir.StringAttr(attributes["sym_name"]).value != exported:
+                attributes["linkage"] = internal
+
+
+def _add_entry(module: Any, entry: Entry) -> None:
+    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main."""
+    lines = []
+    values = []
+    for base, count in (("tensors", entry.tensors), ("params", entry.params)):
+        for i in range(count):
+            lines.append(f"%{base}_p{i} = llvm.getelementptr %{base}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+            lines.append(f"%{base}_{i} = llvm.load %{base}_p{i} : !llvm.ptr -> !llvm.ptr")
+            values.append(f"%{base}_{i}")
+    if entry.packed:
+        # The pointers of the functions follow the weights; the call record follows the outputs.
+        lines.append(f"%functions = llvm.getelementptr %params[{entry.params}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        lines.append(f"%record_p = llvm.getelementptr %tensors[{entry.tensors}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        lines.append("%record = llvm.load %record_p : !llvm.ptr -> !llvm.ptr")
+        values += ["%functions", "%record"]
+    values.append("%arena")
+    pointers = ", ".join(["!llvm.ptr"] * len(values))
+    plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"
+    declarations = f"llvm.func @{MAIN}({pointers})\n"
+    ending = plain
+    if entry.profiled:
+        declarations += f"llvm.func @{PROFILED}({pointers}, !llvm.ptr)\n"
+        ending = f"""%null = llvm.mlir.zero : !llvm.ptr
+          %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
+          llvm.cond_br %off, ^plain, ^profiled
+        ^plain:
+          {plain}
+        ^profiled:
+          llvm.call @{PROFILED}({", ".join(values)}, %profile) : ({pointers}, !llvm.ptr) -> ()
+          llvm.return"""
+    body = "\n".join(lines)
+    text = f"""{declarations}
+      llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
+        {body}
+        {ending}
+      }}"""
+    made = ir.Module.parse(text)
+    for op in list(made.body.operations):
+        if op.operation.attributes["sym_name"] == ir.StringAttr.get(ENTRY):
+            module.body.append(op.operation.clone())
+
+
+_NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
+
+
+def _externals(module: Any) -> list[str]:
+    """Functions that the module declares but does not define."""
+    return [
+        ir.StringAttr(op.operation.attributes["sym_name"]).value
+        for op in module.body.operations
+        if op.operation.name == "llvm.func" and not len(op.operation.regions[0].blocks)
+    ]
+
+
+def _object_code(module: Any, opt_level: int, exported: str) -> bytes:
+    """Machine code of this host, as an object file."""
+    handle, path = tempfile.mkstemp(suffix=".o")
+    os.close(handle)
+    try:
+        externals = _externals(module)
+        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+        for name in externals:
+            # The engine links what it compiles; the real functions are found when the object is loaded.
+            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
+        # Looking a symbol up makes the engine compile; without it the object is empty.
+        engine.raw_lookup(exported)
+        engine.dump_to_object_file(path)
+        with open(path, "rb") as file:
+            return file.read()
+    except RuntimeError as error:
+        raise PassError(f"LLVM made no code: {error}") from error
+    finally:
+        os.unlink(path)

@@ -1,0 +1,209 @@
+"""Processes that compile kernels side by side: MLIR's bindings hold Python's lock, threads would take turns.
+
+They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads hold.
+That takes a quarter of a second, so `prepare` starts them while the passes before code generation run. They wait for the
+next model for a minute, and end with the process that started them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirlo.passes.registry import PassError
+from mirlo.runtime.threads import available_cores
+from mirlo.targets.llvm.object_code import Entry, compile_text
+from mirlo.targets.llvm.worker import receive, send
+
+MOST = 8
+"""More processes than this only wait for the largest kernel."""
+LEAST_CHARACTERS = 150_000
+"""Text of units, some two microseconds each to compile, for which it is worth to wait for a process to start."""
+AHEAD = 2
+"""Tasks that a process has at a time."""
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from mirlo.targets.llvm.worker import main; main()"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit to compile."""
+
+    name: str
+    text: str
+    entry: Entry | None
+
+
+@dataclass
+class _Process:
+    """A compiling process, used by one thread at a time."""
+
+    popen: Any
+    lock: Any = field(default_factory=threading.Lock)
+
+    def tell(self, task: Task, opt_level: int) -> None:
+        """Hand a task over; `answer` gives what became of the tasks, in their order."""
+        try:
+            send(self.popen.stdin, (task.text, opt_level, task.entry))
+        except OSError:
+            raise self._ended(task) from None
+
+    def answer(self, task: Task) -> bytes:
+        try:
+            content, problem = receive(self.popen.stdout)
+        except (OSError, EOFError):
+            raise self._ended(task) from None
+        if content is None:
+            raise PassError(f"@{task.name}: {problem}")
+        return content
+
+    def _ended(self, task: Task) -> Exception:
+        code = self.popen.wait()
+        return _Gone() if code == 0 else PassError(f"the process that compiled @{task.name} ended {_how(code)}")
+
+    def is_alive(self) -> bool:
+        return self.popen.poll() is None
+
+
+class _Gone(Exception):
+    """The process has ended as it should, for want of tasks."""
+
+
+_processes: list[_Process] = []
+_lock = threading.Lock()
+
+
+def helpers(jobs: int | None) -> int:
+    """How many processes beside this one a compilation may use; `jobs` counts this one, too."""
+    # Where Python is part of another program, sys.executable is that program.
+    if not sys.executable or not Path(sys.executable).name.lower().startswith("python"):
+        return 0
+    wanted = min(available_cores(), MOST) if jobs is None else jobs
+    return max(0, min(wanted, 64) - 1)
+
+
+def prepare(jobs: int | None = None) -> None:
+    """Start the processes that a compilation is going to use."""
+    _running(helpers(jobs))
+
+
+def compile_all(tasks: Sequence[Task], opt_level: int, jobs: int | None = None) -> list[bytes]:
+    """The object file of each task: the longest first, by whoever is free, this process included."""
+    order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].text))
+    count = min(helpers(jobs), len(tasks) - 1)
+    if jobs is None and count > 0 and not _ready():
+        count = count if sum(len(task.text) for task in tasks) >= LEAST_CHARACTERS else 0
+    run = _Run(tasks, opt_level, deque(order))
+    if count <= 0:
+        run.work_here()
+        return run.finished()
+    feeders = [threading.Thread(target=run.work_there, args=(process,)) for process in _running(count)]
+    for feeder in feeders:
+        feeder.start()
+    try:
+        run.work_here()
+    finally:
+        run.waiting.clear()
+        for feeder in feeders:
+            feeder.join()
+    return run.finished()
+
+
+@dataclass
+class _Run:
+    """The tasks of one compilation, and who does which: processes take the longest that is left, this one the shortest."""
+
+    tasks: Sequence[Task]
+    opt_level: int
+    waiting: deque[int]
+    done: dict[int, bytes] = field(default_factory=dict)
+    failures: list[Exception] = field(default_factory=list)
+
+    def work_here(self) -> None:
+        while self.waiting and not self.failures:
+            try:
+                index = self.waiting.pop()
+            except IndexError:
+                return
+            task = self.tasks[index]
+            try:
+                self.done[index] = compile_text(task.text, self.opt_level, task.entry)
+            except PassError as error:
+                raise PassError(f"@{task.name}: {error}") from error
+
+    def work_there(self, process: _Process) -> None:
+        # This process holds Python's lock while it compiles: the other one has the next tasks before it needs them.
+        ahead: deque[int] = deque()
+        with process.lock:
+            try:
+                while not self.failures:
+                    while len(ahead) < AHEAD and self._take(ahead):
+                        process.tell(self.tasks[ahead[-1]], self.opt_level)
+                    if not ahead:
+                        return
+                    self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
+                    ahead.popleft()
+            except _Gone:
+                return  # `finished` sees what is left
+            except Exception as error:
+                self.failures.append(error)
+            finally:
+                if ahead:
+                    # Answers that nobody waits for would be taken for those of the next tasks.
+                    process.popen.kill()
+
+    def _take(self, ahead: deque[int]) -> bool:
+        try:
+            ahead.append(self.waiting.popleft())
+        except IndexError:
+            return False
+        return True
+
+    def finished(self) -> list[bytes]:
+        if self.failures:
+            raise self.failures[0]
+        # A process that had ended, for want of tasks, left what it was given.
+        self.waiting.extend(i for i in range(len(self.tasks)) if i not in self.done)
+        self.work_here()
+        return [self.done[i] for i in range(len(self.tasks))]
+
+
+def _ready() -> bool:
+    with _lock:
+        return any(process.is_alive() for process in _processes)
+
+
+def _running(count: int) -> list[_Process]:
+    """So many processes, started where there are fewer."""
+    with _lock:
+        _processes[:] = [process for process in _processes if process.is_alive()]
+        while len(_processes) < count:
+            try:
+                _processes.append(_start())
+            except OSError:
+                break  # the system has no room for another: this process does the work
+        return _processes[:count]
+
+
+def _start() -> _Process:
+    command = [sys.executable, "-c", _START, json.dumps(sys.path)]
+    return _Process(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        import signal
+
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = str(-code)
+        hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+        return f"by signal {name}{hint}; compile with jobs=1 to see where"
+    return f"with exit code {code}"

@@ -1,0 +1,138 @@
+"""A planned module in units that are compiled one by one: each kernel with what it alone uses, and the rest.
+
+A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that differ in
+nothing but their names are one unit. The digest of the text, with all else that the code depends on, is the unit's key
+and part of the symbol that the model calls it by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import PACKAGE, ir
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.targets.llvm.object_code import MAIN, PROFILED, Entry
+
+_PLACEHOLDER = "KERNEL"
+_TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
+"""References of symbols; strings are matched so that nothing in them is taken for one."""
+_CODE = ("object_code.py", "units.py", "pipeline.py", "forks.py", "packed.py")
+"""What makes an object file of a unit: their content is part of every key."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is compiled to one object file."""
+
+    name: str
+    """For people: the kernel that it was made from."""
+    symbol: str
+    key: str
+    text: str
+    entry: Entry | None = None
+
+
+def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
+    """The units of a module: the one with `main` first, then each kernel once."""
+    operations = {_symbol(op): op.operation for op in module.body.operations}
+    texts = {name: _text(op) for name, op in operations.items()}
+    uses = {name: _references(text, operations) for name, text in texts.items()}
+    roots = [name for name in (MAIN, PROFILED) if name in operations]
+    called = dict.fromkeys(name for root in roots for name in uses[root])
+    kernels = [name for name in called if is_prim_func(operations[name]) and _has_body(operations[name])]
+    settings = f"{_compiler()} {opt_level}"
+    units: dict[str, Unit] = {}
+    symbols: dict[str, str] = {}
+    for name in kernels:
+        unit = _kernel_unit(name, texts, uses, settings)
+        symbols[name] = unit.symbol
+        units.setdefault(unit.key, unit)
+    rest = _closure(roots, uses, stop=set(kernels))
+    parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
+    text = "\n".join(_renamed(part, symbols) for part in parts)
+    key = _digest(f"{settings} {entry}", text)
+    return [Unit(MAIN, MAIN, key, text, entry), *units.values()]
+
+
+def _kernel_unit(name: str, texts: dict[str, str], uses: dict[str, list[str]], settings: str) -> Unit:
+    members = _closure([name], uses, stop=set())
+    names = {member: f"{_PLACEHOLDER}.{i}" if i else _PLACEHOLDER for i, member in enumerate(members)}
+    parts = [_renamed(texts[member], names) for member in members]
+    # The kernel is called from another object file.
+    text = "\n".join([parts[0].replace("func.func private ", "func.func ", 1), *parts[1:]])
+    key = _digest(settings, text)
+    symbol = f"mirlo_{key[:24]}"
+    return Unit(name, symbol, key, text.replace(f"@{_PLACEHOLDER}", f"@{symbol}"))
+
+
+def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
+    """The roots and all that they refer to, in order; what those in `stop` refer to is left out."""
+    found: dict[str, None] = {}
+    waiting = list(reversed(roots))
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = None
+        if name not in stop:
+            waiting += reversed(uses[name])
+    return list(found)
+
+
+def _references(text: str, known: Any) -> list[str]:
+    names = (match.group(1) or match.group(2) for match in _TOKENS.finditer(text))
+    return list(dict.fromkeys(name for name in names if name in known))
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    def rename(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        return f"@{names[name]}" if name in names else match.group(0)
+
+    return _TOKENS.sub(rename, text)
+
+
+def _text(op: Any) -> str:
+    # Without aliases, each operation's text stands for itself; locations do not change the code.
+    text: str = op.get_asm(assume_verified=True, use_local_scope=True)
+    return text
+
+
+def _declaration(function: Any) -> str:
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    return f"func.func private @{_symbol(function)}({', '.join(map(str, kind.inputs))})"
+
+
+def _symbol(op: Any) -> str:
+    attributes = op.operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+
+
+def _has_body(function: Any) -> bool:
+    return bool(len(function.regions[0].blocks))
+
+
+def _digest(settings: str, text: str) -> str:
+    return hashlib.sha256(f"{settings}\n{text}".encode()).hexdigest()[:40]
+
+
+@cache
+def _compiler() -> str:
+    """Versions of all that turns a unit into code, and the machine that the code is for."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from mirlo.runtime.loaders import llvm_host
+
+    try:
+        bindings = version(PACKAGE.replace("_", "-"))
+    except PackageNotFoundError:
+        bindings = "unknown"
+    folder = Path(__file__).parent
+    sources = hashlib.sha256(b"".join((folder / name).read_bytes() for name in _CODE)).hexdigest()
+    host = llvm_host()
+    return f"{PACKAGE} {bindings} {sources} {host['triple']} {' '.join(host['features'])}"

@@ -1,0 +1,71 @@
+"""The other end of `processes.py`: a process that compiles units until it is told no more.
+
+Messages are pickles with their length before them: tasks come on standard input, answers go to what was standard output
+when the process started (what LLVM prints goes to standard error).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import struct
+import sys
+from typing import Any, BinaryIO
+
+IDLE_SECONDS = 60.0
+"""A process that nobody asked for so long ends by itself."""
+LENGTH = struct.Struct("<Q")
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write one message."""
+    content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(LENGTH.pack(len(content)) + content)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read one message; EOFError when there will be none."""
+    (size,) = LENGTH.unpack(_exactly(stream, LENGTH.size))
+    return pickle.loads(_exactly(stream, size))
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes:
+    content = stream.read(size)
+    if len(content) < size:
+        raise EOFError
+    return content
+
+
+def main() -> None:
+    """Answer each task `(text, opt_level, entry)` with `(object file, None)` or `(None, why not)`."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    tasks = os.fdopen(0, "rb", buffering=0)
+    from mirlo.dialects.bindings import ir
+    from mirlo.passes.registry import PassError
+    from mirlo.targets.llvm.object_code import compile_text
+
+    context = ir.Context()
+    context.enable_multithreading(False)
+    # Units hold upstream operations only; attributes of Mirlo's may be left on functions, and mean nothing here.
+    context.allow_unregistered_dialects = True
+    while _waits(tasks):
+        try:
+            text, opt_level, entry = receive(tasks)
+        except EOFError:
+            return
+        try:
+            with context:
+                answer = compile_text(text, opt_level, entry), None
+        except (PassError, ir.MLIRError) as error:
+            answer = None, str(error)
+        send(answers, answer)
+
+
+def _waits(stream: BinaryIO) -> bool:
+    """Whether a task, or the end of all, comes in time."""
+    if sys.platform == "win32":
+        return True
+    return bool(select.select([stream], [], [], IDLE_SECONDS)[0])
