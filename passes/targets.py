@@ -35,6 +35,8 @@ class Target:
     """Text of the pass pipeline from relax to what `emit` takes, for given options."""
     emit: Callable[..., Any] | None = None
     """Make the run-time artifact of a module that went through the pipeline."""
+    prepare: Callable[[Any], None] | None = None
+    """Called with the options before the pipeline runs on a large model: a chance to start what `emit` will need."""
     pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
     codegen: Any = None

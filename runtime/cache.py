@@ -1,9 +1,9 @@
 """The cache on disk: files by content, bounded in size, safe with several processes at once.
 
-An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: what it was made from is its key, what is in it its digest, so that
-damage is seen when it is read. Entries appear by a rename, whole or not at all; two processes that make the same one at
-the same time do twice the work and no harm. The time of the last use is the file's; the entries that were not used for
-the longest time go when the cache grows beyond its limit.
+An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: what it was made from is its key, what is in it its digest, so
+that damage is seen when it is read. Entries appear by a rename, whole or not at all; two processes that make the same
+one at the same time do twice the work and no harm. The time of the last use is the file's; the entries that were not
+used for the longest time go when the cache grows beyond its limit.
 """
 
 from __future__ import annotations

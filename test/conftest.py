@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,3 +14,6 @@ if ROOT.name == "mirlo":
 
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
+
+# What tests compile is kept apart from what the user compiles; the keys hold the sources, so nothing in it is stale.
+os.environ["XDG_CACHE_HOME"] = str(ROOT / ".cache" / "tests")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +20,15 @@ from mirlo.tools.models import open_model, require_sizes
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step
+    from mirlo.runtime.cache import Cache
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
     from mirlo.tools.strategies import Measured
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
+LARGE = 100
+"""Operators, constants included, of a graph that is worth several processes."""
 Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
 """By operator, the name of the rule that is wanted, or a function of the operator that gives it."""
 
@@ -36,8 +40,14 @@ class CompileOptions:
     target: str = "llvm"
     threads: int = 1
     opt_level: int = 2
+    jobs: int | None = None
+    """Processes that compile kernels at the same time; None for as many as help."""
+    cache: Cache | None = None
+    """Where compiled kernels are kept, and looked for."""
 
     def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise ValueError(f"jobs: expected 1 or more, found {self.jobs}")
         if self.threads < 1:
             raise ValueError(f"threads: expected 1 or more, found {self.threads}")
         if not 0 <= self.opt_level <= 3:
@@ -58,6 +68,8 @@ def compile(
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
     params: ParameterStore | None = None,
+    cache: Cache | bool | str | os.PathLike[str] = True,
+    jobs: int | None = None,
 ) -> Executable:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -67,11 +79,13 @@ def compile(
     of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of
     the name; "measure" compiles each of them for the shapes at hand and takes the fastest. `save_ir` names a folder
     for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A
-    module that the caller hands in is not changed; `params` holds the arrays that it names.
+    module that the caller hands in is not changed; `params` holds the arrays that it names. What was compiled before
+    comes from the cache on disk: False for none, or its folder. `jobs` limits the processes that compile at once.
     """
     from mirlo.runtime.executable import Executable
 
-    options = CompileOptions(target, threads, opt_level)
+    kept = open_cache(cache)
+    options = CompileOptions(target, threads, opt_level, jobs, kept)
     chosen = find_target(target)
     if chosen.pipeline is None or chosen.emit is None:
         raise TargetError(f"target '{target}' makes no code: it has no pipeline or no emitter")
@@ -81,6 +95,8 @@ def compile(
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
     require_sizes(module, target)
+    if chosen.prepare is not None and _is_large(module):
+        chosen.prepare(options)
     session.options["legalize"] = dict(legalize or {})
     session.options["intrinsics"] = dict(intrinsics or {})
     session.options["strategies"] = bound_strategies(strategies, options, session)
@@ -93,6 +109,8 @@ def compile(
         tell("emit")
         externals = detach_artifacts(module)
         artifact = replace(chosen.emit(module, options), externals=externals)
+    if kept is not None and kept.problem is not None:
+        session.warning(f"nothing was kept in the cache: {kept.problem}")
     tell("load")
     return Executable(artifact, session.params)
 
@@ -111,11 +129,31 @@ def bound_strategies(strategies: Any, options: CompileOptions, session: Session)
     def compile_alone(module: Any, strategies: Mapping[str, str]) -> Executable:
         return compile(
             module, options.target, threads=options.threads, opt_level=options.opt_level, strategies=strategies,
-            params=session.params,
+            params=session.params, cache=options.cache or False, jobs=options.jobs,
         )  # fmt: skip
 
     settings = f"threads={options.threads} opt_level={options.opt_level}"
     return strategies.chooser(options.target, settings, session, compile_alone)
+
+
+def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:
+    """The cache that `compile(cache=...)` means."""
+    from mirlo.runtime.cache import Cache, default_folder
+
+    if isinstance(cache, Cache):
+        return cache
+    if isinstance(cache, bool):
+        return Cache(default_folder()) if cache else None
+    return Cache(Path(cache))
+
+
+def _is_large(module: Any) -> bool:
+    """Whether to make several kernels of the module will take longer than to start a process."""
+    count = 0
+    for function in module.body.operations:
+        for region in function.operation.regions:
+            count += sum(len(block.operations) for block in region.blocks)
+    return count >= LARGE
 
 
 def _silent(step: str) -> None:

@@ -16,7 +16,13 @@ def _pipeline(options: Any = None) -> str:
 def _emit(module: Any, options: Any) -> Any:
     from mirlo.targets.llvm.emit import emit
 
-    return emit(module, threads=options.threads, opt_level=options.opt_level)
+    return emit(module, threads=options.threads, opt_level=options.opt_level, cache=options.cache, jobs=options.jobs)
+
+
+def _prepare(options: Any) -> None:
+    from mirlo.targets.llvm.processes import prepare
+
+    prepare(options.jobs)
 
 
 TARGET = Target(
@@ -32,4 +38,5 @@ TARGET = Target(
     ),
     pipeline=_pipeline,
     emit=_emit,
+    prepare=_prepare,
 )

@@ -159,9 +159,8 @@ def _tick(profile: Any, slot: int) -> None:
     memref.StoreOp(ticks, profile, [index(slot)])
 
 
-
 def _drop_argument_facts(module: Any) -> None:
-    """Names and types of the user's tensors do not change the code: without them, models that differ in them share it."""
+    """Names and types of the user's tensors do not change the code: without them, models share it."""
     for op in module.body.operations:
         attributes = op.operation.attributes
         if op.operation.name == "func.func" and not is_prim_func(op) and "arg_attrs" in attributes:

@@ -78,9 +78,10 @@ def _hide_others(module: Any, exported: str) -> None:
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:
         attributes = op.operation.attributes
-        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
-            if ir.StringAttr(attributes["sym_name"]).value != exported:
-                attributes["linkage"] = internal
+        if op.operation.name != "llvm.func" or not len(op.operation.regions[0].blocks):
+            continue
+        if ir.StringAttr(attributes["sym_name"]).value != exported:
+            attributes["linkage"] = internal
 
 
 def _add_entry(module: Any, entry: Entry) -> None:

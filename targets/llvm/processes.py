@@ -1,8 +1,8 @@
 """Processes that compile kernels side by side: MLIR's bindings hold Python's lock, threads would take turns.
 
 They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads hold.
-That takes a quarter of a second, so `prepare` starts them while the passes before code generation run. They wait for the
-next model for a minute, and end with the process that started them.
+That takes a quarter of a second, so `prepare` starts them while the passes before code generation run. They wait for
+the next model for a minute, and end with the process that started them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def compile_all(tasks: Sequence[Task], opt_level: int, jobs: int | None = None) 
 
 @dataclass
 class _Run:
-    """The tasks of one compilation, and who does which: processes take the longest that is left, this one the shortest."""
+    """The tasks of one compilation: processes take the longest that is left, this one the shortest."""
 
     tasks: Sequence[Task]
     opt_level: int
@@ -157,6 +157,7 @@ class _Run:
                 if ahead:
                     # Answers that nobody waits for would be taken for those of the next tasks.
                     process.popen.kill()
+                    process.popen.wait()
 
     def _take(self, ahead: deque[int]) -> bool:
         try:

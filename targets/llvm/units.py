@@ -1,8 +1,8 @@
 """A planned module in units that are compiled one by one: each kernel with what it alone uses, and the rest.
 
-A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that differ in
-nothing but their names are one unit. The digest of the text, with all else that the code depends on, is the unit's key
-and part of the symbol that the model calls it by.
+A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that differ
+in nothing but their names are one unit. The digest of the text, with all else that the code depends on, is the unit's
+key and part of the symbol that the model calls it by.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
     parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
-    text = "\n".join(_renamed(part, symbols) for part in parts)
+    # Kernels that turned out to be one are declared once.
+    text = "\n".join(dict.fromkeys(_renamed(part, symbols) for part in parts))
     key = _digest(f"{settings} {entry}", text)
     return [Unit(MAIN, MAIN, key, text, entry), *units.values()]
 

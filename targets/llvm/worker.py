@@ -58,7 +58,7 @@ def main() -> None:
             return
         try:
             with context:
-                answer = compile_text(text, opt_level, entry), None
+                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry), None
         except (PassError, ir.MLIRError) as error:
             answer = None, str(error)
         send(answers, answer)

@@ -19,6 +19,7 @@ COMMANDS = {
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",
+    "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
 }
 """The module of each command, with its `execute`; imported when the command is given."""

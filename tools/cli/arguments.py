@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from mirlo.tools.cli.measuring import add_cache, add_cache_flags
+
 Shapes = dict[str, tuple[int | str, ...]]
 
 
@@ -38,6 +40,11 @@ class Arguments(argparse.Namespace):
     rtol: float | None
     atol: float | None
     debug: bool = False
+    action: str
+    limit: int
+    cache_dir: str | None
+    no_cache: bool
+    jobs: int | None
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
@@ -45,6 +52,11 @@ class Arguments(argparse.Namespace):
         if "measure" in self.strategy:
             return "measure"
         return dict(name.split("=", 1) for name in self.strategy) or None
+
+    @property
+    def cache(self) -> bool | str:
+        """What `compile(cache=...)` is told."""
+        return self.cache_dir or not self.no_cache
 
     @property
     def shapes(self) -> Shapes:
@@ -80,6 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_check_target(commands)
     _add_bisect(commands)
+    add_cache(commands, _add)
     return parser
 
 
@@ -160,6 +173,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     _add_strategies(group)
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
+    add_cache_flags(group, _positive)
 
 
 def _add_strategies(parser: Any) -> None:

@@ -48,5 +48,7 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             strategies=arguments.strategies,
             save_ir=arguments.save_ir,
             progress=progress,
+            cache=arguments.cache,
+            jobs=arguments.jobs,
         )
     return executable, progress

@@ -1,0 +1,146 @@
+"""The cache on disk: damage, concurrent writers, its limit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from commands import python
+
+from mirlo.runtime.cache import MODELS, OBJECTS, Cache, digest_of, digest_of_file
+
+KEY = "ab" * 20
+
+WRITER = """
+import sys
+from pathlib import Path
+from mirlo.runtime.cache import Cache, OBJECTS
+cache = Cache(Path(sys.argv[1]))
+for round in range(60):
+    for number in range(5):
+        cache.put(OBJECTS, f"{number:040x}", bytes([number]) * 100_000)
+        found = cache.get(OBJECTS, f"{number:040x}")
+        assert found is None or found == bytes([number]) * 100_000
+    if round % 20 == int(sys.argv[2]):
+        cache.trim()
+assert cache.problem is None, cache.problem
+assert not cache.counts.damaged
+"""
+
+
+def test_what_was_put_is_found(tmp_path) -> None:
+    cache = Cache(tmp_path)
+    assert cache.get(OBJECTS, KEY) is None
+    cache.put(OBJECTS, KEY, b"code")
+    assert Cache(tmp_path).get(OBJECTS, KEY) == b"code"
+    assert cache.get(MODELS, KEY) is None
+    assert cache.get(OBJECTS, "ac" + KEY[2:]) is None
+    assert (cache.counts.hits, cache.counts.misses, cache.counts.stored) == (0, 3, 1)
+
+
+@pytest.mark.parametrize("damage", [b"", b"cod", b"codf", b"code and more"])
+def test_damaged_entries_are_missing_and_removed(tmp_path, damage: bytes) -> None:
+    cache = Cache(tmp_path)
+    cache.put(OBJECTS, KEY, b"code")
+    (entry,) = cache.entries()
+    entry.path.write_bytes(damage)
+    assert cache.get(OBJECTS, KEY) is None
+    assert cache.counts.damaged == 1 and not cache.entries()
+    cache.put(OBJECTS, KEY, b"code")
+    assert cache.get(OBJECTS, KEY) == b"code"
+
+
+def test_verify_removes_the_damaged_ones_only(tmp_path) -> None:
+    cache = Cache(tmp_path)
+    for number in range(3):
+        cache.put(OBJECTS, f"{number:040x}", b"content %d" % number)
+    bad = cache.entries()[1]
+    bad.path.write_bytes(b"something else")
+    assert [entry.key for entry in cache.verify()] == [bad.key]
+    assert len(cache.entries()) == 2
+
+
+def test_files(tmp_path) -> None:
+    cache = Cache(tmp_path)
+    cache.put_file(MODELS, KEY, 5, lambda path: path.write_bytes(b"model"))
+    found = cache.find(MODELS, KEY)
+    assert found is not None and found.read_bytes() == b"model"
+    found.write_bytes(b"mooel")
+    assert cache.find(MODELS, KEY) is None and not found.exists()
+
+
+def test_a_failed_write_leaves_nothing(tmp_path) -> None:
+    def write(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Cache(tmp_path).put_file(MODELS, KEY, 5, write)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = Cache(tmp_path / "file")
+    cache.put(OBJECTS, KEY, b"code")
+    assert cache.problem is not None and "file" in cache.problem
+    assert cache.get(OBJECTS, KEY) is None
+
+
+def test_what_was_not_used_for_longest_goes(tmp_path) -> None:
+    cache = Cache(tmp_path, limit=10_000)
+    for number in range(9):
+        cache.put(OBJECTS, f"{number:040x}", bytes([number]) * 1000)
+    for entry in cache.entries():
+        os.utime(entry.path, (int(entry.key, 16), int(entry.key, 16)))
+    assert cache.get(OBJECTS, f"{0:040x}") is not None
+    for number in (9, 10):
+        cache.put(OBJECTS, f"{number:040x}", bytes([number]) * 1000)
+    cache.trim()
+    assert [int(entry.key, 16) for entry in cache.entries()][-3:] == [0, 9, 10]
+    assert sum(entry.bytes for entry in cache.entries()) <= 10_000
+
+
+def test_the_size_stays_bounded_without_being_asked(tmp_path) -> None:
+    cache = Cache(tmp_path, limit=10_000)
+    for number in range(200):
+        cache.put(OBJECTS, f"{number:040x}", bytes(1000))
+    assert sum(entry.bytes for entry in cache.entries()) <= 11_000
+
+
+def test_an_entry_that_is_too_large_is_not_kept(tmp_path) -> None:
+    cache = Cache(tmp_path, limit=1000)
+    cache.put(OBJECTS, KEY, bytes(600))
+    assert not cache.entries()
+
+
+def test_the_limit_is_remembered(tmp_path) -> None:
+    Cache(tmp_path).set_limit(12345)
+    assert Cache(tmp_path).max_bytes() == 12345
+
+
+def test_several_processes_at_once(tmp_path) -> None:
+    import subprocess
+
+    commands = [[sys.executable, "-c", WRITER, str(tmp_path), str(n)] for n in range(3)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    running = [subprocess.Popen(c, env=environment, stderr=subprocess.PIPE, text=True) for c in commands]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert not Cache(tmp_path).verify()
+
+
+@pytest.mark.parametrize("size", [0, 1, 4 << 20, (4 << 20) + 1, 40 << 20])
+def test_digest_of_a_file_is_that_of_its_bytes(tmp_path, size: int) -> None:
+    content = os.urandom(1024) * (size // 1024 + 1)
+    (tmp_path / "f").write_bytes(content[:size])
+    assert digest_of_file(tmp_path / "f") == digest_of(content[:size])
+    assert digest_of(content[:size]) != digest_of(content[:size] + b"\0")
+
+
+def test_the_module_imports_nothing_large() -> None:
+    code = "import sys, mirlo.runtime.cache; assert not {'numpy', 'llvmlite', 'onnx'} & set(sys.modules)"
+    assert python("-c", code).returncode == 0

@@ -1,0 +1,154 @@
+"""Models compiled kernel by kernel: which kernels are one, what their keys hold, who compiles them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.registry import PassError
+from mirlo.runtime import archive
+from mirlo.runtime.cache import Cache
+from mirlo.targets.llvm import processes
+from mirlo.targets.llvm.object_code import Entry
+from mirlo.targets.llvm.processes import Task, compile_all
+from mirlo.targets.llvm.units import split
+
+CHAIN = """
+func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = "relax.matmul"(%x, %w) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = "relax.softmax"(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = "relax.matmul"(%1, %w) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %2 : tensor<64x64xf32>
+}
+"""
+PLANNED = """
+memref.global "private" constant @table : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>
+func.func @main(%a: memref<4xf32>, %b: memref<4xf32>, %arena: memref<16xi8>) {
+  call @first(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @second(%b, %a) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @third(%b, %a) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+func.func private @first(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.prim_func} {
+  call @first_help(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+func.func private @first_help(%a: memref<4xf32>, %b: memref<4xf32>) { return }
+func.func private @second(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.prim_func} {
+  call @second_help(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+func.func private @second_help(%a: memref<4xf32>, %b: memref<4xf32>) { return }
+func.func private @third(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.prim_func, note = "@first"} {
+  %t = memref.get_global @table : memref<4xf32>
+  %c = arith.constant 0 : index
+  %v = memref.load %t[%c] : memref<4xf32>
+  memref.store %v, %b[%c] : memref<4xf32>
+  return
+}
+"""
+NO_ENTRY = Entry(2, 0, (), False)
+
+
+def _units(text: str, opt_level: int = 2):
+    with make_context(), ir.Location.unknown():
+        return split(ir.Module.parse(text), NO_ENTRY, opt_level)
+
+
+def test_kernels_that_differ_in_names_are_one() -> None:
+    main, first, third = _units(PLANNED)
+    assert (main.name, first.name, third.name) == ("main", "first", "third")
+    assert main.text.count(f"call @{first.symbol}(") == 2
+    assert f"@{first.symbol}.1" in first.text and "second" not in main.text + first.text
+
+
+def test_a_kernel_has_what_it_uses_and_strings_are_left_alone() -> None:
+    main, _, third = _units(PLANNED)
+    assert "memref.global" in third.text and "memref.global" not in main.text
+    assert 'note = "@first"' in third.text
+
+
+def test_keys_hold_the_text_and_the_options() -> None:
+    keys = [unit.key for unit in _units(PLANNED)]
+    assert keys == [unit.key for unit in _units(PLANNED)]
+    assert not set(keys) & {unit.key for unit in _units(PLANNED, opt_level=3)}
+    changed = [unit.key for unit in _units(PLANNED.replace("4.0]", "5.0]"))]
+    assert keys[1] == changed[1] and keys[2] != changed[2]
+
+
+def _chain(**options):
+    with make_context(), ir.Location.unknown():
+        return mirlo.compile(ir.Module.parse(CHAIN), **options)
+
+
+def test_a_second_compilation_compiles_nothing(tmp_path, monkeypatch) -> None:
+    cold = _chain(cache=tmp_path)
+    monkeypatch.setattr(processes, "compile_text", None)
+    warm = _chain(cache=tmp_path)
+    assert warm.artifact.code == cold.artifact.code
+    assert len(Cache(tmp_path).entries()) == len(archive.unpack(cold.artifact.code)) == 3
+
+
+def test_a_damaged_kernel_is_compiled_again(tmp_path) -> None:
+    cold = _chain(cache=tmp_path)
+    for entry in Cache(tmp_path).entries():
+        content = bytearray(entry.path.read_bytes())
+        content[len(content) // 2] ^= 1
+        entry.path.write_bytes(bytes(content))
+    cache = Cache(tmp_path)
+    again = _chain(cache=cache)
+    assert cache.counts.damaged == 3 and cache.counts.stored == 3
+    x, w = np.random.default_rng(0).standard_normal((2, 64, 64), dtype=np.float32)
+    assert np.array_equal(cold(x, w), again(x, w))
+    assert not Cache(tmp_path).verify()
+
+
+def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _chain(cache=False)
+    assert not list(tmp_path.iterdir())
+    _chain()
+    assert len(Cache(tmp_path / "mirlo" / "compiled").entries()) == 3
+
+
+@pytest.fixture
+def tasks():
+    return [Task(unit.name, unit.text, unit.entry) for unit in _units(PLANNED)] * 3
+
+
+def test_processes_make_what_this_one_makes(tasks) -> None:
+    with make_context():
+        here = compile_all(tasks, 2, jobs=1)
+        there = compile_all(tasks, 2, jobs=3)
+    assert here == there
+
+
+def test_an_error_in_a_process_names_the_kernel(tasks) -> None:
+    bad = Task("sad", 'func.func @k(%x: index) { "no.such"(%x) : (index) -> () return }' + " " * 9000, None)
+    with make_context(), pytest.raises(PassError, match="@sad"):
+        compile_all([*tasks, bad], 2, jobs=2)
+    with make_context():
+        assert len(compile_all(tasks, 2, jobs=2)) == len(tasks)
+
+
+def test_processes_that_ended_are_replaced(tasks) -> None:
+    with make_context():
+        compile_all(tasks, 2, jobs=2)
+        for process in processes._processes:
+            process.popen.stdin.close()
+            process.popen.wait(timeout=60)
+        assert len(compile_all(tasks, 2, jobs=2)) == len(tasks)
+
+
+def test_a_process_that_is_killed_is_an_error(tasks, monkeypatch) -> None:
+    with make_context():
+        compile_all(tasks, 2, jobs=2)
+        process = processes._processes[0]
+        monkeypatch.setattr(process, "is_alive", lambda: True)
+        process.popen.kill()
+        process.popen.wait(timeout=60)
+        with pytest.raises(PassError, match="SIGKILL.*memory"):
+            compile_all(tasks, 2, jobs=2)
