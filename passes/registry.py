@@ -24,6 +24,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -165,10 +166,16 @@ def load_plugin(name: str) -> None:
 
 
 def _plugin_packages() -> list[str]:
+    """The packages that offer passes, looked up anew where the import path has changed: that takes milliseconds."""
+    return [package for package in _packages_on(tuple(sys.path)) if package not in SEARCHED]
+
+
+@cache
+def _packages_on(path: tuple[str, ...]) -> list[str]:
     # Imported here because it costs a tenth of the start-up time of a command that does not need it.
     from importlib.metadata import entry_points
 
-    return [entry.value for entry in entry_points(group=PLUGINS) if entry.value not in SEARCHED]
+    return [entry.value for entry in entry_points(group=PLUGINS)]
 
 
 def _pass_modules(packages: list[str]) -> Iterator[tuple[str, str]]:

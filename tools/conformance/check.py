@@ -67,7 +67,7 @@ class Matrix:
 
 def names() -> list[str]:
     """Everything that can be checked."""
-    for module in ("elementwise", "arrays", "networks"):
+    for module in ("elementwise", "arrays", "networks", "vision"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
     return operators + [f"tir.{name}" for name in INTRINSICS]

@@ -28,8 +28,37 @@ def bit_cast(node: Node) -> Any:
 
 def _cast(node: Node, wanted: DType) -> Any:
     saturate = node.attr.bool("saturate", 1)
-    if wanted.name != "f8e8m0":
-        node.attr.ignore("round_mode")
+    rounding = node.attr.choice("round_mode", "up", ("up", "down", "nearest"))
     if node.type(0).dtype is wanted:
         return node.value(0)
+    if wanted.name == "f8e8m0":
+        return _powers_of_two(node, rounding, saturate)
     return node.emit("cast", node[0], dtype=wanted, saturate=saturate)
+
+
+def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Any:
+    """The type that has only exponents: that of the f32 nearest to the number, or of the next one."""
+
+    def number(value: int) -> Any:
+        return node.constant(value, "u32")
+
+    x = node.type(0)
+    single = node[0] if x.dtype.name == "f32" else node.emit("cast", node[0], dtype="f32")
+    bits = node.emit("bitcast", single, dtype="u32")
+    magnitude = node.emit("bitwise_and", bits, number(0x7FFFFFFF))
+    exponent = node.emit("shift_right", magnitude, number(23))
+    fraction = node.emit("bitwise_and", bits, number(0x7FFFFF))
+    # A tie rounds up, but not from the least exponent, whose numbers are the subnormal ones.
+    least = {"up": 1, "nearest": 0x400000, "down": 0x800000}[rounding]
+    goes_up = node.emit("greater_equal", fraction, number(least))
+    if rounding == "nearest":
+        is_tie = node.emit("equal", magnitude, number(0x400000))
+        goes_up = node.emit("logical_and", goes_up, node.emit("logical_not", is_tie))
+    top = number(0xFE if saturate else 0xFF)
+    raised = node.emit("minimum", node.emit("add", exponent, node.emit("cast", goes_up, dtype="u32")), top)
+    special = node.emit("equal", exponent, number(0xFF))
+    # The number itself, which is then cast exactly; the least one is subnormal.
+    normal = node.emit("shift_left", raised, number(23))
+    power = node.emit("where", node.emit("equal", raised, number(0)), number(1 << 22), normal)
+    made = node.emit("where", special, number(0x7FC00000), power)
+    return node.emit("cast", node.emit("bitcast", made, dtype="f32"), dtype="f8e8m0")

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 
 MOST_ROUNDS = 1024
 """More would make functions that take too long to compile."""
@@ -82,11 +82,7 @@ def _compiled(
 @converter("Scan", since=9)
 def scan(node: Node) -> Any:
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
-    states = len(node.inputs) - count
-    if count < 1 or states < 0 or len(body.input) != len(node.inputs) or len(body.output) < states:
-        raise NodeError(
-            f"attribute 'num_scan_inputs' is {count}, which does not fit {len(node.inputs)} inputs and the body"
-        )
+    states = _states(len(node.inputs), count, body)
     results = len(body.output) - states
     sequences = [
         _elements(node, states + i, axis, backwards)
@@ -116,6 +112,57 @@ def scan(node: Node) -> Any:
     return [*carried, *stacked]
 
 
+def _states(inputs: int, count: int, body: Any) -> int:
+    """How many of the inputs are carried from round to round."""
+    states = inputs - count
+    if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:
+        raise NodeError(f"attribute 'num_scan_inputs' is {count}, which does not fit {inputs} inputs and the body")
+    return states
+
+
+@converter("Scan")
+def batched_scan(node: Node) -> Any:
+    """Operator set 8: every input has a batch dim first, and the sequences of a batch have lengths of their own."""
+    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
+    states = _states(len(node.inputs) - 1, count, body)
+    batch = node.type(1).shape[0] if node.type(1).rank else 0
+    if not isinstance(batch, int) or batch < 1:
+        raise NodeError(f"every input must have a known batch dim first, got {node.type(1)}")
+    directions = _per_value(node, "directions", count)
+    sequences = [_elements(node, 1 + states + i, 1, backwards) for i, backwards in enumerate(directions)]
+    longest = len(sequences[0])
+    lengths = node.ints(0) if node.has(0) else [longest] * batch
+    if len(lengths) != batch or any(not 1 <= length <= longest for length in lengths):
+        raise NodeError(f"input 'sequence_lens' must be {batch} numbers from 1 to {longest}, got {lengths}")
+    samples = [_one_of_batch(node, body, i, states, sequences, lengths[i]) for i in range(batch)]
+    return [_stacked(node, values, 0) for values in zip(*samples, strict=True)]
+
+
+def _one_of_batch(
+    node: Node, body: Any, index: int, states: int, sequences: list[list[Value]], length: int
+) -> list[Any]:
+    """The states after the last round, and the outputs of the rounds, with zeros after them."""
+
+    def own(value: Value) -> Value:
+        position = node.constant(np.array(index, np.int64))
+        made = node.emit("gather", node.builder.ssa(value), position, axis=0)
+        return Value("", type_of(made), ir=made)
+
+    carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
+    collected: list[list[Any]] = [[] for _ in body.output[states:]]
+    for step in range(length):
+        made = node.builder.branch(
+            body, [*carried, *(own(sequence[step]) for sequence in sequences)], f"{index}/{step}/"
+        )
+        carried = made[:states]
+        for sequence, value in zip(collected, made[states:], strict=True):
+            sequence.append(node.builder.ssa(value))
+    for sequence in collected:
+        zero = node.emit("full", shape=type_of(sequence[0]).shape, value=0, dtype=type_of(sequence[0]).dtype)
+        sequence += [zero] * (len(sequences[0]) - length)
+    return [*carried, *(node.emit("stack", sequence, axis=0) for sequence in collected)]
+
+
 def _per_value(node: Node, attribute: str, count: int) -> list[int]:
     values = node.attr.ints(attribute, None) or [0] * count
     if len(values) != count:
@@ -141,7 +188,8 @@ def _elements(node: Node, index: int, axis: int, backwards: int) -> list[Value]:
 def _stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
-    return node.emit("stack", [node.builder.ssa(value) for value in sequence], axis=axis)
+    values = [node.builder.ssa(value) if isinstance(value, (Value, ListValue)) else value for value in sequence]
+    return node.emit("stack", values, axis=axis)
 
 
 def _require_few(done: int) -> None:

@@ -36,9 +36,6 @@ def identity(node: Node) -> Any:
 def dropout(node: Node) -> Any:
     """Nothing is dropped in inference."""
     node.attr.ignore("ratio", "seed", "is_test")
-    if node.has(2) and bool(node.scalar(2)):
-        raise NodeError("training is not supported: input 'training_mode' is true; export for inference")
-    node.ignore(1)
     if node.has_output(1):
         return node.value(0), node.emit("full", shape=node.type(0).shape, value=1, dtype="bool")
     return node.value(0)

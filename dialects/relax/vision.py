@@ -1,0 +1,231 @@
+"""Patches, regions and boxes of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mirlo.dialects.core.attributes import Bool, Float, Int, Ints, Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, operand, optional, result
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import (
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    require_equal_dims,
+    require_kind,
+    require_rank,
+    same_dtype,
+)
+from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, spatial_rank, window_count
+
+
+class Col2im(RelaxOp, name="col2im"):
+    """Patches put back into images, those that overlap are added up.
+
+    x is [N, C * elements of a window, number of windows], the result [N, C, *image]. Either `window` says how large
+    windows are, or the operand `sizes` does at run time, and `channels` what C is.
+    """
+
+    x = operand()
+    sizes = optional()
+    image = Ints()
+    window = Ints(())
+    channels = Int(0)
+    strides = Ints(())
+    padding = Ints(())
+    dilations = Ints(())
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        sizes: TensorType | None,
+        *,
+        image: tuple[int, ...],
+        window: tuple[int, ...],
+        channels: int,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilations: tuple[int, ...],
+    ) -> TensorType:
+        require_kind(x, NUMBER, "operand")
+        require_rank(x, 3, "operand")
+        count = len(image)
+        if not count or min(image) < 1:
+            raise OpError(f"image must be sizes, got {list(image)}")
+        strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+        pads = padding_pairs(padding, count)
+        if sizes is not None:
+            require_kind(sizes, INTEGER, "sizes")
+            require_rank(sizes, 1, "sizes")
+            require_equal_dims(sizes.shape[0], count, f"sizes {sizes} and the dims of an image")
+            if window or channels < 1:
+                raise OpError("with sizes, window must be left out, and channels be given")
+            return x.with_shape((x.shape[0], channels, *image))
+        if len(window) != count or min(window) < 1 or channels:
+            raise OpError(f"window must be the sizes of {count} dims, and channels be left out, got {list(window)}")
+        windows = [window_count(image[i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
+        require_equal_dims(x.shape[2], _product(windows), f"the last dim of {x} and the windows of such an image")
+        rows, elements = x.shape[1], prod(window)
+        if isinstance(rows, int) and rows % elements:
+            raise OpError(f"dim 1 of {x} must be a multiple of the {elements} elements of a window")
+        return x.with_shape((x.shape[0], rows // elements, *image))
+
+
+def _product(dims: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for dim in dims:
+        total = dim * total
+    return total
+
+
+class RoiAlign(RelaxOp, name="roi_align"):
+    """Regions of images, each divided into bins: the mean, or the maximum, of what is interpolated in a bin.
+
+    x is [N, C, H, W], rois [R, 4] (x1, y1, x2, y2, in units of 1 / `scale` pixels), batch [R] the image of each. A bin
+    is sampled `samples` times in either direction; 0 takes as many as it has pixels. With `half_pixel` pixel centers
+    are at halves, and regions may be smaller than a pixel.
+    """
+
+    x = operand()
+    rois = operand()
+    batch = operand()
+    height = Int(1)
+    width = Int(1)
+    samples = Int(0)
+    scale = Float(1.0)
+    mode = Str("mean", choices=("mean", "max"))
+    half_pixel = Bool(True)
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        rois: TensorType,
+        batch: TensorType,
+        *,
+        height: int,
+        width: int,
+        samples: int,
+        scale: float,
+        mode: str,
+        half_pixel: bool,
+    ) -> TensorType:
+        require_kind(x, FLOAT, "operand")
+        require_rank(x, 4, "operand")
+        same_dtype("operand and rois", x, rois)
+        require_rank(rois, 2, "rois")
+        require_equal_dims(rois.shape[1], 4, f"the last dim of rois {rois} and the numbers of a region")
+        require_kind(batch, INTEGER, "batch")
+        require_rank(batch, 1, "batch")
+        require_equal_dims(rois.shape[0], batch.shape[0], f"the regions of {rois} and batch {batch}")
+        if height < 1 or width < 1 or samples < 0:
+            raise OpError(f"height and width must be at least 1 and samples 0, got {height}, {width}, {samples}")
+        return x.with_shape((rois.shape[0], x.shape[1], height, width))
+
+
+class DeformConv(RelaxOp, name="deform_conv"):
+    """Convolution whose windows are read at places that move: by `offset`, in pixels, for each element of a window.
+
+    x is [N, C, *spatial], weight [O, C / groups, *window], offset [N, offset groups * elements of a window * spatial
+    dims, *out], and mask, by which what is read is multiplied, [N, offset groups * elements of a window, *out].
+    """
+
+    x = operand()
+    weight = operand()
+    offset = operand()
+    bias = optional()
+    mask = optional()
+    strides = Ints(())
+    padding = Ints(())
+    dilations = Ints(())
+    groups = Int(1)
+    offset_groups = Int(1)
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        weight: TensorType,
+        offset: TensorType,
+        bias: TensorType | None,
+        mask: TensorType | None,
+        *,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilations: tuple[int, ...],
+        groups: int,
+        offset_groups: int,
+    ) -> TensorType:
+        require_kind(x, FLOAT, "operand")
+        same_dtype("the operands", x, weight, offset, bias, mask)
+        count = spatial_rank(x, "operand")
+        for found, what in ((weight, "weight"), (offset, "offset"), (mask, "mask")):
+            if found is not None:
+                require_rank(found, x.rank, what)
+        strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+        pads = padding_pairs(padding, count)
+        window = weight.shape[2:]
+        out = [window_count(x.shape[2 + i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
+        channels, elements = x.shape[1], _product(window)
+        require_equal_dims(channels, weight.shape[1] * groups, f"the channels of {x} and those of {weight}")
+        if isinstance(channels, int) and (channels % offset_groups or channels % groups):
+            raise OpError(
+                f"the channels of {x} must be a multiple of groups {groups} and offset_groups {offset_groups}"
+            )
+        wanted = [(offset, elements * offset_groups * count, "offset"), (mask, elements * offset_groups, "mask")]
+        for found, numbers, what in wanted:
+            if found is None:
+                continue
+            for axis, dim in enumerate((x.shape[0], numbers, *out)):
+                require_equal_dims(found.shape[axis], dim, f"dim {axis} of {what} {found} and what the windows need")
+        if bias is not None:
+            require_rank(bias, 1, "bias")
+            require_equal_dims(bias.shape[0], weight.shape[0], f"bias {bias} and the out channels of {weight}")
+        return x.with_shape((x.shape[0], weight.shape[0], *out))
+
+
+class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
+    """The best boxes of each class of each image, without those that overlap a better one.
+
+    boxes is [N, B, 4] (y1, x1, y2, x2 of opposite corners in any order; with `center`, x, y, width and height), scores
+    [N, classes, B], and the others are scalars. `selected` holds up to `most` boxes a class, as (image, class, box),
+    and `count` how many rows of it are used; the rest is 0.
+    """
+
+    boxes = operand()
+    scores = operand()
+    limit = operand()
+    overlap = operand()
+    threshold = optional()
+    selected = result()
+    count = result()
+    most = Int()
+    center = Bool(False)
+
+    @staticmethod
+    def infer(
+        boxes: TensorType,
+        scores: TensorType,
+        limit: TensorType,
+        overlap: TensorType,
+        threshold: TensorType | None,
+        *,
+        most: int,
+        center: bool,
+    ) -> tuple[TensorType, TensorType]:
+        require_kind(boxes, FLOAT, "boxes")
+        same_dtype("the operands", boxes, scores, overlap, threshold)
+        require_kind(limit, INTEGER, "limit")
+        require_rank(boxes, 3, "boxes")
+        require_rank(scores, 3, "scores")
+        for found, what in ((limit, "limit"), (overlap, "overlap"), (threshold, "threshold")):
+            if found is not None:
+                require_rank(found, 0, what)
+        require_equal_dims(boxes.shape[2], 4, f"the last dim of boxes {boxes} and the numbers of a box")
+        require_equal_dims(boxes.shape[0], scores.shape[0], f"the images of {boxes} and {scores}")
+        require_equal_dims(boxes.shape[1], scores.shape[2], f"the boxes of {boxes} and {scores}")
+        if most < 0:
+            raise OpError(f"most must not be negative, got {most}")
+        rows = scores.shape[0] * scores.shape[1] * most
+        return boxes.with_shape((rows, 3)).with_dtype("i64"), boxes.with_shape(()).with_dtype("i64")

@@ -1,0 +1,118 @@
+"""Random numbers, and what drops out in training.
+
+With the attribute 'seed' the numbers are those of `numpy.random.RandomState(seed)`, the same in every run. Without it
+each run draws others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.calls import CallDpsPacked
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+SEEDS = "mirlo.random_seed"
+"""The run-time function that gives another seed in each run."""
+
+
+@converter("RandomUniform", "RandomNormal")
+def random(node: Node) -> Any:
+    return _random(node, node.attr.ints("shape"), _dtype(node))
+
+
+@converter("RandomUniformLike", "RandomNormalLike")
+def random_like(node: Node) -> Any:
+    x = node.type(0)
+    return _random(node, x.shape, _dtype(node) if "dtype" in node.attr else x.dtype)
+
+
+def _dtype(node: Node) -> DType:
+    found = onnx_dtype(node.attr.int("dtype", 1), "attribute 'dtype'").dtype
+    if not found.is_float:
+        raise NodeError(f"attribute 'dtype' must be a floating point type, got {found}")
+    return found
+
+
+def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Any:
+    if not dtype.is_float:
+        raise NodeError(f"random numbers must be of a floating point type: set attribute 'dtype', got {dtype}")
+    if "Uniform" in node.operator:
+        limits = {"low": node.attr.float("low", 0.0), "high": node.attr.float("high", 1.0)}
+        return node.emit("random_uniform", seed(node), shape=shape, dtype=dtype, **limits)
+    spread = {"mean": node.attr.float("mean", 0.0), "scale": node.attr.float("scale", 1.0)}
+    return node.emit("random_normal", seed(node), shape=shape, dtype=dtype, **spread)
+
+
+def seed(node: Node) -> Any:
+    """The seed of a node as a value: the attribute, or one of the run time."""
+    if "seed" in node.attr:
+        given = node.attr.plain("seed")
+        if not isinstance(given, (int, float)) or given != given:
+            raise NodeError(f"attribute 'seed' must be a number, got {given}")
+        return node.constant(np.int64(int(given) & 0xFFFFFFFF))
+    # Its name makes the calls of two nodes differ, which would else be taken for the same computation.
+    name = node.constant(np.frombuffer(node.outputs[0].encode(), np.uint8))
+    kind = TensorType((), onnx_dtype(7, "").dtype)
+    return CallDpsPacked.build([name], result_types=[kind.to_mlir()], function=SEEDS).operation.results[0]
+
+
+@converter("Multinomial")
+def multinomial(node: Node) -> Any:
+    """Draws from classes by their unnormalized log probabilities: where a uniform number falls among their sums."""
+    x, count = node.type(0), node.attr.int("sample_size", 1)
+    wanted = onnx_dtype(node.attr.int("dtype", 6), "attribute 'dtype'").dtype
+    if x.rank != 2 or count < 1:
+        raise NodeError(f"expected [batch, classes] and a positive 'sample_size', got {x} and {count}")
+    batch, classes = x.shape
+    logits = node[0] if x.dtype.bits >= 32 else node.emit("cast", node[0], dtype="f32")
+    sums = node.emit("cumsum", node.emit("softmax", logits, axis=-1), axis=1)
+    element = type_of(sums).dtype
+    drawn = node.emit("random_uniform", seed(node), shape=(batch, count), dtype=element)
+    is_past = node.emit(
+        "greater_equal",
+        node.emit("expand_dims", drawn, axes=[2]),
+        node.emit("expand_dims", sums, axes=[1]),
+    )
+    passed = node.emit("reduce_sum", node.emit("cast", is_past, dtype="i64"), axes=[2])
+    if not isinstance(classes, int):
+        raise NodeError(f"the number of classes must be known, got {x}; fix the shapes of the model's inputs")
+    most = node.constant(np.int64(classes - 1))
+    # Sums that end below 1 for their rounding leave room past the last class.
+    return node.emit("cast", node.emit("minimum", passed, most), dtype=wanted)
+
+
+@converter("Dropout", since=12)
+def dropout(node: Node) -> Any:
+    """Nothing is dropped in inference; in training, elements are zero at random and the others grow by as much."""
+    x = node.type(0)
+    mode = node.value(2) if node.has(2) else None
+    if mode is None or (mode.is_constant and not node.scalar(2)):
+        node.attr.ignore("seed")
+        node.ignore(1)
+        everything = node.emit("full", shape=x.shape, value=1, dtype="bool") if node.has_output(1) else None
+        return node.value(0), everything
+    ratio = node.emit("reshape", node[1], shape=()) if node.has(1) else node.constant(0.5, "f32")
+    drawn = node.emit("random_uniform", seed(node), shape=x.shape, dtype="f64")
+    kept = node.emit("greater_equal", drawn, node.emit("cast", ratio, dtype="f64"))
+    one = node.constant(1, "f64")
+    grown = node.emit("divide", one, node.emit("subtract", one, node.emit("cast", ratio, dtype="f64")))
+    if x.dtype.name == "f64":
+        factor, data = grown, node[0]
+    else:
+        factor, data = node.emit("cast", grown, dtype="f32"), node.emit("cast", node[0], dtype="f32")
+    dropped = node.emit("cast", node.emit("multiply", data, factor), dtype=x.dtype)
+    made = node.emit("where", kept, dropped, node.constant(0, x))
+    if mode.is_constant:
+        return made, kept
+    is_training = node.emit("reshape", node[2], shape=())
+    everything = node.emit("logical_or", kept, node.emit("logical_not", is_training))
+    return node.emit("where", is_training, made, node[0]), everything

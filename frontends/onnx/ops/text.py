@@ -1,0 +1,175 @@
+"""Counts of n-grams, and the weights of mel filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.declared import required
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+
+@converter("TfIdfVectorizer", since=9)
+def tf_idf(node: Node) -> Any:
+    x = node.type(0)
+    if x.rank not in (1, 2):
+        raise NodeError(f"expected one sequence or a batch of them, got {x}")
+    pool = node.attr.ints("pool_int64s", None)
+    if pool is None:
+        raise NodeError("attribute 'pool_strings' is of no use for numbers: attribute 'pool_int64s' is missing")
+    rows = node[0] if x.rank == 2 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
+    counts = ngram_weights(node, rows, np.array(pool, np.int64))
+    return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
+
+
+def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
+    """The output of a TfIdfVectorizer for rows of numbers; `pool` are its n-grams in such numbers."""
+    mode = node.attr.choice("mode", None, ("TF", "IDF", "TFIDF"))
+    columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
+    groups = _ngrams(node, pool)
+    if sum(len(group) for group in groups) != len(columns) or columns.min(initial=0) < 0:
+        raise NodeError(f"attribute 'ngram_indexes' has {len(columns)} numbers, but the pool other many n-grams")
+    size = int(columns.max(initial=-1)) + 1
+    skips, kind = node.attr.int("max_skip_count", 0), type_of(rows)
+    shortest, longest = node.attr.int("min_gram_length"), node.attr.int("max_gram_length")
+    total = node.emit("full", shape=(kind.shape[0], size), value=0, dtype="i64")
+    start = 0
+    for group in groups:
+        own = columns[start : start + len(group)]
+        start += len(group)
+        if not shortest <= group.shape[1] <= longest or not len(group) or _is_short(kind.shape[1], group.shape[1]):
+            continue
+        grams = node.constant(group, kind)
+        counted = node.emit("count_ngrams", rows, grams, skips=skips)
+        # Which column each is counted in, as a matrix of zeros and ones.
+        places = np.zeros((len(group), size), np.int64)
+        places[np.arange(len(group)), own] = 1
+        total = node.emit("add", total, node.emit("matmul", counted, node.constant(places)))
+    return _weighted(node, node.emit("cast", total, dtype="f32"), mode, columns, size)
+
+
+def _is_short(length: Any, gram: int) -> bool:
+    return isinstance(length, int) and length < gram
+
+
+def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
+    """The n-grams of the pool by length: a matrix for length 1, one for length 2, and so on."""
+    starts = [*node.attr.ints("ngram_counts"), len(pool)]
+    found = []
+    for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        if not 0 <= begin <= end or (end - begin) % (i + 1):
+            raise NodeError(f"attribute 'ngram_counts' is {starts[:-1]}, which does not fit a pool of {len(pool)}")
+        found.append(pool[begin:end].reshape(-1, i + 1))
+    return found
+
+
+def _weighted(node: Node, counts: Any, mode: str, columns: np.ndarray, size: int) -> Any:
+    given = node.attr.floats("weights", None)
+    if mode == "TF":
+        return counts
+    weights = np.ones(size, np.float32)
+    if given is not None:
+        if len(given) != len(columns):
+            raise NodeError(f"attribute 'weights' must have {len(columns)} numbers, one per n-gram, got {len(given)}")
+        weights[columns] = given
+    if mode == "IDF":
+        counts = node.emit("minimum", counts, node.constant(1, "f32"))
+    return node.emit("multiply", counts, node.constant(weights))
+
+
+MOST_WEIGHTS = 1 << 26
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weights(node: Node) -> Any:
+    """Triangles over the bins of a spectrum, equally far apart on the mel scale."""
+    dtype = onnx_dtype(node.attr.int("output_datatype", 1), "attribute 'output_datatype'").dtype
+    numbers = [node.value(i) for i in range(5)]
+    if all(value.is_constant for value in numbers):
+        bins, length, rate, low, high = (node.scalar(i) for i in range(5))
+        if bins < 1 or length < 1 or bins * (length // 2 + 1) > MOST_WEIGHTS:
+            raise NodeError(f"inputs 'num_mel_bins' and 'dft_length' must be sizes, got {bins} and {length}")
+        return node.constant(_mel_matrix(int(bins), int(length), rate, low, high), dtype)
+    shape = node.declared(0)
+    if shape is None:
+        raise NodeError(
+            "the inputs must be constants: they decide the shape of the result, and the model does not declare it"
+        )
+    return _mel_of_run_time(node, shape, dtype)
+
+
+def _edges(number: Any, bins: int, low: float, high: float, length: int, rate: int) -> Any:
+    low, high = (2595 * np.log1p(edge / 700) / np.log(10) for edge in (low, high))
+    step = (high - low) / (bins + 2)
+    hertz = 700 * np.expm1((number * step + low) / 2595 * np.log(10))
+    return np.floor((length + 1) * hertz / rate)
+
+
+def _mel_matrix(bins: int, length: int, rate: int, low: float, high: float) -> np.ndarray:
+    edges = _edges(np.arange(bins + 2), bins, low, high, length, rate)
+    return _triangles(np.arange(length // 2 + 1)[:, None], edges[None, :-2], edges[None, 1:-1], edges[None, 2:])
+
+
+def _triangles(row: Any, left: Any, center: Any, right: Any) -> Any:
+    rising = np.where(center > left, (row - left) / np.maximum(center - left, 1), 1.0)
+    falling = np.where(right > center, (right - row) / np.maximum(right - center, 1), 0.0)
+    up = (row >= left) & (row <= center)
+    down = (row >= center) & (row < right)
+    return np.where(down, falling, np.where(up, rising, 0.0))
+
+
+def _mel_of_run_time(node: Node, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The same, in operators: only the two sizes must be what the declared shape says."""
+    if len(shape) != 2:
+        raise NodeError(f"the result is declared {list(shape)}, but is a matrix")
+    rows, bins = shape
+
+    def scalar(index: int) -> Any:
+        found = node.type(index)
+        if found.elements != 1:
+            raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
+        value = node.emit("reshape", node[index], shape=()) if found.rank else node[index]
+        return value if found.dtype.name == "f64" else node.emit("cast", value, dtype="f64")
+
+    def number(value: float) -> Any:
+        return node.constant(value, "f64")
+
+    def mel(value: Any) -> Any:
+        unit = node.emit("log1p", node.emit("divide", value, number(700)))
+        return node.emit("divide", node.emit("multiply", unit, number(2595)), number(float(np.log(10))))
+
+    length, rate = scalar(1), scalar(2)
+    low, high = mel(scalar(3)), mel(scalar(4))
+    step = node.emit("divide", node.emit("subtract", high, low), number(bins + 2))
+    place = node.emit("add", node.emit("multiply", node.constant(np.arange(bins + 2), "f64"), step), low)
+    raised = node.emit("expm1", node.emit("multiply", node.emit("divide", place, number(2595)), number(np.log(10))))
+    hertz = node.emit("multiply", raised, number(700))
+    scaled = node.emit("divide", node.emit("multiply", node.emit("add", length, number(1)), hertz), rate)
+    edges = node.emit("floor", scaled)
+    left, center, right = (
+        node.emit("strided_slice", edges, axes=[0], begin=[i], end=[bins + i], strides=[1]) for i in range(3)
+    )
+    row = node.constant(np.arange(rows)[:, None], "f64")
+
+    def slope(over: Any, under: Any, flat: float) -> Any:
+        ratio = node.emit("divide", over, node.emit("maximum", under, number(1)))
+        return node.emit("where", node.emit("greater", under, number(0)), ratio, number(flat))
+
+    rising = slope(node.emit("subtract", row, left), node.emit("subtract", center, left), 1.0)
+    falling = slope(node.emit("subtract", right, row), node.emit("subtract", right, center), 0.0)
+    up = node.emit("logical_and", node.emit("greater_equal", row, left), node.emit("less_equal", row, center))
+    down = node.emit("logical_and", node.emit("greater_equal", row, center), node.emit("less", row, right))
+    made = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
+    half = node.emit("floor", node.emit("divide", length, number(2)))
+    fits = node.emit(
+        "logical_and",
+        node.emit("equal", half, number(rows - 1)),
+        node.emit("equal", scalar(0), number(bins)),
+    )
+    return required(
+        node, fits, "inputs 'num_mel_bins' and 'dft_length' are others", node.emit("cast", made, dtype=dtype)
+    )

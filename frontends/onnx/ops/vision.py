@@ -1,0 +1,168 @@
+"""Patches, regions and boxes of images; determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from mirlo.frontends.onnx.declared import declared_shape, equals, required
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, simple, type_of
+from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
+from mirlo.frontends.onnx.registry import converter
+
+converter("Det")(simple("det"))
+
+
+@converter("Col2Im", since=18)
+def col2im(node: Node) -> Any:
+    declared = declared_shape(node, 1) or declared_shape(node, 2)
+    image = list(declared[2:]) if declared is not None and not node.value(1).is_constant else node.ints(1)
+    count = len(image)
+    attributes = {
+        "image": image,
+        "strides": per_dim(node, "strides", count),
+        "dilations": per_dim(node, "dilations", count),
+        "padding": _pads(node, count),
+    }
+    if declared is None or node.value(2).is_constant:
+        made = node.emit("col2im", node[0], window=node.ints(2), **attributes)
+    else:
+        made = _col2im_of_run_time(node, declared, attributes)
+    if node.value(1).is_constant:
+        return made
+    return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
+
+
+def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Any]) -> Any:
+    """Windows of sizes that only run time knows: as many elements as the declared channels leave."""
+    made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
+    elements = node.emit("reduce_prod", node[2])
+    wanted = node.constant(node.type(0).static_shape[1] // max(declared[1], 1), node.type(2))
+    return required(node, node.emit("equal", elements, wanted), "input 'block_shape' is another", made)
+
+
+def _pads(node: Node, count: int) -> list[int]:
+    pads = node.attr.ints("pads", None) or [0] * (2 * count)
+    if len(pads) != 2 * count:
+        raise NodeError(f"attribute 'pads' must have {2 * count} numbers, begins then ends, got {pads}")
+    return list(pads)
+
+
+@converter("RoiAlign", since=10)
+def roi_align(node: Node) -> Any:
+    modes = ("half_pixel", "output_half_pixel")
+    # Before opset 16 there was no choice, and what there was is the newer "output_half_pixel".
+    default = modes[0] if node.opset >= 16 else modes[1]
+    coordinates = node.attr.choice("coordinate_transformation_mode", default, modes)
+    return node.emit(
+        "roi_align",
+        *node.all(),
+        height=node.attr.int("output_height", 1),
+        width=node.attr.int("output_width", 1),
+        samples=node.attr.int("sampling_ratio", 0),
+        scale=node.attr.float("spatial_scale", 1.0),
+        mode={"avg": "mean", "max": "max"}[node.attr.choice("mode", "avg", ("avg", "max"))],
+        half_pixel=coordinates == modes[0],
+    )
+
+
+@converter("DeformConv", since=19)
+def deform_conv(node: Node) -> Any:
+    x, weight = node.type(0), node.type(1)
+    if x.rank < 3 or weight.rank != x.rank:
+        raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
+    kernel_shape(node, weight.shape[2:])
+    count = x.rank - 2
+    return node.emit(
+        "deform_conv",
+        node[0],
+        node[1],
+        node[2],
+        node.optional(3),
+        node.optional(4),
+        strides=per_dim(node, "strides", count),
+        dilations=per_dim(node, "dilations", count),
+        padding=_pads(node, count),
+        groups=node.attr.int("group", 1),
+        offset_groups=node.attr.int("offset_group", 1),
+    )
+
+
+@converter("MaxUnpool")
+def max_unpool(node: Node) -> Any:
+    """Zeros, but for the pooled elements, at the places that they came from: counted over the whole pooled tensor.
+
+    A larger `output_shape` adds zeros at the ends.
+    """
+    x = node.type(0)
+    if not x.is_static or x.rank < 3:
+        raise NodeError(f"the data must have known sizes, and a rank of at least 3, got {x}")
+    kernel = kernel_shape(node)
+    count = x.rank - 2
+    strides, pads = per_dim(node, "strides", count), _pads(node, count)
+    if len(kernel) != count:
+        raise NodeError(f"attribute 'kernel_shape' must have {count} numbers, got {list(kernel)}")
+    spatial = [(x.static_shape[2 + i] - 1) * strides[i] - pads[i] - pads[count + i] + kernel[i] for i in range(count)]
+    pooled = (*x.static_shape[:2], *spatial)
+    declared = declared_shape(node, 2)
+    shape = pooled
+    if node.has(2):
+        shape = declared if declared is not None else tuple(node.ints(2))
+    if len(shape) != x.rank or any(a < b for a, b in zip(shape, pooled, strict=True)):
+        raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
+    zeros = node.emit("full", shape=(prod(pooled),), value=0, dtype=x.dtype)
+    flat = (x.elements,)
+    places, values = (node.emit("reshape", node[i], shape=flat) for i in (1, 0))
+    made = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
+    if shape != pooled:
+        grown = [a - b for a, b in zip(shape, pooled, strict=True)]
+        made = node.emit("pad", made, pads=[*[0] * x.rank, *grown])
+    if declared is None:
+        return made
+    return required(node, equals(node, 2, shape), "input 'output_shape' is another", made)
+
+
+@converter("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node) -> Any:
+    boxes, scores = node.type(0), node.type(1)
+    if boxes.rank != 3 or scores.rank != 3:
+        raise NodeError(f"boxes and scores must have rank 3, got {boxes} and {scores}")
+    count = boxes.shape[1]
+    if not boxes.is_static or not scores.is_static or not isinstance(count, int):
+        raise NodeError(f"the number of boxes must be known, got {boxes} and {scores}; fix the shapes of the inputs")
+    center = node.attr.bool("center_point_box", 0)
+    limit = _scalar(node, 2, 0, "i64")
+    overlap, threshold = _scalar(node, 3, 0.0, boxes), _scalar(node, 4, None, boxes)
+    most = count
+    if not node.has(2):
+        most = 0
+    elif node.value(2).is_constant:
+        most = max(0, min(count, int(node.scalar(2))))
+    found, used = node.emit(
+        "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=most, center=center
+    )
+    return first_rows(node, found, used)
+
+
+def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
+    if not node.has(index):
+        return None if default is None else node.constant(default, like)
+    found = node.type(index)
+    if found.elements != 1:
+        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
+    return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
+
+
+def first_rows(node: Node, rows: Any, used: Any, output: int = 0) -> Any:
+    """As many rows as are used: the number that the model declares, which is checked at run time."""
+    declared = node.declared(output)
+    if declared is None:
+        raise NodeError("how many boxes are selected is known at run time only, and the model does not declare it")
+    wanted, most = declared[0], type_of(rows).static_shape[0]
+    if wanted > most:
+        raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
+    holds = node.emit("equal", used, node.constant(wanted, type_of(used)))
+    made = node.emit("strided_slice", rows, axes=[0], begin=[0], end=[wanted], strides=[1])
+    return required(node, holds, f"there are not {wanted} rows", made)

@@ -1,0 +1,30 @@
+"""Default rules of counts over sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, minimum, select
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.count_ngrams")
+def count_ngrams(op: Any, b: Any) -> Any:
+    length = shape_of(op.grams)[1]
+    steps = shape_of(op.x)[1]
+    # A gram of one element has nothing between its elements.
+    skips = op.skips + 1 if length > 1 else 1
+
+    def body(p: Any, x: TensorExpr, grams: TensorExpr) -> TensorExpr:
+        def term(n: Expr, gram: Expr, skip: Expr, start: Expr) -> Expr:
+            places = [start + (skip + 1) * j for j in range(length)]
+            equal = [
+                (place < steps) & x.at(n, minimum(place, steps - 1)).equals(grams.at(gram, j))
+                for j, place in enumerate(places)
+            ]
+            return select(all_of(equal), constant(1, "i64"), constant(0, "i64"))
+
+        return p.reduce("add", shape_of(op.output), (skips, steps), term, name="count_ngrams")
+
+    return b.call_prim(body, op.x, op.grams)

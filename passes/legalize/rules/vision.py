@@ -1,0 +1,318 @@
+"""Default rules of patches, regions and boxes."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any
+
+from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
+from mirlo.dialects.relax.matmul import Matmul
+from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.tir.compute import (
+    BOOL,
+    INDEX,
+    Expr,
+    LoopBuilder,
+    TensorExpr,
+    Variable,
+    all_of,
+    ceil,
+    clamp,
+    constant,
+    floor,
+    maximum,
+    minimum,
+    select,
+)
+from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide, wide_dtype
+from mirlo.passes.legalize.rules.index import from_end
+from mirlo.passes.rules import decline, legalize
+
+LIMIT = float(1 << 30)
+"""Coordinates beyond this are moved here, so that they have an index; NaN as well."""
+
+
+@legalize("relax.col2im")
+def col2im(op: Any, b: Any) -> Any:
+    """Each pixel gathers what the windows that it is in say of it."""
+    if op.sizes is not None:
+        return decline("the size of the windows is known at run time only")
+    image = op.image
+    count = len(image)
+    strides = per_dim(op.strides, count, 1, 1, "strides")
+    dilations = per_dim(op.dilations, count, 1, 1, "dilations")
+    begins = [begin for begin, _ in padding_pairs(op.padding, count)]
+    ends = [end for _, end in padding_pairs(op.padding, count)]
+    windows = [
+        (image[i] + begins[i] + ends[i] - ((op.window[i] - 1) * dilations[i] + 1)) // strides[i] + 1
+        for i in range(count)
+    ]
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def term(n: Expr, c: Expr, *axes: Expr) -> Expr:
+            pixel, at = axes[:count], axes[count:]
+            row, column, inside = c, constant(0, INDEX), []
+            for i in range(count):
+                start = pixel[i] + begins[i] - at[i] * dilations[i]
+                window = start // strides[i]
+                inside += [window >= 0, window < windows[i], (start % strides[i]).equals(0)]
+                row = row * op.window[i] + at[i]
+                column = column * windows[i] + clamp(window, 0, windows[i] - 1)
+            value = wide(x.at(n, row, column))
+            return select(all_of(inside), value, constant(0, value.dtype))
+
+        made = p.reduce("add", shape_of(op.output), op.window, term, name="col2im")
+        if made.dtype is x.dtype:
+            return made
+        return p.compute(made.shape, lambda *axes: made.at(*axes).cast(x.dtype), name="cast")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.col2im", priority=-10)
+def col2im_of_sizes(op: Any, b: Any) -> Any:
+    """Each element of each window is added to its pixel; which those are is computed at run time."""
+    if op.sizes is None:
+        return decline("the size of the windows is known")
+    image, (batch, rows, columns) = op.image, shape_of(op.x)
+    count, channels = len(image), op.channels
+    strides = per_dim(op.strides, count, 1, 1, "strides")
+    dilations = per_dim(op.dilations, count, 1, 1, "dilations")
+    pads = padding_pairs(op.padding, count)
+    kind = wide_dtype(tensor_type(op.x).dtype)
+
+    def body(loops: LoopBuilder, x: Any, sizes: Any, output: Any) -> None:
+        sums = loops.scratch(output.shape, kind)
+        for at in loops.nest(output.shape):
+            sums[at] = 0
+        window = [loops.let(maximum(sizes[i].cast(INDEX), 1)) for i in range(count)]
+        windows = [
+            loops.let(maximum((image[i] + sum(pads[i]) - ((window[i] - 1) * dilations[i] + 1)) // strides[i] + 1, 1))
+            for i in range(count)
+        ]
+        for n, row, column in loops.nest((batch, rows, columns)):
+            place: list[Expr] = []
+            rest, other = row, column
+            for i in reversed(range(count)):
+                start = loops.let(other % windows[i]) * strides[i] - pads[i][0]
+                place.insert(0, loops.let(start + loops.let(rest % window[i]) * dilations[i]))
+                rest, other = loops.let(rest // window[i]), loops.let(other // windows[i])
+            inside = [(p >= 0) & (p < size) for p, size in zip(place, image, strict=True)]
+            with loops.if_(all_of([rest < channels, *inside])):
+                to = [n, rest, *place]
+                sums[to] = sums[to] + wide(x[n, row, column])
+        for at in loops.nest(output.shape):
+            output[at] = sums[at].cast(x.dtype)
+
+    return b.call_loops(body, op.x, op.sizes)
+
+
+@legalize("relax.deform_conv")
+def deform_conv(op: Any, b: Any) -> Any:
+    """The elements of all windows, interpolated, as a matrix that the weight is multiplied with."""
+    x, weight = shape_of(op.x), shape_of(op.weight)
+    output = tensor_type(op.output)
+    (batch, out_channels, *out), channels, window = output.static_shape, x[1], weight[2:]
+    count, elements = len(window), prod(window)
+    strides = per_dim(op.strides, count, 1, 1, "strides")
+    dilations = per_dim(op.dilations, count, 1, 1, "dilations")
+    begins = [begin for begin, _ in padding_pairs(op.padding, count)]
+    per_offset_group = channels // op.offset_groups
+
+    def columns(p: Any, image: TensorExpr, offset: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+        def element(n: Expr, c: Expr, *axes: Expr) -> Expr:
+            at, place = axes[:count], axes[count:]
+            number = c // per_offset_group
+            for i in range(count):
+                number = number * window[i] + at[i]
+            places = []
+            for i in range(count):
+                moved = wide(offset.at(n, number * count + i, *place))
+                fixed = (place[i] * strides[i] + at[i] * dilations[i] - begins[i]).cast("i64").cast(moved.dtype)
+                places.append(_bounded(fixed + moved))
+            value = _interpolated(image, [n, c], places, x[2:])
+            if mask is not None:
+                value = value * wide(mask.at(n, number, *place))
+            return value.cast(image.dtype)
+
+        return p.compute((batch, channels, *window, *out), element, name="deform_columns")
+
+    made = b.call_prim(columns, op.x, op.offset, op.mask, name="deform_columns")
+    depth = channels // op.groups * elements
+    matrix = b.emit(Reshape, made, shape=(batch, op.groups, depth, prod(out)))
+    kernel = b.emit(Reshape, op.weight, shape=(op.groups, out_channels // op.groups, depth))
+    product_ = b.emit(Reshape, b.emit(Matmul, kernel, matrix), shape=output.static_shape)
+    if op.bias is None:
+        return product_
+
+    def biased(p: Any, sums: TensorExpr, bias: TensorExpr) -> TensorExpr:
+        return p.compute(sums.shape, lambda *axes: sums.at(*axes) + bias.at(axes[1]), name="bias")
+
+    return b.call_prim(biased, product_, op.bias, name="deform_bias")
+
+
+def _bounded(place: Expr) -> Expr:
+    return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
+
+
+def _interpolated(x: TensorExpr, leading: list[Any], places: list[Expr], sizes: tuple[int, ...]) -> Expr:
+    """The element between pixels; pixels outside are 0."""
+    taps = []
+    for place in places:
+        low = floor(place)
+        share = place - low
+        index = low.cast("i64").cast(INDEX)
+        taps.append([(index, 1.0 - share), (index + 1, share)])
+    total: Any = None
+    for chosen in product(*taps):
+        inside = all_of([(i >= 0) & (i < size) for (i, _), size in zip(chosen, sizes, strict=True)])
+        at = [clamp(i, 0, size - 1) for (i, _), size in zip(chosen, sizes, strict=True)]
+        value = wide(x.at(*leading, *at))
+        for _, share in chosen:
+            value = value * share
+        term = select(inside, value, constant(0, value.dtype))
+        total = term if total is None else total + term
+    return total
+
+
+@legalize("relax.roi_align")
+def roi_align(op: Any, b: Any) -> Any:
+    images, _, height, width = shape_of(op.x)
+    regions, channels, bins_down, bins_across = shape_of(op.output)
+    kind = wide_dtype(tensor_type(op.x).dtype)
+
+    def body(loops: LoopBuilder, x: Any, rois: Any, batch: Any, output: Any) -> None:
+        for r in loops.range(regions):
+            image = loops.let(clamp(from_end(batch[r], images), 0, images - 1))
+            down = _Bins(op, loops, wide(rois[r, 1]), wide(rois[r, 3]), bins_down, height)
+            across = _Bins(op, loops, wide(rois[r, 0]), wide(rois[r, 2]), bins_across, width)
+            for c, i, j in loops.nest((channels, bins_down, bins_across)):
+                total = loops.variable(0.0 if op.mode == "mean" else float("-inf"), kind)
+                for k in loops.range(down.samples):
+                    y_inside, y_taps = down.sample(i, k)
+                    for m in loops.range(across.samples):
+                        x_inside, x_taps = across.sample(j, m)
+                        parts = [
+                            wide(x[image, c, row, column]) * (across_share * down_share)
+                            for row, down_share in y_taps
+                            for column, across_share in x_taps
+                        ]
+                        if op.mode == "mean":
+                            value = parts[0] + parts[1] + parts[2] + parts[3]
+                        else:
+                            value = maximum(maximum(parts[0], parts[1]), maximum(parts[2], parts[3]))
+                        value = loops.let(select(y_inside & x_inside, value, constant(0, kind)))
+                        total.set(total.get() + value if op.mode == "mean" else maximum(total.get(), value))
+                count = loops.let((down.samples * across.samples).cast("i64").cast(kind))
+                if op.mode == "mean":
+                    made = total.get() / maximum(count, 1.0)
+                else:
+                    made = select(count > 0.0, total.get(), constant(0, kind))
+                output[r, c, i, j] = made.cast(output.dtype)
+
+    return b.call_loops(body, op.x, op.rois, op.batch)
+
+
+class _Bins:
+    """The bins of a region in one direction, and where each is sampled."""
+
+    def __init__(self, op: Any, loops: LoopBuilder, low: Expr, high: Expr, count: int, size: int):
+        self.loops = loops
+        self.size = size
+        kind = low.dtype
+        offset = 0.5 if op.half_pixel else 0.0
+        self.start = loops.let(low * op.scale - offset)
+        extent = high * op.scale - offset - self.start
+        extent = loops.let(extent if op.half_pixel else maximum(extent, 1.0))
+        self.bin = loops.let(extent / float(count))
+        if op.samples:
+            self.samples = constant(op.samples, INDEX)
+        else:
+            # A region cannot have more pixels than this in any sensible image; NaN has none.
+            number = _bounded(ceil(self.bin))
+            number = select(number > 0.0, number, constant(0, kind))
+            self.samples = loops.let(minimum(number, float(1 << 16)).cast("i64").cast(INDEX))
+        self.step = loops.let(self.bin / maximum(self.samples.cast("i64").cast(kind), 1.0))
+
+    def sample(self, bin_: Expr, number: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
+        """Whether a sample is in the image (or just outside), and the two pixels beside it with their shares."""
+        kind, last = self.bin.dtype, self.size - 1
+        first = self.start + bin_.cast("i64").cast(kind) * self.bin
+        place = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
+        inside = self.loops.let((place >= -1.0) & (place <= float(self.size)))
+        place = self.loops.let(clamp(_bounded(place), 0.0, float(last)))
+        low = self.loops.let(clamp(place.cast("i64").cast(INDEX), 0, last))
+        high = self.loops.let(minimum(low + 1, last))
+        share = self.loops.let(place - low.cast("i64").cast(kind))
+        return inside, [(low, 1.0 - share), (high, share)]
+
+
+@legalize("relax.non_max_suppression")
+def non_max_suppression(op: Any, b: Any) -> Any:
+    images, classes, boxes_count = shape_of(op.scores)
+    most = op.most
+
+    def body(
+        loops: LoopBuilder, boxes: Any, scores: Any, limit: Any, overlap: Any, threshold: Any, selected: Any, count: Any
+    ) -> None:
+        for at in loops.nest(selected.shape):
+            selected[at] = 0
+        used = loops.variable(0, "index")
+        taken = loops.scratch((max(boxes_count, 1),), "bool")
+        kept = loops.scratch((max(most, 1),), "index")
+        for n, c in loops.nest((images, classes) if boxes_count and most else (0, 0)):
+            for i in loops.range(boxes_count):
+                good = (scores[n, c, i] > threshold[()]) if threshold is not None else constant(True, BOOL)
+                taken[i] = ~good
+            chosen = loops.variable(0, "index")
+            going = loops.variable(True, "bool")
+            bound = loops.let(minimum(limit[()].cast("i64").cast(INDEX), most))
+            for _ in loops.while_(partial(_goes_on, going, chosen, bound)):
+                best = loops.variable(-1, "index")
+                for i in loops.range(boxes_count):
+                    with loops.if_(~taken[i]):
+                        leader = loops.let(maximum(best.get(), 0))
+                        with loops.if_((best.get() < 0) | (scores[n, c, i] > scores[n, c, leader])):
+                            best.set(i)
+                with loops.if_(best.get() < 0):
+                    going.set(False)
+                with loops.else_():
+                    box = loops.let(best.get())
+                    taken[box] = True
+                    free = loops.variable(True, "bool")
+                    for k in loops.range(chosen.get()):
+                        free.set(free.get() & ~_overlaps(loops, op.center, boxes, n, box, kept[k], overlap[()]))
+                    with loops.if_(free.get()):
+                        row = loops.let(used.get())
+                        for position, value in enumerate((n, c, box)):
+                            selected[row, position] = value.cast("i64")
+                        kept[chosen.get()] = box
+                        chosen.set(chosen.get() + 1)
+                        used.set(row + 1)
+        count[()] = used.get().cast("i64")
+
+    return b.call_loops(body, op.boxes, op.scores, op.limit, op.overlap, op.threshold)
+
+
+def _goes_on(going: Variable, chosen: Variable, bound: Expr) -> Expr:
+    return going.get() & (chosen.get() < bound)
+
+
+def _overlaps(loops: LoopBuilder, center: bool, boxes: Any, n: Expr, first: Expr, second: Expr, most: Expr) -> Expr:
+    """Whether intersection over union of two boxes is more than `most`."""
+
+    def spans(box: Expr) -> list[tuple[Expr, Expr]]:
+        numbers = [loops.let(wide(boxes[n, box, i])) for i in range(4)]
+        if center:
+            return [(numbers[i] - numbers[i + 2] / 2.0, numbers[i] + numbers[i + 2] / 2.0) for i in range(2)]
+        return [(minimum(numbers[i], numbers[i + 2]), maximum(numbers[i], numbers[i + 2])) for i in range(2)]
+
+    one, other = spans(loops.let(first)), spans(loops.let(second))
+    common = [minimum(a[1], b[1]) - maximum(a[0], b[0]) for a, b in zip(one, other, strict=True)]
+    shared = loops.let(maximum(common[0], 0.0) * maximum(common[1], 0.0))
+    areas = [(box[0][1] - box[0][0]) * (box[1][1] - box[1][0]) for box in (one, other)]
+    union = areas[0] + areas[1] - shared
+    proper = (areas[0] > 0.0) & (areas[1] > 0.0) & (shared > 0.0)
+    return loops.let(proper & (shared > union * wide(most)))

@@ -1,0 +1,91 @@
+"""Cases of patches, regions, boxes, determinants, n-grams and random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.tools.conformance.case import FLOATS, INTS, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.networks import convolved
+
+
+def patches_to_image(x: np.ndarray) -> np.ndarray:
+    """[N, C * 6, 3 * 5] of windows of 2 by 3 that are next to each other by 1 and 1, as images of 4 by 7."""
+    image = np.zeros((len(x), x.shape[1] // 6, 4, 7), x.dtype)
+    blocks = x.reshape(len(x), -1, 2, 3, 3, 5)
+    for i in range(2):
+        for j in range(3):
+            image[:, :, i : i + 3, j : j + 5] += blocks[:, :, i, j]
+    return image
+
+
+@operator("col2im")
+def _col2im(draw: Draw) -> Case:
+    x = draw.array(2, 18, 15)
+    return case(x, None, image=[4, 7], window=[2, 3], expected=patches_to_image(wide(x)))
+
+
+@operator("col2im")
+def _col2im_of_sizes(draw: Draw) -> Case:
+    x = draw.array(2, 18, 15)
+    return case(x, np.array([2, 3]), image=[4, 7], channels=3, expected=patches_to_image(wide(x)))
+
+
+@operator("roi_align", kinds=("f32", "f64"))
+def _roi_align(draw: Draw) -> Case:
+    """Regions whose bins are sampled at pixel centers."""
+    x = draw.array(2, 3, 6, 6)
+    rois = np.array([[1, 0, 3, 4], [0, 2, 4, 4]], x.dtype)
+    w = wide(x)
+    tall = w[1, :, :4, 1:3].reshape(3, 2, 2, 2, 1).mean((2, 4))
+    broad = w[0, :, 2:4, :4].reshape(3, 2, 1, 2, 2).mean((2, 4))
+    expected = np.stack([tall, broad])
+    return case(x, rois, np.array([1, 0]), height=2, width=2, expected=expected)
+
+
+@operator("deform_conv", kinds=("f32", "f64"))
+def _deform_conv(draw: Draw) -> Case:
+    """Offsets by whole pixels, everywhere the same: a convolution of a moved image."""
+    x, weight, bias = draw.array(2, 4, 6, 7), draw.array(5, 4, 3, 3), draw.array(5)
+    offset = np.zeros((2, 9, 2, 4, 5), x.dtype)
+    offset[:, :, 1] = 1
+    mask = np.full((2, 9, 4, 5), 0.5, x.dtype)
+    moved = np.pad(wide(x)[..., 1:], [(0, 0)] * 3 + [(0, 1)])
+    expected = convolved(moved, wide(weight), 1, 0) * 0.5 + wide(bias)[:, None, None]
+    return case(x, weight, offset.reshape(2, 18, 4, 5), bias, mask, expected=expected)
+
+
+@operator("non_max_suppression", kinds=("f32", "f64"))
+def _non_max_suppression(draw: Draw) -> Case:
+    """Boxes side by side, the second over the first."""
+    rows = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 3, 1, 4], [0, 6, 1, 7]]
+    boxes, scores = np.array([rows], draw.kind.to_numpy()), np.array([[[0.5, 0.75, 1, 0.25]]], draw.kind.to_numpy())
+    overlap, threshold = (np.array(number, boxes.dtype) for number in (0.5, 0.3))
+    selected = np.array([[0, 0, 2], [0, 0, 1], [0, 0, 0]])
+    selected[2] = 0
+    return case(boxes, scores, np.array(3), overlap, threshold, most=3, expected=(selected, np.array(2)))
+
+
+@operator("det", kinds=("f32", "f64"))
+def _det(draw: Draw) -> Case:
+    x = draw.array(3, 4, 4)
+    return case(x, expected=np.linalg.det(wide(x)))
+
+
+@operator("count_ngrams", kinds=INTS)
+def _count_ngrams(draw: Draw) -> Case:
+    x = draw.array(2, 30, low=0, high=2)
+    grams = np.array([[0, 1], [2, 2]], x.dtype)
+    pairs = [(x[:, : 30 - d, None] == grams[:, 0]) & (x[:, d:, None] == grams[:, 1]) for d in (1, 2)]
+    return case(x, grams, skips=1, expected=sum(found.sum(1) for found in pairs))
+
+
+@operator("random_uniform", kinds=FLOATS)
+def _random_uniform(draw: Draw) -> Case:
+    expected = np.random.RandomState(17).uniform(-2, 3, (30, 40))
+    return case(np.array(17), shape=[30, 40], low=-2.0, high=3.0, dtype=draw.kind.name, expected=expected)
+
+
+@operator("random_normal", kinds=FLOATS)
+def _random_normal(draw: Draw) -> Case:
+    expected = np.random.RandomState(17).normal(1, 2, (30, 40))
+    return case(np.array(17), shape=[30, 40], mean=1.0, scale=2.0, dtype=draw.kind.name, expected=expected)
