@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,7 @@ class LowerIntrinsics(Pass):
     target: str = option("llvm", "target whose rules are used")
 
     def run(self, op: Any, session: Session) -> None:
+        load_default_rules()
         try:
             targets = chain(self.target)
         except TargetError as error:
@@ -97,6 +99,11 @@ class LowerIntrinsics(Pass):
             lower_calls(op)
         finally:
             session.notes.extend(lowering.choices.values())
+
+
+def load_default_rules() -> None:
+    """Register the rules of the last target of every chain."""
+    importlib.import_module("mirlo.passes.lower.expansions")
 
 
 def _check_names(targets: tuple[str, ...], custom: Given) -> None:

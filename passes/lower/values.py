@@ -158,12 +158,8 @@ class ValueBuilder:
         """The MLIR type of a Num of this kind."""
         found = self._types.get(kind)
         if found is None:
-            found = ir.Type.parse(kind)
-            if self.shape is not None and self.shape != ():
-                found = ir.VectorType.get(self.shape, found)
-            elif self.shape == ():
-                found = ir.VectorType.get([], found)
-            self._types[kind] = found
+            scalar = ir.Type.parse(kind)
+            found = self._types[kind] = scalar if self.shape is None else ir.VectorType.get(self.shape, scalar)
         return found
 
     def num(self, value: Any) -> Num:
@@ -262,11 +258,16 @@ class ValueBuilder:
         """x·y + z, rounded once."""
         return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z))
 
+    def multiply_add(self, x: Num, y: Number, z: Number) -> Num:
+        """x·y + z, rounded once or twice: for machines on which rounding once is dear."""
+        loose = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
+        return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z), **loose)
+
     def polynomial(self, x: Num, coefficients: Sequence[float]) -> Num:
         """Horner's scheme; the coefficient of the highest power first."""
         result = self.constant(x.kind, coefficients[0])
         for coefficient in coefficients[1:]:
-            result = self.fma(result, x, coefficient)
+            result = self.multiply_add(result, x, coefficient)
         return result
 
     def unary(self, op: str, x: Num) -> Num:

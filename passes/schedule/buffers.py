@@ -24,8 +24,10 @@ class BufferFunction:
     `buffer(value)` gives the memref of a tensor value: a parameter, an output, or scratch memory made on demand.
     """
 
-    def __init__(self, view: PrimView):
+    def __init__(self, view: PrimView, stack_limit: int = STACK_LIMIT):
         self.view = view
+        self.stack_limit = stack_limit
+        """Bytes of scratch memory that may lie on the stack; none where the stack is not the memory of kernels."""
         self.location = view.op.location
         inputs = [memref_of(v.type) for v in view.arguments]
         outputs = [memref_of(v.type) for v in view.returned]
@@ -59,7 +61,7 @@ class BufferFunction:
         """Scratch memory, at the start of the function: small ones on the stack, others in the workspace."""
         size = buffer_bytes(memref_type)
         with ir.InsertionPoint.at_block_begin(self.entry), self.location:
-            if self.stack_bytes + size <= STACK_LIMIT:
+            if self.stack_bytes + size <= self.stack_limit:
                 self.stack_bytes += size
                 alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
                 return memref.AllocaOp(memref_type, [], [], alignment=alignment).result

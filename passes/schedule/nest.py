@@ -45,17 +45,18 @@ def emit_buffer_block(block: BlockView) -> None:
 
 
 def _emit(block: BlockView, inputs: list[Any], outputs: list[Any]) -> None:
+    nest([block.domain[i] for i in block.spatial], lambda spatial: emit_point(block, spatial, inputs, outputs))
 
-    def point(spatial: list[Any]) -> None:
-        if not block.is_reduction:
-            made = clone_body(block, _environment(block, spatial, inputs, ()))
-        else:
-            made = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
-        for value, output, buffer in zip(made, block.outputs, outputs, strict=True):
-            where = _scatter(block, spatial)
-            store(value, buffer, apply_map(output.map, where))
 
-    nest([block.domain[i] for i in block.spatial], point)
+def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs: list[Any]) -> None:
+    """One element of each output, at these values of the spatial axes."""
+    if not block.is_reduction:
+        made = clone_body(block, _environment(block, spatial, inputs, ()))
+    else:
+        made = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
+    for value, output, buffer in zip(made, block.outputs, outputs, strict=True):
+        where = _scatter(block, spatial)
+        store(value, buffer, apply_map(output.map, where))
 
 
 def _scatter(block: BlockView, spatial: list[Any]) -> list[Any]:

@@ -42,7 +42,7 @@ def test_its_own_tests_pass(site: Path) -> None:
 
 def test_commands_find_it(site: Path) -> None:
     listed = output_of(_python([site], "mirlo.tools.cli", "targets"))
-    assert "npu     npu → llvm → default  an imaginary matrix unit" in listed
+    assert re.search(r"^npu +npu → llvm → default  +an imaginary matrix unit$", listed, re.MULTILINE)
     out = output_of(_python([site], "mirlo.tools.cli", "explain", "relax.matmul", "--target", "npu", cwd=site))
     lines = out.splitlines()
     assert lines[0] == "relax.matmul on npu → llvm → default: legalization, tried in this order"
@@ -156,14 +156,10 @@ TARGET = Target("bare", "no rules of its own", pipeline=pipeline, emit=find_targ
 """
 
 
-def test_what_a_target_declines_is_in_its_matrix(tmp_path: Path) -> None:
+def test_a_target_without_rules_computes_by_the_default_ones(tmp_path: Path) -> None:
     bare = _broken(tmp_path, "other", "[mirlo.targets]\nbare = other:TARGET\n", BARE)
     only = ("--operator", "relax.exp", "--operator", "relax.add", "--operator", "tir.exp")
     lines = output_of(_python([bare], "mirlo.tools.cli", "check-target", "bare", *only)).splitlines()
-    assert lines[1].split() == ["relax.exp", *["declined"] * 4, *["-"] * 5]
+    assert lines[1].split() == ["relax.exp", *["ok"] * 4, *["-"] * 5]
     assert lines[2].split() == ["relax.add", *["ok"] * 8, "-"]
-    assert (
-        "tir.exp f32: declined: no rule lowers 'tir.exp' on (vector<64xf32>) for target 'bare': "
-        "none is registered for 'bare' or 'default'" in lines
-    )
-    assert lines[-1] == "bare: 16 checks of 3 operators and intrinsics: 8 ok, 8 declined, 0 wrong, 0 failed"
+    assert lines[-1] == "bare: 16 checks of 3 operators and intrinsics: 16 ok, 0 declined, 0 wrong, 0 failed"

@@ -61,6 +61,7 @@ def _subjects() -> dict[str, str]:
     from mirlo.passes.legalize.legalize import load_default_rules, operator_names
 
     load_default_rules()
+    importlib.import_module("mirlo.passes.lower.expansions")
     importlib.import_module("mirlo.passes.schedule.nest")
     subjects = {name: "legalization" for name in sorted(operator_names())}
     subjects |= {f"tir.{name}": "intrinsic lowering" for name in INTRINSICS}

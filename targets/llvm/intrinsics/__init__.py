@@ -1,17 +1,3 @@
-"""Rules of the llvm target for the tir intrinsics: elementary functions as arithmetic that vectorizes."""
+"""Rules of the llvm target for the tir intrinsics, where an instruction is faster than the default expansion."""
 
-from mirlo.targets.llvm.intrinsics import (  # noqa: F401  (importing registers the rules)
-    errorfunction,
-    exponential,
-    flatten,
-    hyperbolic,
-    integer,
-    inverse,
-    logarithm,
-    power,
-    remainders,
-    representation,
-    rounding,
-    trigonometric,
-    widen,
-)
+from mirlo.targets.llvm.intrinsics import exponential, saturating  # noqa: F401  (importing registers the rules)

@@ -1,149 +1,55 @@
-"""exp, exp2, expm1, sigmoid: 2^n · e^r with |r| ≤ ln 2 / 2, the second factor a polynomial."""
+"""exp, exp2, sigmoid where a machine scales whole registers by powers of two: no clamps, nothing that is slow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
+from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_whole
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import elementary
+from mirlo.passes.rules import decline, intrinsic
 from mirlo.targets.llvm.intrinsics.x86 import beside_whole, can_scale, limited_size, scale_by_power
 
-LOG2_E = 1.4426950408889634
-LN_2 = 0.6931471805599453
+
+def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
+    """Make a rule of a function that scales registers."""
+
+    def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Any:
+        def rule(op: Any, b: ValueBuilder) -> Any:
+            if op.dtype not in kinds or not can_scale(b, op.dtype):
+                return decline("only for vectors of whole registers that the machine scales", dtype=op.dtype)
+            return function(b, op.nums[0])
+
+        rule.__name__, rule.__doc__ = function.__name__, function.__doc__
+        rule.__wrapped__ = function  # type: ignore[attr-defined]
+        intrinsic(function.__name__, target="llvm")(rule)
+        return function
+
+    return rule_of
 
 
-@dataclass(frozen=True)
-class ExpConstants:
-    """For one format."""
-
-    ln2_high: float
-    """ln 2 with so many trailing zeros that its product with every n is exact; `ln2_low` is the rest."""
-    ln2_low: float
-    polynomial: tuple[float, ...]
-    """(e^r - 1 - r) / r² for |r| ≤ ln 2 / 2, minimax relative to e^r - 1."""
-    short: tuple[float, ...]
-    """The same, minimax relative to e^r, which takes fewer terms."""
-    overflow: float
-    """At and above, e^x is infinite; a little more than the exact bound."""
-    vanish: float
-    """At and below, e^x rounds to zero."""
+def _exp(b: ValueBuilder, x: Num) -> Num:
+    # Scaling takes what overflows, vanishes and NaN from n; the polynomial only needs an r that keeps it positive.
+    r, whole, _ = reduce_exp_whole(b, x)
+    return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
 
 
-_EXP_F64 = (
-    2.092561071987012e-09,
-    2.5109249955579118e-08,
-    2.755723945954401e-07,
-    2.7557243820956625e-06,
-    2.4801587363733536e-05,
-    0.0001984126988624767,
-    0.001388888888886569,
-    0.008333333333321714,
-    0.0416666666666667,
-    0.16666666666666677,
-    0.5,
-)
-
-EXP = {
-    "f32": ExpConstants(
-        ln2_high=0.693359375,
-        ln2_low=-0.00021219444005469057,
-        polynomial=(0.00139473367, 0.00836677477, 0.041666273, 0.16666542, 0.5),
-        short=(0.00831247028, 0.0418903306, 0.166671157, 0.499992311),
-        overflow=89.0,
-        vanish=-104.0,
-    ),
-    "f64": ExpConstants(
-        ln2_high=0.693147180369123816490,
-        ln2_low=1.9082149292705877e-10,
-        polynomial=_EXP_F64,
-        short=_EXP_F64,
-        overflow=710.0,
-        vanish=-746.0,
-    ),
-}
-
-
-# 2^r for |r| ≤ 1/2
-_EXP2_F32 = (0.00132646039, 0.00967157632, 0.055507347, 0.240222409, 0.693147004, 1.0)
-
-
-def reduce_exp(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """r and n with x = r + n · ln 2; of n, an integer, only the low bits are right."""
-    r, _, n = _reduce(b, x)
-    return r, n
-
-
-def _reduce(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
-    """As `reduce_exp`, with n also as a float."""
-    constants = EXP[x.kind]
-    shifted = b.fma(x, LOG2_E, x.format.magic)
-    n = shifted - x.format.magic
-    r = b.fma(n, -constants.ln2_low, b.fma(n, -constants.ln2_high, x))
-    return r, n, b.bits(shifted)
-
-
-def expm1_reduced(b: ValueBuilder, r: Num) -> Num:
-    """e^r - 1 for |r| ≤ ln 2 / 2."""
-    return b.fma(r * r, b.polynomial(r, EXP[r.kind].polynomial), r)
-
-
-def exp_reduced(b: ValueBuilder, r: Num, precise: bool = False) -> Num:
-    """e^r for |r| ≤ ln 2 / 2; `precise` for less than an ulp of error before the result is rounded."""
-    constants = EXP[r.kind]
-    return b.polynomial(r, (*(constants.polynomial if precise else constants.short), 1.0, 1.0))
-
-
-def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
-    """x · 2^n for n from 2 - 2·bias to 2·bias, rounded once: in two steps, for 2^n itself may be no normal number."""
-    half = b.shift_right_signed(n, 1)
-    return x * b.power_of_two(half, x.kind) * b.power_of_two(n - half, x.kind)
-
-
-def _exp_up_to(b: ValueBuilder, x: Num, overflows: bool = True) -> Num:
-    """e^x; with `overflows` false, for x that does not overflow by much."""
-    constants = EXP[x.kind]
-    if can_scale(b, x.kind):
-        # Scaling takes what overflows, vanishes and NaN from n; the polynomial only needs an r that keeps it positive.
-        r, whole, _ = _reduce(b, x)
-        return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
-    if overflows:
-        x = b.clamp_above(x, constants.overflow)
-    # Products that underflow are slow on many machines, and masks of attention are full of them.
-    vanishes = x < constants.vanish
-    r, _, n = _reduce(b, b.select(vanishes, 0.0, x))
-    return b.select(vanishes, 0.0, scale(b, exp_reduced(b, r), n))
-
-
-@elementary("exp")
+@_scaled("f32", "f64")
 def exp(b: ValueBuilder, x: Num) -> Num:
-    return _exp_up_to(b, x)
+    """By one scaling instruction."""
+    return _exp(b, x)
 
 
-@elementary("exp2")
+@_scaled("f32")
 def exp2(b: ValueBuilder, x: Num) -> Num:
-    if x.kind == "f32" and can_scale(b, x.kind):
-        r = beside_whole(b, x)
-        return scale_by_power(b, b.polynomial(r, _EXP2_F32), x - r)
-    bias, fraction = x.format.bias, x.format.fraction
-    x = b.clamp_below(b.clamp_above(x, bias + 1.0), -float(bias + fraction + 1))
-    whole, n = b.round_to_int(x)
-    r = x - whole
-    return scale(b, b.polynomial(r, _EXP2_F32) if x.kind == "f32" else exp_reduced(b, r * LN_2), n)
+    """By one scaling instruction."""
+    r = beside_whole(b, x)
+    return scale_by_power(b, b.polynomial(r, EXP2_F32), x - r)
 
 
-@elementary("expm1")
-def expm1(b: ValueBuilder, x: Num) -> Num:
-    # Where e^x vanishes beside 1 it needs no exponent of its own.
-    limited = b.clamp_below(b.clamp_above(x, EXP[x.kind].overflow), -(x.format.fraction + 3) * LN_2)
-    r, n = reduce_exp(b, limited)
-    # 2^n overflows one step before the result does: half of everything, then doubled.
-    half = b.power_of_two(n - 1, x.kind)
-    result = b.fma(expm1_reduced(b, r), half, half - 0.5) * 2.0
-    return b.select(b.abs(x) < 2.0**-x.format.fraction, x, result)
-
-
-@elementary("sigmoid")
+@_scaled("f32", "f64")
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
+    """By one scaling instruction."""
     # From this bound on, e^x + 1 is e^x; before it nothing overflows.
-    power = _exp_up_to(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2), overflows=False)
+    power = _exp(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2))
     return power / (power + 1.0)

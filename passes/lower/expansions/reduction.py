@@ -7,8 +7,8 @@ it gives the fraction of a turn.
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, sign_bit
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, sign_bit
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -53,7 +53,7 @@ def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 
 def _by_parts(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    shifted = b.fma(x, TWO_OVER_PI, x.format.magic)
+    shifted = b.multiply_add(x, TWO_OVER_PI, x.format.magic)
     n = shifted - x.format.magic
     r = x
     for part in HALF_PI_PARTS[x.kind]:

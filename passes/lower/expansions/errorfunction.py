@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirlo.passes.lower.expansions.elementary import doubled, elementary
+from mirlo.passes.lower.expansions.exponential import expm1_reduced, reduce_exp, scale
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import doubled, elementary
-from mirlo.targets.llvm.intrinsics.exponential import expm1_reduced, reduce_exp, scale
 
 # P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93, from where on it is 1
 _ERF_LIMIT = 3.93
@@ -109,8 +109,8 @@ def _erfc_of_positive(b: ValueBuilder, x: Num) -> Num:
     square = x * x
     lost = b.fma(x, x, -square)
     r, n = reduce_exp(b, -square)
-    factor = b.polynomial(t, constants.polynomial) / b.fma(x, 2.0 * constants.unit, constants.unit)
-    return scale(b, b.fma(factor, expm1_reduced(b, r - lost), factor), n)
+    factor = b.polynomial(t, constants.polynomial) / b.multiply_add(x, 2.0 * constants.unit, constants.unit)
+    return scale(b, b.multiply_add(factor, expm1_reduced(b, r - lost), factor), n)
 
 
 def _erf_below_one(b: ValueBuilder, x: Num) -> Num:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, elementary, flip_sign, sign_bit
+from mirlo.passes.lower.expansions.exponential import scale
+from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, elementary, flip_sign, sign_bit
-from mirlo.targets.llvm.intrinsics.exponential import scale
-from mirlo.targets.llvm.intrinsics.logarithm import split_power
 
 STEP_BITS = {"f32": 18, "f64": 47}
 """Bits of the quotient in one step: so few that an estimate of the partial quotient is at most one too large."""

@@ -7,29 +7,45 @@ from typing import Any
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
-NATIVE = {
-    "popcount": "math.ctpop",
-    "clz": "math.ctlz",
-    "ctz": "math.cttz",
-    "sat_adds": "llvm.intr.sadd.sat",
-    "sat_addu": "llvm.intr.uadd.sat",
-    "sat_subs": "llvm.intr.ssub.sat",
-    "sat_subu": "llvm.intr.usub.sat",
-}
-"""Intrinsics that are one LLVM intrinsic, which every back end has without a call."""
+COUNTS = {"popcount": "math.ctpop", "clz": "math.ctlz", "ctz": "math.cttz"}
+"""Intrinsics that are one upstream operation, which every LLVM back end has without a call."""
+SATURATING = ("sat_adds", "sat_addu", "sat_subs", "sat_subu")
 
 WORD = "i64"
-"""What `index` is on this target."""
+"""What `index` is computed as."""
 
 
-@intrinsic("popcount", "clz", "ctz", "sat_adds", "sat_addu", "sat_subs", "sat_subu", target="llvm")
-def native(op: Any, b: ValueBuilder) -> Any:
+@intrinsic(*COUNTS)
+def count_bits(op: Any, b: ValueBuilder) -> Any:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
-    return b.emit(NATIVE[op.name], op.dtype, *op.nums)
+    return b.emit(COUNTS[op.name], op.dtype, *op.nums)
 
 
-@intrinsic(*NATIVE, "fixed_mul", "shl", "shrs", "shru", target="llvm", priority=-1)
+@intrinsic("sat_addu", "sat_subu")
+def saturate_unsigned(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    x, y = op.nums
+    if op.name == "sat_addu":
+        total = x + y
+        return b.select(b.compare("ult", total, x), -1, total)
+    return b.select(b.compare("ult", x, y), 0, x - y)
+
+
+@intrinsic("sat_adds", "sat_subs")
+def saturate_signed(op: Any, b: ValueBuilder) -> Any:
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    x, y = op.nums
+    result = x + y if op.name == "sat_adds" else x - y
+    # It overflows where the result is on another side of zero than x, and y does not explain it.
+    wrapped = (x ^ result) & ((y ^ result) if op.name == "sat_adds" else (x ^ y))
+    limit = b.shift_right_signed(x, _bits(x) - 1) ^ ((1 << (_bits(x) - 1)) - 1)
+    return b.select(wrapped < 0, limit, result)
+
+
+@intrinsic(*COUNTS, *SATURATING, "fixed_mul", "shl", "shrs", "shru", priority=-1)
 def index_as_word(op: Any, b: ValueBuilder) -> Any:
     if op.dtype != "index":
         return decline("only for index", dtype=op.dtype)
@@ -41,7 +57,7 @@ def _bits(x: Num) -> int:
     return int(x.kind[1:])
 
 
-@intrinsic("shl", "shru", target="llvm")
+@intrinsic("shl", "shru")
 def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
@@ -51,7 +67,7 @@ def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
     return b.select(b.compare("ult", count, _bits(x)), shifted, 0)
 
 
-@intrinsic("shrs", target="llvm")
+@intrinsic("shrs")
 def shift_in_signs(op: Any, b: ValueBuilder) -> Any:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
@@ -60,7 +76,7 @@ def shift_in_signs(op: Any, b: ValueBuilder) -> Any:
     return b.shift_right_signed(x, b.select(b.compare("ult", count, most), count, most))
 
 
-@intrinsic("fixed_mul", target="llvm")
+@intrinsic("fixed_mul")
 def fixed_mul(op: Any, b: ValueBuilder) -> Any:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)

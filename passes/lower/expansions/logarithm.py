@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, elementary
+from mirlo.passes.lower.expansions.exponential import EXP, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, elementary
-from mirlo.targets.llvm.intrinsics.exponential import EXP, LOG2_E
 
 LOG10_E = 0.4342944819032518
 LOG10_2 = 0.3010299956639812
@@ -53,12 +53,12 @@ def log_terms(b: ValueBuilder, t: Num, addend: Num | None = None) -> Num:
     square = t * t
     if t.kind == "f32":
         cube_term = b.polynomial(t, _LOG_F32)
-        tail = t * square * cube_term if addend is None else b.fma(t * square, cube_term, addend)
-        return t + b.fma(square, -0.5, tail)
+        tail = t * square * cube_term if addend is None else b.multiply_add(t * square, cube_term, addend)
+        return t + b.multiply_add(square, -0.5, tail)
     half_square = square * 0.5
     s = t / (t + 2.0)
     z = s * s
-    tail = s * b.fma(z, b.polynomial(z, _LOG_F64), half_square)
+    tail = s * b.multiply_add(z, b.polynomial(z, _LOG_F64), half_square)
     if addend is not None:
         tail = tail + addend
     return t - (half_square - tail)
@@ -68,8 +68,8 @@ def log_of_positive(b: ValueBuilder, x: Num, correction: Num | None = None) -> N
     """log(x) + correction for positive finite x; the correction is small beside 1."""
     m, e = split_power(b, x)
     constants = EXP[x.kind]
-    low = e * constants.ln2_low if correction is None else b.fma(e, constants.ln2_low, correction)
-    return b.fma(e, constants.ln2_high, log_terms(b, m - 1.0, low))
+    low = e * constants.ln2_low if correction is None else b.multiply_add(e, constants.ln2_low, correction)
+    return b.multiply_add(e, constants.ln2_high, log_terms(b, m - 1.0, low))
 
 
 def outside_domain(b: ValueBuilder, x: Num, result: Num) -> Num:
@@ -87,14 +87,14 @@ def log(b: ValueBuilder, x: Num) -> Num:
 @elementary("log2")
 def log2(b: ValueBuilder, x: Num) -> Num:
     m, e = split_power(b, x)
-    return outside_domain(b, x, b.fma(log_terms(b, m - 1.0), LOG2_E, e))
+    return outside_domain(b, x, b.multiply_add(log_terms(b, m - 1.0), LOG2_E, e))
 
 
 @elementary("log10")
 def log10(b: ValueBuilder, x: Num) -> Num:
     m, e = split_power(b, x)
     high, low = _LOG10_2_SPLIT[x.kind]
-    return outside_domain(b, x, b.fma(e, high, b.fma(log_terms(b, m - 1.0), LOG10_E, e * low)))
+    return outside_domain(b, x, b.multiply_add(e, high, b.multiply_add(log_terms(b, m - 1.0), LOG10_E, e * low)))
 
 
 def log1p_above(b: ValueBuilder, x: Num) -> Num:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, elementary
+from mirlo.passes.lower.expansions.exponential import scale
+from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, elementary
-from mirlo.targets.llvm.intrinsics.exponential import scale
-from mirlo.targets.llvm.intrinsics.logarithm import split_power
 
 
 @elementary("abs", *FORMATS)
@@ -38,7 +38,7 @@ def nextafter(b: ValueBuilder, x: Num, y: Num) -> Num:
     return b.from_bits(b.select(wide_x.is_nan, bits, moved), x.kind)
 
 
-@intrinsic("ldexp", target="llvm")
+@intrinsic("ldexp")
 def ldexp(op: Any, b: ValueBuilder) -> Any:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)

@@ -25,7 +25,7 @@ def elementary(name: str, *kinds: str) -> Callable[[Any], Any]:
                 return decline(f"only for {' and '.join(accepted)}", dtype=op.dtype)
             return function(b, *op.nums)
 
-        intrinsic(name, target="llvm")(rule)
+        intrinsic(name)(rule)
         return function
 
     return register
@@ -55,4 +55,4 @@ def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
 
     Near 1 the errors of numerator and denominator cancel, so that short polynomials are enough for both.
     """
-    return (numerator + numerator) * denominator / b.fma(numerator, numerator, denominator * denominator)
+    return (numerator + numerator) * denominator / b.multiply_add(numerator, numerator, denominator * denominator)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.lower.expansions.elementary import elementary
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
-from mirlo.targets.llvm.intrinsics.elementary import elementary
 
 NATIVE = {
     "floor": "math.floor",
@@ -19,7 +19,7 @@ NATIVE = {
 """Intrinsics that are one upstream operation, lowered to an LLVM intrinsic and from there to instructions."""
 
 
-@intrinsic(*NATIVE, target="llvm")
+@intrinsic(*NATIVE)
 def native(op: Any, b: ValueBuilder) -> Any:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)

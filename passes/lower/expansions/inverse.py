@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, elementary, sign_bit
+from mirlo.passes.lower.expansions.reduction import HALF_PI_PARTS
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, elementary, sign_bit
-from mirlo.targets.llvm.intrinsics.reduction import HALF_PI_PARTS
 
 # (asin s - s) / s³ in s² for |s| ≤ ½, (atan q - q) / q³ in q² for |q| ≤ √2 - 1
 _ASIN = {
@@ -54,7 +54,7 @@ def _asin_core(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     large = size > 0.5
     z = b.select(large, (1.0 - size) * 0.5, size * size)
     s = b.select(large, b.sqrt(z), size)
-    return large, b.fma(s * z, b.polynomial(z, _ASIN[x.kind]), s)
+    return large, b.multiply_add(s * z, b.polynomial(z, _ASIN[x.kind]), s)
 
 
 @elementary("asin")
@@ -77,8 +77,8 @@ def _atan_of_quotient(b: ValueBuilder, q: Num, quarters: Num) -> Num:
     """atan(q) + quarters · π/4 for |q| ≤ tan(π/8)."""
     high, low = QUARTER_PI[q.kind]
     z = q * q
-    angle = b.fma(q * z, b.polynomial(z, _ATAN[q.kind]), quarters * low) + q
-    return b.fma(quarters, high, angle)
+    angle = b.multiply_add(q * z, b.polynomial(z, _ATAN[q.kind]), quarters * low) + q
+    return b.multiply_add(quarters, high, angle)
 
 
 @elementary("atan")

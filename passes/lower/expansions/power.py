@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, elementary, flip_sign, is_infinite, sign_bit
+from mirlo.passes.lower.expansions.exponential import LN_2, exp_reduced, scale
+from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, elementary, flip_sign, is_infinite, sign_bit
-from mirlo.targets.llvm.intrinsics.exponential import LN_2, exp_reduced, scale
-from mirlo.targets.llvm.intrinsics.logarithm import split_power
 
 # log((1 + s) / (1 - s)) = 2s (1 + s²/3 + s⁴ Q(s²)) for |s| ≤ 0.1716
 _LOG_TAIL = {
@@ -39,7 +39,7 @@ def _log2_in_two(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     third, third_low = _THIRD[x.kind]
     u = z * third
     u_low = b.fma(z, third, -u) + b.fma(z, third_low, z_low * third)
-    rest = b.fma(z * z, b.polynomial(z, _LOG_TAIL[x.kind]), u_low)
+    rest = b.multiply_add(z * z, b.polynomial(z, _LOG_TAIL[x.kind]), u_low)
     v = s * u
     v_low = b.fma(s, u, -v) + b.fma(s, rest, s_low * u)
 
@@ -98,7 +98,7 @@ def cbrt(b: ValueBuilder, x: Num) -> Num:
     # With half of its bits t has an exact square, and the last step rounds once.
     t = b.from_bits(b.bits(t) & -(1 << (x.format.fraction // 2 + 1)), x.kind)
     quotient = a / (t * t)
-    t = b.fma(t, (quotient - t) / (t + t + quotient), t)
+    t = b.multiply_add(t, (quotient - t) / (t + t + quotient), t)
     t = b.select(tiny, t * 2.0 ** (-lift // 3), b.select(huge, t * 2.0, t))
     return b.select(x.equals(0.0) | ~(size < INFINITY), x, b.copysign(t, x))
 

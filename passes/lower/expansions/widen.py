@@ -15,7 +15,7 @@ BY_BITS = ("abs", "copysign", "nextafter")
 _WIDENED = [row.name for row in INTRINSICS.values() if row.operands != "int" and row.name not in BY_BITS]
 
 
-@intrinsic(*_WIDENED, target="llvm", priority=-1)
+@intrinsic(*_WIDENED, priority=-1)
 def compute_in_f32(op: Any, b: ValueBuilder) -> Any:
     if op.dtype not in NARROW:
         return decline("widens only 16-bit floats", dtype=op.dtype)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import elementary, flip_sign, keep_small
+from mirlo.passes.lower.expansions.reduction import reduce_by_half_pi
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import elementary, flip_sign, keep_small
-from mirlo.targets.llvm.intrinsics.reduction import reduce_by_half_pi
 
 # (sin r - r) / r³ and (cos r - 1 + r²/2) / r⁴ in r²
 SIN = {
@@ -34,11 +34,11 @@ COS = {
 def sin_and_cos(b: ValueBuilder, r: Num) -> tuple[Num, Num]:
     """Both, for |r| ≤ π/4."""
     z = r * r
-    sin = b.fma(r * z, b.polynomial(z, SIN[r.kind]), r)
+    sin = b.multiply_add(r * z, b.polynomial(z, SIN[r.kind]), r)
     half = z * 0.5
     top = 1.0 - half
     # (1 - top) - half is what the subtraction lost.
-    cos = top + b.fma(z * z, b.polynomial(z, COS[r.kind]), (1.0 - top) - half)
+    cos = top + b.multiply_add(z * z, b.polynomial(z, COS[r.kind]), (1.0 - top) - half)
     return sin, cos
 
 

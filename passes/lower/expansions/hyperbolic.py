@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, doubled, elementary
+from mirlo.passes.lower.expansions.exponential import EXP, LN_2, exp_reduced, expm1, reduce_exp, scale
+from mirlo.passes.lower.expansions.logarithm import log1p_above
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.intrinsics.elementary import INFINITY, NAN, doubled, elementary
-from mirlo.targets.llvm.intrinsics.exponential import EXP, LN_2, exp_reduced, expm1, reduce_exp, scale
-from mirlo.targets.llvm.intrinsics.logarithm import log1p_above
 
 # tanh(x/2) = x · P(x²) / Q(x²) for |x| ≤ 9.02, from where on tanh(x) is 1
 _TANH_LIMIT = 9.02
@@ -49,7 +49,7 @@ def _half_exp(b: ValueBuilder, x: Num) -> Num:
 @elementary("sinh")
 def sinh(b: ValueBuilder, x: Num) -> Num:
     square = x * x
-    small = b.fma(x * square, b.polynomial(square, _SINH[x.kind]), x)
+    small = b.multiply_add(x * square, b.polynomial(square, _SINH[x.kind]), x)
     power = _half_exp(b, b.abs(x))
     return b.select(b.abs(x) < 1.0, small, b.copysign(power - 0.25 / power, x))
 

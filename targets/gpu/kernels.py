@@ -1,0 +1,38 @@
+"""Kernels as files of an artifact: what emitters write and loaders read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """The code of one kernel, or of a module with several."""
+
+    name: str
+    """As the steps of the program call it."""
+    entry: str
+    code: bytes
+    features: tuple[str, ...] = ()
+    """What the device must be able to do."""
+
+
+def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:
+    """Code and constants as one run of bytes, and where in it they are; equal code is there once."""
+    parts: list[bytes] = []
+    known: dict[bytes, list[int]] = {}
+    size = 0
+
+    def place(data: bytes) -> list[int]:
+        nonlocal size
+        if data not in known:
+            known[data] = [size, len(data)]
+            parts.append(data)
+            size += len(data)
+        return known[data]
+
+    table = {kernel.name: {"entry": kernel.entry, "code": place(kernel.code)} for kernel in kernels}
+    features = sorted({feature for kernel in kernels for feature in kernel.features})
+    places = [place(data) for data in constants]
+    return b"".join(parts), {"kernels": table, "constants": places, "features": features}

@@ -1,0 +1,1 @@
+"""Schedules of target `gpu`: prim functions as launches of threads."""

@@ -1,0 +1,109 @@
+"""Launches: grids of thread blocks, and how a thread finds what it computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import gpu, ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import index
+
+THREADS = 128
+"""Threads of a block where nothing asks for another number: every Vulkan device allows as many."""
+MOST_BLOCKS = 65535
+"""Blocks in one dimension of a grid: what every device allows."""
+SHARED = 3
+"""Memory space of a block of threads, as LLVM and the conversion to SPIR-V number it."""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Where a thread is: the number of its block, its own number in the block."""
+
+    block: Any
+    thread: Any
+
+
+def launch(blocks: int, threads: int, body: Callable[[Ids], None]) -> None:
+    """Run `body` in this many blocks of threads; grids of more than one dimension look like one."""
+    width = min(blocks, MOST_BLOCKS)
+    height = -(-blocks // width)
+    width = -(-blocks // height)
+    op = gpu.LaunchOp((width, height, 1), (threads, 1, 1))
+    with ir.InsertionPoint(op.regions[0].blocks[0]):
+        block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
+        block = block_x
+        if height > 1:
+            block = add(multiply(block_y, width), block_x)
+        ids = Ids(block, thread_x)
+        if width * height > blocks:
+            branch = scf.IfOp(less(block, blocks))
+            with ir.InsertionPoint(branch.then_block):
+                body(ids)
+                scf.YieldOp([])
+        else:
+            body(ids)
+        gpu.TerminatorOp()
+
+
+def launch_points(extents: Sequence[int], body: Callable[[list[Any]], None], threads: int = THREADS) -> None:
+    """Run `body` once for each point of a space, a thread each; neighbours differ in the last index."""
+    total = math.prod(extents)
+    threads = min(threads, max(32, -(-total // 32) * 32))
+
+    def thread(ids: Ids) -> None:
+        number = add(multiply(ids.block, threads), ids.thread)
+        if total % threads == 0:
+            body(split(number, extents))
+            return
+        branch = scf.IfOp(less(number, total))
+        with ir.InsertionPoint(branch.then_block):
+            body(split(number, extents))
+            scf.YieldOp([])
+
+    launch(-(-total // threads), threads, thread)
+
+
+def split(number: Any, extents: Sequence[int]) -> list[Any]:
+    """The indices of a point from its number, the last index running fastest."""
+    found: list[Any] = []
+    rest = number
+    for position in range(len(extents) - 1, -1, -1):
+        extent = extents[position]
+        if extent == 1:
+            found.append(index(0))
+        elif math.prod(extents[:position]) == 1:
+            found.append(rest)
+            rest = index(0)
+        else:
+            found.append(create("arith.remui", rest.type, rest, index(extent)))
+            rest = create("arith.divui", rest.type, rest, index(extent))
+    return found[::-1]
+
+
+def add(a: Any, b: Any) -> Any:
+    return create("arith.addi", a.type, a, b if not isinstance(b, int) else index(b))
+
+
+def multiply(a: Any, factor: int) -> Any:
+    return a if factor == 1 else create("arith.muli", a.type, a, index(factor))
+
+
+def less(a: Any, limit: int) -> Any:
+    """Whether an index that is not negative is below a number."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
+
+
+def shared(size: int, element: Any) -> Any:
+    """Memory of the block of threads, at the insertion point inside of a launch."""
+    space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
+    return memref.AllocOp(ir.MemRefType.get([size], element, memory_space=space), [], []).result
+
+
+def barrier() -> None:
+    """All threads of the block wait here; what each wrote before, all see after it."""
+    gpu.BarrierOp()

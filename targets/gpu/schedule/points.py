@@ -1,0 +1,100 @@
+"""A thread for each point: elementwise blocks as one walk, and blocks that no better plan takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.nest import emit_point
+from mirlo.targets.gpu.schedule.launch import launch_points
+from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
+from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed
+from mirlo.targets.llvm.schedule.space import Space, merge_all
+
+
+@dataclass
+class PointsPlan:
+    """Elementwise blocks over one domain: a thread computes one element of each."""
+
+    group: Group
+    space: Space
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        made = {
+            output.value: (place, value)
+            for place in self.space.places
+            for output, value in zip(place.block.outputs, place.roots, strict=True)
+        }
+        for place in self.space.places:
+            for operand in place.needed_inputs:
+                if operand.value not in made:
+                    memory.slot(operand.value)
+            for output in place.block.outputs:
+                if output.value in self.group.kept:
+                    memory.slot(output.value)
+
+        def thread(indices: list[Any]) -> None:
+            point = Point(Frame(memory, None, made), indices)
+            for place in self.space.places:
+                point.run(place)
+            for place in self.space.places:
+                for output, value in zip(place.block.outputs, place.roots, strict=True):
+                    if output.value in self.group.kept:
+                        point.store(place, output, point.find(value))
+
+        launch_points(self.space.extents, thread)
+
+
+def plan_points(group: Group) -> PointsPlan | Decline:
+    """How to compute these blocks in one walk."""
+    first = group.blocks[0]
+    for block in group.blocks:
+        if block.is_reduction:
+            return decline("a block reduces", block=block.name)
+        if block.domain != first.domain:
+            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
+    refusal = opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    space = Space(first.domain, tuple(placed(b, range(b.rank), first.domain) for b in group.blocks)).drop_units()
+    refusal = _in_step(space, group)
+    if refusal is not None:
+        return refusal
+    return PointsPlan(group, merge_all(along_memory(space.split_divided()), 0))
+
+
+def _in_step(space: Space, group: Group) -> Decline | None:
+    """Values that are computed here may only be read where they are made."""
+    written: dict[Any, Any] = {}
+    for place in space.places:
+        for operand in place.block.inputs:
+            if operand.value in written and place.dims(operand) != written[operand.value]:
+                return decline("a block reads another element than the one computed here", block=place.block.name)
+        for output in place.block.outputs:
+            written[output.value] = place.dims(output)
+    return None
+
+
+def along_memory(space: Space) -> Space:
+    """The loops by how far apart the elements of the output are, so that neighbouring threads write neighbours."""
+    place = space.places[-1]
+    where = place.flat(place.block.outputs[0])
+    steps = [abs(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
+    return space.order(sorted(range(len(space.extents)), key=lambda axis: -steps[axis]))
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """One block, whatever it does: a thread computes one element of each output."""
+
+    block: BlockView
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        inputs = [memory.buffers.buffer(operand.value) for operand in self.block.inputs]
+        outputs = [memory.buffers.buffer(output.value) for output in self.block.outputs]
+        extents = [self.block.domain[axis] for axis in self.block.spatial]
+        launch_points(extents, lambda indices: emit_point(self.block, indices, inputs, outputs))

@@ -1,0 +1,29 @@
+"""Saturating arithmetic on integers, which LLVM has as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.passes.lower.expansions.flatten import as_one_dimension, is_flat
+from mirlo.passes.lower.values import ValueBuilder
+from mirlo.passes.rules import decline, intrinsic
+
+NATIVE = {
+    "sat_adds": "llvm.intr.sadd.sat",
+    "sat_addu": "llvm.intr.uadd.sat",
+    "sat_subs": "llvm.intr.ssub.sat",
+    "sat_subu": "llvm.intr.usub.sat",
+}
+
+
+@intrinsic(*NATIVE, target="llvm")
+def saturating(op: Any, b: ValueBuilder) -> Any:
+    """One instruction, of scalars and vectors of one dimension."""
+    if op.dtype == "index":
+        return decline("has no form on index", dtype=op.dtype)
+    if not is_flat(op):
+        return decline("the operands are vectors of several dimensions")
+    return b.emit(NATIVE[op.name], op.dtype, *op.nums)
+
+
+intrinsic(*NATIVE, target="llvm", priority=1)(as_one_dimension)

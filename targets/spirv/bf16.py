@@ -1,0 +1,72 @@
+"""bf16 on devices that do not have it: kept as 16 bits, computed with as f32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.lower.calls import find
+
+EMULATE = (
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
+    "math-extend-to-supported-types{extra-types=f16,f64 target-type=f32},arith-expand{include-bf16=true},canonicalize"
+)
+"""Passes after which bf16 is only loaded, stored, chosen, and turned into bits and back."""
+
+
+def convert_by_f32(root: Any) -> None:
+    """Conversions between bf16 and other floats than f32 in two steps: what the passes above know are those of f32."""
+    narrow, wide = ir.BF16Type.get(), ir.F32Type.get()
+    for name in ("arith.extf", "arith.truncf"):
+        for op in find(root, name):
+            source, target = op.operands[0].type, op.results[0].type
+            if narrow not in (source, target) or wide in (source, target):
+                continue
+            with ir.InsertionPoint(op), op.location:
+                first = "arith.extf" if source == narrow or name == "arith.extf" else "arith.truncf"
+                second = "arith.truncf" if target in (narrow, ir.F16Type.get()) else "arith.extf"
+                value = create(second, target, create(first, wide, op.operands[0]))
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+
+
+def keep_as_bits(root: Any) -> None:
+    """Put i16 in place of bf16 in every type below an operation; kernels' parameters included."""
+    narrow = ir.BF16Type.get()
+    casts: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "arith.bitcast" and narrow in (op.operands[0].type, op.results[0].type):
+            casts.append(op)
+        if op.name == "arith.constant" and op.results[0].type == narrow:
+            op.attributes["value"] = _bits_of(op.attributes["value"].value)
+        arguments = [argument for region in op.regions for block in region.blocks for argument in block.arguments]
+        for value in (*op.results, *arguments):
+            _retype(value)
+        if op.name == "gpu.func":
+            kinds = [argument.type for argument in op.regions[0].blocks[0].arguments]
+            op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        return ir.WalkResult.ADVANCE
+
+    # Once all is i16, casts between the two are between i16 and i16.
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    for cast in casts:
+        cast.results[0].replace_all_uses_with(cast.operands[0])
+        cast.erase()
+
+
+def _retype(value: Any) -> None:
+    narrow, bits, kind = ir.BF16Type.get(), ir.IntegerType.get_signless(16), value.type
+    if kind == narrow:
+        value.set_type(bits)
+    elif isinstance(kind, ir.MemRefType) and kind.element_type == narrow:
+        value.set_type(ir.MemRefType.get(kind.shape, bits, layout=kind.layout, memory_space=kind.memory_space))
+
+
+def _bits_of(number: float) -> Any:
+    import ml_dtypes
+    import numpy as np
+
+    code = int(np.array(number, ml_dtypes.bfloat16).view(np.uint16))
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(16), code - (1 << 16) if code >> 15 else code)

@@ -1,0 +1,135 @@
+"""From kernels in upstream dialects to SPIR-V binaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import gpu, ir, passmanager
+from mirlo.passes.lower.calls import find
+from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, keep_as_bits
+from mirlo.targets.spirv.fma import expand_fma
+
+VERSION = "v1.3"
+CAPABILITIES = (
+    *("Shader", "Int8", "Int16", "Int64", "Float16", "Float64", "StorageBuffer8BitAccess", "StorageBuffer16BitAccess"),
+    *("GroupNonUniform", "GroupNonUniformArithmetic", "GroupNonUniformShuffle"),
+)
+"""What kernels may use; each one names those that it does use, and the loader asks the device for these."""
+EXTENSIONS = ("SPV_KHR_storage_buffer_storage_class", "SPV_KHR_8bit_storage", "SPV_KHR_16bit_storage")
+
+_TO_SPIRV = (
+    "gpu.module(arith-expand{include-bf16=true},expand-strided-metadata,lower-affine,canonicalize,cse,"
+    "gpu.func(convert-math-to-spirv),map-memref-spirv-storage-class{client-api=vulkan},fold-memref-alias-ops,"
+    "canonicalize,cse)",
+    "convert-gpu-to-spirv{use-64bit-index=0}",
+    "spirv.module(spirv-lower-abi-attrs,canonicalize,cse,spirv-update-vce)",
+)
+
+
+def to_binaries(module: Any) -> list[KernelCode]:
+    """A binary for each kernel of a module; the functions of the host are dropped, the module is consumed."""
+    _keep_kernels(module)
+    expand_fma(module)
+    kernels = _modules(module, "gpu.module")
+    if not kernels:
+        return []
+    convert_by_f32(module)
+    _run(module, f"gpu.module({EMULATE})")
+    keep_as_bits(module)
+    _keep_private(module)
+    capabilities, extensions = ", ".join(CAPABILITIES), ", ".join(EXTENSIONS)
+    module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(
+        f"#spirv.target_env<#spirv.vce<{VERSION}, [{capabilities}], [{extensions}]>, api=Vulkan, "
+        "#spirv.resource_limits<>>"
+    )
+    attach = (
+        f"spirv-attach-target{{ver={VERSION} caps={','.join(CAPABILITIES)} exts={','.join(EXTENSIONS)} "
+        "client_api=Vulkan}"
+    )
+    _run(module, ",".join([attach, *_TO_SPIRV]))
+    _keep_arithmetic(module)
+    features = {}
+    for shader in _modules(module, "spirv.module"):
+        name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")
+        features[name] = _capabilities(shader)
+    _nest(module)
+    _run(module, "gpu-module-to-binary")
+    found = []
+    for binary in _modules(module, "gpu.binary"):
+        name = ir.StringAttr(binary.attributes["sym_name"]).value
+        entry, capabilities_used = features[name]
+        data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
+        found.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
+    return found
+
+
+def _modules(module: Any, kind: str) -> list[Any]:
+    return [op.operation for op in module.body.operations if op.operation.name == kind]
+
+
+def _run(module: Any, passes: str) -> None:
+    try:
+        passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
+    except ir.MLIRError as error:
+        reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
+        raise PassError(f"conversion to SPIR-V failed: {reasons}") from error
+
+
+def _keep_kernels(module: Any) -> None:
+    for op in [o.operation for o in module.body.operations][::-1]:
+        if op.name != "gpu.module":
+            op.erase()
+    for function in find(module, "gpu.func"):
+        size = list(ir.DenseI32ArrayAttr(function.attributes["known_block_size"]))
+        function.attributes["spirv.entry_point_abi"] = ir.Attribute.parse(
+            f"#spirv.entry_point_abi<workgroup_size = {size}>"
+        )
+
+
+def _keep_private(module: Any) -> None:
+    """Memory of one thread lives in its function."""
+    space = ir.Attribute.parse("#spirv.storage_class<Function>")
+    for alloca in find(module, "memref.alloca"):
+        kind = alloca.results[0].type
+        alloca.results[0].set_type(ir.MemRefType.get(kind.shape, kind.element_type, memory_space=space))
+
+
+EXACT = frozenset(f"spirv.{name}" for name in ("FAdd", "FSub", "FMul", "FDiv", "FRem", "FNegate", "GL.Fma"))
+
+
+def _keep_arithmetic(module: Any) -> None:
+    """Drivers may reorder and simplify floating-point arithmetic unless each operation says no.
+
+    Rounding to an integer by adding and subtracting a large number, and all that carries a rounding error along, would
+    come to nothing.
+    """
+    unit = ir.UnitAttr.get()
+
+    def visit(op: Any) -> Any:
+        if op.name in EXACT:
+            op.attributes["no_contraction"] = unit
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
+def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:
+    """The entry point of a shader, and what it uses."""
+    entry = next(op.operation for op in shader.regions[0].blocks[0].operations if "EntryPoint" in op.operation.name)
+    listed = str(shader.attributes["vce_triple"]).split("[")[1].split("]")[0]
+    name = ir.FlatSymbolRefAttr(entry.attributes["fn"]).value
+    return name, tuple(part.strip() for part in listed.split(",") if part.strip() not in ("", "Matrix"))
+
+
+def _nest(module: Any) -> None:
+    """Shaders stand beside the modules that they come from; the serializer wants them inside."""
+    by_name = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in _modules(module, "gpu.module")}
+    for shader in _modules(module, "spirv.module"):
+        name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")
+        block = by_name[name].regions[0].blocks[0]
+        for op in [o.operation for o in block.operations]:
+            if op.name == "gpu.func":
+                shader.move_before(op)
+                op.erase()

@@ -1,0 +1,25 @@
+"""From a planned module to an artifact: SPIR-V binaries and the program of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.targets.gpu.kernels import pack
+from mirlo.targets.gpu.program import read_program
+from mirlo.targets.llvm.emit import _find_main, _kernels, _signature
+from mirlo.targets.spirv.binary import to_binaries
+
+
+def emit(module: Any) -> Artifact:
+    """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
+    main = _find_main(module)
+    signature = _signature(main)
+    rows = _kernels(main, module)
+    program = read_program(module, main)
+    code, table = pack(to_binaries(module), program.constants)
+    return Artifact(
+        target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],
+        outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
+        metadata={"program": program.as_json(), **table},
+    )  # fmt: skip

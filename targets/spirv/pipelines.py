@@ -1,0 +1,149 @@
+"""Compute pipelines of a model, their bindings, and time stamps."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
+
+Place = tuple[Buffer, int, int]
+"""A buffer, an offset and a size in bytes."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A pipeline for a number of buffers."""
+
+    pipeline: Any
+    layout: Any
+
+
+class Pipelines:
+    """Makes each pipeline when it is first dispatched."""
+
+    def __init__(self, device: Device, artifact: Artifact):
+        self.device = device
+        self.artifact = artifact
+        self._kernels: dict[str, Kernel] = {}
+        self._layouts: dict[int, tuple[Any, Any]] = {}
+        self._descriptor_pools: list[Any] = []
+        self._queries: Any = None
+
+    def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place]) -> None:
+        """Record one launch."""
+        vk = api()
+        for *_, size in places:
+            if size > self.device.limits.maxStorageBufferRange:
+                raise DeviceError(
+                    f"'{step['kernel']}' works on {size} bytes at once, '{self.device.name}' can bind "
+                    f"{self.device.limits.maxStorageBufferRange}"
+                )
+        kernel = self._kernel(step["kernel"], len(places), step["block"])
+        vk.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline)
+        if places:
+            bound = self._bind(places)
+            vk.vkCmdBindDescriptorSets(
+                commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.layout, 0, 1, [bound], 0, None
+            )
+        vk.vkCmdDispatch(commands, *step["grid"])
+
+    def _kernel(self, name: str, bindings: int, block: list[int]) -> Kernel:
+        found = self._kernels.get(name)
+        if found is not None:
+            return found
+        vk = api()
+        limits = self.device.limits
+        threads = block[0] * block[1] * block[2]
+        if threads > limits.maxComputeWorkGroupInvocations or any(
+            size > most for size, most in zip(block, limits.maxComputeWorkGroupSize, strict=True)
+        ):
+            raise DeviceError(
+                f"'{name}' has blocks of {threads} threads; '{self.device.name}' has at most "
+                f"{limits.maxComputeWorkGroupInvocations}"
+            )
+        entry = self.artifact.metadata["kernels"][name]
+        at, size = entry["code"]
+        code = self.artifact.code[at : at + size]
+        shader = vk.vkCreateShaderModule(
+            self.device.handle, vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code), None
+        )
+        layout = self._layout(bindings)[1]
+        stage = vk.VkPipelineShaderStageCreateInfo(
+            stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=shader, pName=entry["entry"]
+        )
+        made = vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)
+        pipeline = vk.vkCreateComputePipelines(self.device.handle, None, 1, [made], None)[0]
+        vk.vkDestroyShaderModule(self.device.handle, shader, None)
+        self._kernels[name] = Kernel(pipeline, layout)
+        return self._kernels[name]
+
+    def _layout(self, bindings: int) -> tuple[Any, Any]:
+        """The layout of a set of so many buffers, and of a pipeline with that set."""
+        if bindings not in self._layouts:
+            vk = api()
+            slots = [
+                vk.VkDescriptorSetLayoutBinding(
+                    binding=i, descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=1,
+                    stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+                ) for i in range(bindings)
+            ]  # fmt: skip
+            made = vk.vkCreateDescriptorSetLayout(
+                self.device.handle, vk.VkDescriptorSetLayoutCreateInfo(pBindings=slots), None
+            )
+            whole = vk.vkCreatePipelineLayout(
+                self.device.handle, vk.VkPipelineLayoutCreateInfo(pSetLayouts=[made]), None
+            )
+            self._layouts[bindings] = (made, whole)
+        return self._layouts[bindings]
+
+    def _bind(self, places: list[Place]) -> Any:
+        vk = api()
+        size = vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=len(places))
+        pool = vk.vkCreateDescriptorPool(
+            self.device.handle, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None
+        )
+        self._descriptor_pools.append(pool)
+        bound = vk.vkAllocateDescriptorSets(
+            self.device.handle,
+            vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[self._layout(len(places))[0]]),
+        )[0]
+        writes = [
+            vk.VkWriteDescriptorSet(
+                dstSet=bound, dstBinding=i, dstArrayElement=0, descriptorCount=1,
+                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                pBufferInfo=[vk.VkDescriptorBufferInfo(buffer=buffer.handle, offset=offset, range=max(size, 4))],
+            ) for i, (buffer, offset, size) in enumerate(places)
+        ]  # fmt: skip
+        vk.vkUpdateDescriptorSets(self.device.handle, len(writes), writes, 0, None)
+        return bound
+
+    # Time stamps
+
+    def begin_stamps(self, commands: Any, count: int) -> None:
+        """Record what must come before the first stamp."""
+        vk = api()
+        if not self.device.has_timestamps:
+            raise DeviceError(f"'{self.device.name}' has no clock: its kernels cannot be timed")
+        if self._queries is None:
+            self._queries = vk.vkCreateQueryPool(
+                self.device.handle,
+                vk.VkQueryPoolCreateInfo(queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=count),
+                None,
+            )
+        vk.vkCmdResetQueryPool(commands, self._queries, 0, count)
+
+    def stamp(self, commands: Any, number: int) -> None:
+        """Record the time when all before is done."""
+        vk = api()
+        vk.vkCmdWriteTimestamp(commands, vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, self._queries, number)
+
+    def read_stamps(self, address: int, count: int) -> None:
+        """Write the stamps of the last run to an array of 64-bit numbers."""
+        vk = api()
+        data = vk.ffi.new("uint64_t[]", count)
+        flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
+        vk.vkGetQueryPoolResults(self.device.handle, self._queries, 0, count, 8 * count, data, 8, flags)
+        ctypes.memmove(address, bytes(vk.ffi.buffer(data)), 8 * count)

@@ -1,0 +1,233 @@
+"""A Vulkan device: memory, compute pipelines, command buffers. Nothing here knows models."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mirlo.runtime.errors import ArtifactError
+
+WAIT = 2**64 - 1
+_KINDS = {2: 0, 1: 1, 3: 2, 4: 3, 0: 4}
+"""Preference by kind of device: discrete, integrated, virtual, a CPU, any other."""
+
+
+class DeviceError(ArtifactError):
+    """There is no device that can run the model, or it failed."""
+
+
+@cache
+def api() -> Any:
+    """The Vulkan loader of this machine."""
+    try:
+        import vulkan
+    except ImportError as error:
+        raise DeviceError(
+            "target 'spirv' runs through the package 'vulkan', which is not installed: pip install 'mirlo[vulkan]'"
+        ) from error
+    except OSError as error:
+        raise DeviceError(
+            f"this machine has no Vulkan loader ({error}): install the driver of its GPU, or a software device "
+            "(on Debian: apt install mesa-vulkan-drivers libvulkan1)"
+        ) from error
+    return vulkan
+
+
+@dataclass
+class Buffer:
+    """Memory of the device; `mapped` is its address in this process, if it has one."""
+
+    handle: Any
+    memory: Any
+    size: int
+    mapped: int | None
+    local: bool = False
+    """Whether it is the device's own."""
+    keep: Any = None
+
+
+class Device:
+    """One device with one queue. Its methods may be called by one thread at a time: hold `lock`."""
+
+    def __init__(self) -> None:
+        vk = api()
+        self.lock = threading.RLock()
+        self._instance = self._make_instance(vk)
+        devices = vk.vkEnumeratePhysicalDevices(self._instance)
+        if not devices:
+            raise DeviceError("Vulkan has no device on this machine: install the driver of its GPU")
+        self.physical = min(devices, key=lambda d: _KINDS.get(vk.vkGetPhysicalDeviceProperties(d).deviceType, 9))
+        self.properties = vk.vkGetPhysicalDeviceProperties(self.physical)
+        self.name: str = self.properties.deviceName
+        self.limits = self.properties.limits
+        families = vk.vkGetPhysicalDeviceQueueFamilyProperties(self.physical)
+        able = [i for i, family in enumerate(families) if family.queueFlags & vk.VK_QUEUE_COMPUTE_BIT]
+        if not able:
+            raise DeviceError(f"the device '{self.name}' cannot compute")
+        self._family = able[0]
+        self.has_timestamps = bool(families[self._family].timestampValidBits)
+        self.features = _features(vk, self.physical)
+        self.handle = self._make_device(vk)
+        self._queue = vk.vkGetDeviceQueue(self.handle, self._family, 0)
+        self._pool = vk.vkCreateCommandPool(
+            self.handle, vk.VkCommandPoolCreateInfo(queueFamilyIndex=self._family), None
+        )
+        self._fence = vk.vkCreateFence(self.handle, vk.VkFenceCreateInfo(), None)
+        self._memory = vk.vkGetPhysicalDeviceMemoryProperties(self.physical)
+
+    @staticmethod
+    def _make_instance(vk: Any) -> Any:
+        application = vk.VkApplicationInfo(
+            pApplicationName="mirlo", applicationVersion=1, pEngineName="mirlo", engineVersion=1,
+            apiVersion=vk.VK_MAKE_VERSION(1, 2, 0),
+        )  # fmt: skip
+        try:
+            return vk.vkCreateInstance(vk.VkInstanceCreateInfo(pApplicationInfo=application), None)
+        except vk.VkError as error:
+            raise DeviceError(
+                f"Vulkan does not start ({type(error).__name__}): install the driver of the GPU, or a software device "
+                "(on Debian: apt install mesa-vulkan-drivers)"
+            ) from error
+
+    def _make_device(self, vk: Any) -> Any:
+        core = vk.VkPhysicalDeviceFeatures(
+            shaderFloat64="Float64" in self.features, shaderInt64="Int64" in self.features,
+            shaderInt16="Int16" in self.features,
+        )  # fmt: skip
+        small = vk.VkPhysicalDeviceShaderFloat16Int8Features(
+            shaderFloat16="Float16" in self.features, shaderInt8="Int8" in self.features
+        )
+        bytes_ = vk.VkPhysicalDevice8BitStorageFeatures(
+            pNext=small, storageBuffer8BitAccess="StorageBuffer8BitAccess" in self.features
+        )
+        halves = vk.VkPhysicalDevice16BitStorageFeatures(
+            pNext=bytes_, storageBuffer16BitAccess="StorageBuffer16BitAccess" in self.features
+        )
+        queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self._family, queueCount=1, pQueuePriorities=[1.0])
+        made = vk.VkDeviceCreateInfo(pNext=halves, pQueueCreateInfos=[queue], pEnabledFeatures=core)
+        return vk.vkCreateDevice(self.physical, made, None)
+
+    # Memory
+
+    def buffer(self, size: int, host: bool = False) -> Buffer:
+        """New memory; with `host` it can be reached from here, else only if that costs nothing."""
+        vk = api()
+        size = max(size, 4)
+        usage = (
+            vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+            | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+            | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
+        )
+        handle = vk.vkCreateBuffer(
+            self.handle,
+            vk.VkBufferCreateInfo(size=size, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE),
+            None,
+        )
+        wanted = vk.vkGetBufferMemoryRequirements(self.handle, handle)
+        kind, visible, local = self._kind(wanted.memoryTypeBits, host)
+        try:
+            memory = vk.vkAllocateMemory(
+                self.handle, vk.VkMemoryAllocateInfo(allocationSize=wanted.size, memoryTypeIndex=kind), None
+            )
+        except vk.VkError as error:
+            vk.vkDestroyBuffer(self.handle, handle, None)
+            raise DeviceError(f"'{self.name}' has no room for {size} bytes: {type(error).__name__}") from error
+        vk.vkBindBufferMemory(self.handle, handle, memory, 0)
+        address = view = None
+        if visible:
+            view = vk.vkMapMemory(self.handle, memory, 0, size, 0)
+            address = ctypes.addressof(ctypes.c_char.from_buffer(view))
+        return Buffer(handle, memory, size, address, local, view)
+
+    def _kind(self, allowed: int, host: bool) -> tuple[int, bool, bool]:
+        """A type of memory, whether it can be reached from here, and whether it is the device's own."""
+        vk = api()
+        local = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+        reach = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+        cached = vk.VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+        order = [local | reach | cached, reach | cached, reach] if host else [local | reach, local, 0]
+        flags = [self._memory.memoryTypes[i].propertyFlags for i in range(self._memory.memoryTypeCount)]
+        for wanted in order:
+            for i, found in enumerate(flags):
+                if allowed >> i & 1 and found & wanted == wanted:
+                    return i, found & reach == reach, bool(found & local)
+        raise DeviceError(f"'{self.name}' has no memory for buffers")
+
+    def free(self, buffer: Buffer) -> None:
+        """Give memory back; nothing may use it any more."""
+        vk = api()
+        vk.vkDestroyBuffer(self.handle, buffer.handle, None)
+        vk.vkFreeMemory(self.handle, buffer.memory, None)
+
+    # Commands
+
+    def commands(self) -> Any:
+        """A new command buffer, open for recording."""
+        vk = api()
+        made = vk.vkAllocateCommandBuffers(
+            self.handle,
+            vk.VkCommandBufferAllocateInfo(
+                commandPool=self._pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
+            ),
+        )[0]
+        vk.vkBeginCommandBuffer(made, vk.VkCommandBufferBeginInfo())
+        return made
+
+    def barrier(self, commands: Any) -> None:
+        """What was written before is seen by what comes after, in shaders, copies, and on the host."""
+        vk = api()
+        writes = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        reads = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_TRANSFER_READ_BIT
+        seen = vk.VkMemoryBarrier(srcAccessMask=writes, dstAccessMask=writes | reads | vk.VK_ACCESS_HOST_READ_BIT)
+        work = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT
+        after = work | vk.VK_PIPELINE_STAGE_HOST_BIT
+        vk.vkCmdPipelineBarrier(commands, work, after, 0, 1, [seen], 0, None, 0, None)
+
+    def copy(self, commands: Any, source: Any, at: int, target: Any, to: int, size: int) -> None:
+        """Record a copy of bytes."""
+        vk = api()
+        region = vk.VkBufferCopy(srcOffset=at, dstOffset=to, size=size)
+        vk.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, [region])
+
+    def run(self, commands: Any) -> None:
+        """Submit a recorded command buffer and wait until it is done."""
+        vk = api()
+        vk.vkQueueSubmit(self._queue, 1, [vk.VkSubmitInfo(pCommandBuffers=[commands])], self._fence)
+        vk.vkWaitForFences(self.handle, 1, [self._fence], True, WAIT)
+        vk.vkResetFences(self.handle, 1, [self._fence])
+
+    def drop(self, commands: list[Any]) -> None:
+        """Give command buffers back."""
+        if commands:
+            api().vkFreeCommandBuffers(self.handle, self._pool, len(commands), commands)
+
+
+def _features(vk: Any, physical: Any) -> frozenset[str]:
+    """The capabilities of SPIR-V that the device has, of those that kernels use."""
+    subgroup = vk.VkPhysicalDeviceSubgroupProperties()
+    properties = vk.VkPhysicalDeviceProperties2(pNext=subgroup)
+    small = vk.VkPhysicalDeviceShaderFloat16Int8Features()
+    bytes_ = vk.VkPhysicalDevice8BitStorageFeatures(pNext=small)
+    halves = vk.VkPhysicalDevice16BitStorageFeatures(pNext=bytes_)
+    found = vk.VkPhysicalDeviceFeatures2(pNext=halves)
+    vk.vkGetPhysicalDeviceFeatures2(physical, found)
+    vk.vkGetPhysicalDeviceProperties2(physical, properties)
+    core = found.features
+    has = {
+        "Shader": True, "Float64": core.shaderFloat64, "Int64": core.shaderInt64, "Int16": core.shaderInt16,
+        "Float16": small.shaderFloat16, "Int8": small.shaderInt8,
+        "StorageBuffer8BitAccess": bytes_.storageBuffer8BitAccess,
+        "StorageBuffer16BitAccess": halves.storageBuffer16BitAccess,
+        "GroupNonUniform": subgroup.supportedOperations & 1, "GroupNonUniformArithmetic":
+        subgroup.supportedOperations & 4, "GroupNonUniformShuffle": subgroup.supportedOperations & 16,
+    }  # fmt: skip
+    return frozenset(name for name, present in has.items() if present)
+
+
+@cache
+def device() -> Device:
+    """The device that models run on: a discrete GPU where there is one."""
+    return Device()
