@@ -1,0 +1,170 @@
+"""Why the library does not compute what a pattern matches: each check says True, or the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.passes.byoc.graph import Node, Value
+from mirlo.passes.byoc.search import Match
+from mirlo.passes.rules import decline
+from mirlo.targets.onednn.post_ops import BINARY
+
+Check = Callable[[Node], Any]
+MAX_RANK = 6
+
+
+def alone(check: Check) -> Callable[[Match], Any]:
+    """A check of a match of one operation."""
+
+    def ask(match: Match) -> Any:
+        node = match.nodes[0]
+        return _first_no(_tensors(node), lambda: check(node))
+
+    ask.__name__ = check.__name__
+    return ask
+
+
+def chain(check: Check) -> Callable[[Match], Any]:
+    """A check of a match of an operation and of what follows it."""
+
+    def ask(match: Match) -> Any:
+        first, *rest = match.nodes
+        said = _first_no(_tensors(first), lambda: check(first))
+        value = first.results[0]
+        for node in rest:
+            if said is not True:
+                break
+            said = _first_no(_tensors(node), lambda node=node, value=value: _follows(node, value, match))  # type: ignore[misc]
+            value = node.results[0]
+        return said
+
+    ask.__name__ = check.__name__
+    return ask
+
+
+def anything(node: Node) -> Any:
+    """All is well."""
+    return True
+
+
+def convolution(node: Node) -> Any:
+    """Windows in one to three dims."""
+    return _window_rank(node)
+
+
+def deconvolution(node: Node) -> Any:
+    """Windows in one to three dims; what padding crops at the end cannot be negative."""
+    extra, padding = node.attribute("output_padding"), node.attribute("padding")
+    if extra and any(extra):
+        ends = padding[len(padding) // 2 :] if padding else (0,) * len(extra)
+        if any(more > end for more, end in zip(extra, ends, strict=True)):
+            return decline("output_padding is more than the padding at the end", output_padding=extra, padding=padding)
+    return _window_rank(node)
+
+
+def matmul(node: Node) -> Any:
+    """Products of matrices, not of vectors."""
+    ranks = [_shape(value) for value in node.operands[:2]]
+    if any(len(shape) < 2 for shape in ranks):
+        return decline("a product with a vector is no matrix product of the library", operands=ranks)
+    return True
+
+
+def attention(node: Node) -> Any:
+    """As many heads for keys as for queries, and a mask that is added."""
+    query, key = _shape(node.operands[0]), _shape(node.operands[1])
+    if query[1] != key[1]:
+        return decline("queries share heads of keys", query_heads=query[1], key_heads=key[1])
+    return True
+
+
+def pool(node: Node) -> Any:
+    """Windows whose padding the library counts as the operator does."""
+    if node.name == "relax.avg_pool" and node.attribute("ceil_mode") and node.attribute("count_include_pad"):
+        return decline("with ceil_mode, windows reach beyond the padding that count_include_pad counts")
+    if node.name == "relax.avg_pool" and any(step != 1 for step in node.attribute("dilations") or ()):
+        return decline("averages of dilated windows", dilations=node.attribute("dilations"))
+    return _window_rank(node)
+
+
+def layer_norm(node: Node) -> Any:
+    """One factor for each element that is normalized."""
+    shape, axis = _shape(node.operands[0]), node.attribute("axis")
+    for name in ("scale", "bias"):
+        factor = node.operand(name)
+        if factor is not None and _shape(factor) != shape[axis:]:
+            return decline(f"{name} is broadcast", found=_shape(factor), expected=shape[axis:])
+    return True
+
+
+def lrn(node: Node) -> Any:
+    """Windows of channels around the middle one."""
+    size = node.attribute("size")
+    return True if size % 2 else decline("a window of an even number of channels has no middle", size=size)
+
+
+def binary(node: Node) -> Any:
+    """One operand has the shape of the result, the other one broadcasts."""
+    result = _shape(node.results[0])
+    shapes = [_shape(value) for value in node.operands]
+    if node.name == "relax.divide" and shapes[0] != result:
+        return decline("the dividend is broadcast", found=shapes[0], result=result)
+    if result not in shapes:
+        return decline("both operands are broadcast", operands=shapes)
+    if all(value.is_constant for value in node.operands):
+        return decline("both operands are constants")
+    return True
+
+
+def reduction(node: Node) -> Any:
+    """Of some axes."""
+    axes = node.attribute("axes")
+    return decline("no axis is reduced") if axes == () else True
+
+
+def _window_rank(node: Node) -> Any:
+    rank = len(_shape(node.operands[0]))
+    return True if 3 <= rank <= 5 else decline("windows of 1 to 3 dims are known", rank=rank)
+
+
+def _follows(node: Node, value: Value, match: Match) -> Any:
+    """Whether an elementwise operator can be applied to a result before it is stored."""
+    if node.name not in BINARY:
+        return True
+    others = [operand for operand in node.operands if operand is not value]
+    if len(others) != 1:
+        return decline(f"both operands of {node.name} are the result that it follows")
+    (other,) = others
+    if other.node is not None and match.mask >> other.node.index & 1:
+        return decline(f"the other operand of {node.name} is made on the way to the first one")
+    if _shape(node.results[0]) != _shape(value):
+        return decline(f"{node.name} broadcasts the result that it follows", to=_shape(node.results[0]))
+    if node.name == "relax.divide" and other is node.operands[0]:
+        return decline("the result that it follows is the divisor")
+    return True
+
+
+def _tensors(node: Node) -> Any:
+    """Whether all tensors of a node are of a kind that the library computes on."""
+    for value in (*node.operands, *node.results):
+        kind = value.type
+        if kind is None or kind.dtype.name != "f32":
+            found = "no tensor" if kind is None else kind.dtype.name
+            return decline(f"{value.name} of {node.name} is not f32", found=found)
+        if not kind.is_static:
+            return decline("primitives are made for fixed shapes", found=str(kind))
+        if kind.rank > MAX_RANK:
+            return decline(f"tensors have at most {MAX_RANK} dims", found=str(kind))
+        if 0 in kind.static_shape:
+            return decline("a tensor is empty", found=str(kind))
+    return True
+
+
+def _first_no(said: Any, more: Callable[[], Any]) -> Any:
+    return more() if said is True else said
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    assert value.type is not None
+    return tuple(value.type.static_shape)

@@ -1,0 +1,284 @@
+"""From a function of a plan to steps: primitives on values whose layouts are the library's choice.
+
+A value stays in the layout in which it was made; who wants another one asks `in_layout`, which reorders once. Constants
+are reordered while building, so that a step finds its weights as it reads them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, plain
+from mirlo.targets.onednn.native.storage import Storage, Value, aligned
+from mirlo.targets.onednn.plan import Function, Node, Tensor
+
+
+@dataclass
+class Step:
+    """One call of the library."""
+
+    primitive: api.Owned
+    arguments: list[tuple[int, Value]]
+    scratchpad: int
+    scratchpad_desc: Desc
+    node: str
+    implementation: str
+
+
+@dataclass
+class Memories:
+    """Constants in the layouts that primitives want, shared by the functions of an artifact."""
+
+    params: Mapping[str, np.ndarray]
+    packed: dict[str, list[Value]] = field(default_factory=dict)
+
+    def value(self, key: str, array: np.ndarray, tensor: Tensor) -> Value:
+        """The constant as it is stored."""
+        known = self.packed.setdefault(key, [])
+        if not known:
+            array = np.ascontiguousarray(array)
+            desc = plain(tensor.shape, tensor.dtype)
+            known.append(Value(desc, Storage("constant", desc.bytes, array=array)))
+        return known[0]
+
+
+class Builder:
+    """Builds the steps of one function."""
+
+    def __init__(self, function: Function, memories: Memories) -> None:
+        self.function = function
+        self.memories = memories
+        self.steps: list[Step] = []
+        self.storages: list[Storage] = []
+        self.values: dict[str, Value] = {}
+        self.node = ""
+        self._last_use = _last_uses(function)
+        self._number = 0
+        self._preferred = preferred_layouts(function)
+        self._outputs: dict[str, Storage] = {}
+        for index, name in enumerate((*function.inputs, *function.outputs)):
+            desc = plain(function.tensors[name].shape, function.tensors[name].dtype)
+            storage = Storage("boundary", desc.bytes, boundary=index)
+            if index < len(function.inputs):
+                self.values[name] = Value(desc, storage)
+            else:
+                self._outputs[name] = storage
+        for name, param in function.params.items():
+            self.values[name] = memories.value(param, memories.params[param], function.tensors[name])
+        for name, array in function.literals.items():
+            self.values[name] = memories.value(f"{function.name}/{name}", array, function.tensors[name])
+
+    def build(self, makers: Mapping[str, Callable[[Builder, Node], Value]]) -> None:
+        """Make the steps of all nodes, then those that bring the results to where the caller wants them."""
+        for number, node in enumerate(self.function.nodes):
+            self._number, self.node = number, node.op
+            self.values[node.result] = makers[node.op](self, node)
+        self.node = "result"
+        for name, storage in self._outputs.items():
+            value = self.values[name]
+            tensor = self.function.tensors[name]
+            desc = plain(tensor.shape, tensor.dtype)
+            if value.storage is not storage or value.desc != desc:
+                self._reorder(value, Value(desc, storage))
+
+    # What makers ask.
+
+    def tensor(self, name: str) -> Tensor:
+        """The type of a value."""
+        return self.function.tensors[name]
+
+    def preferred(self, name: str) -> Desc:
+        """The layout in which the readers of a value find it as they want it, if it is not blocked."""
+        return self._preferred[name][0]
+
+    def is_last_use(self, name: str) -> bool:
+        """Whether nothing after the current node reads the memory of this value."""
+        return self._last_use[name] <= self._number
+
+    def in_layout(self, value: Value, desc: Desc) -> Value:
+        """The value in this layout."""
+        if value.desc == desc:
+            return value
+        for known in value.converted:
+            if known.desc == desc:
+                return known
+        made = self._converted(value, desc)
+        value.converted.append(made)
+        return made
+
+    def plainly(self, value: Value) -> Value:
+        """The value in row-major layout."""
+        return self.in_layout(value, plain(value.desc.shape, value.desc.dtype))
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The value under another shape; reordered first if its layout does not allow that."""
+        shape = tuple(shape) or (1,)
+        if shape == value.desc.shape:
+            return value
+        desc = value.desc.reshaped(shape)
+        if desc is None:
+            value = self.plainly(value)
+            desc = value.desc.reshaped(shape)
+            assert desc is not None, "row-major memory can take any shape"
+        return self._view(value, desc)
+
+    def permuted(self, value: Value, axes: Sequence[int]) -> Value:
+        """The value with its axes in another order; nothing moves."""
+        return self._view(value, value.desc.permuted(axes))
+
+    def result(self, name: str, desc: Desc, over: Value | None = None) -> Value:
+        """Memory for a result in this layout: the caller's where that is possible, else `over`, else the arena's."""
+        wanted, output = self._preferred[name]
+        if output and desc.shape == wanted.shape and desc == wanted and output in self._outputs:
+            return Value(desc, self._outputs[output])
+        if over is not None and over.storage.kind == "arena" and over.storage.bytes >= desc.bytes:
+            return Value(desc, over.storage)
+        storage = Storage("arena", desc.bytes)
+        self.storages.append(storage)
+        return Value(desc, storage)
+
+    def emit(self, primitive_desc: api.Owned, arguments: Mapping[int, Value]) -> None:
+        """Add a step."""
+        primitive = api.make("primitive_create", "primitive_destroy", primitive_desc.pointer)
+        scratchpad = of_primitive(primitive_desc.pointer, api.QUERY_SCRATCHPAD, 0, (), "ui8")
+        number = len(self.steps)
+        for value in arguments.values():
+            value.storage.used_by(number)
+        name = implementation(primitive_desc)
+        self.steps.append(Step(primitive, list(arguments.items()), scratchpad.bytes, scratchpad, self.node, name))
+
+    # What is behind it.
+
+    def _view(self, value: Value, desc: Desc) -> Value:
+        if value.desc is desc:
+            return value
+        # Whoever asks for the same view gets the same value, and with it the layouts that it was brought to.
+        for known in value.views:
+            if known.desc.shape == desc.shape and known.desc == desc:
+                return known
+        made = Value(desc, value.storage)
+        value.views.append(made)
+        return made
+
+    def _converted(self, value: Value, desc: Desc) -> Value:
+        if value.storage.kind == "constant":
+            made = Value(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
+            reorder_now(value, made)
+            return made
+        storage = Storage("arena", desc.bytes)
+        self.storages.append(storage)
+        made = Value(desc, storage)
+        self._reorder(value, made)
+        return made
+
+    def _reorder(self, source: Value, target: Value) -> None:
+        before, self.node = self.node, f"{self.node} (reorder)"
+        self.emit(reorder_desc(source.desc, target.desc), {api.SRC: source, api.DST: target})
+        self.node = before
+
+
+def attributes(post_ops: api.Owned | None = None) -> api.Owned:
+    """Attributes of a primitive: its scratchpad is ours, and what follows it."""
+    made = api.make("primitive_attr_create", "primitive_attr_destroy")
+    api.call("primitive_attr_set_scratchpad_mode", made.pointer, api.SCRATCHPAD_USER)
+    if post_ops is not None:
+        api.call("primitive_attr_set_post_ops", made.pointer, post_ops.pointer)
+    return made
+
+
+def primitive_desc(kind: str, *arguments: Any) -> api.Owned:
+    """A primitive descriptor of the library."""
+    return api.make(f"{kind}_primitive_desc_create", "primitive_desc_destroy", *arguments)
+
+
+def reorder_desc(source: Desc, target: Desc) -> api.Owned:
+    """The primitive that brings a tensor from one layout to another."""
+    attr = attributes()
+    engine = api.engine()
+    return primitive_desc("reorder", source.pointer, engine, target.pointer, engine, attr.pointer)
+
+
+def implementation(descriptor: api.Owned) -> str:
+    """The library's name for what it chose."""
+    text = ctypes.c_char_p()
+    api.call("primitive_desc_query", descriptor.pointer, api.QUERY_IMPL_INFO, 0, ctypes.byref(text))
+    return (text.value or b"").decode()
+
+
+def chosen(descriptor: api.Owned, what: int, like: Desc, index: int = 0) -> Desc:
+    """The layout that a primitive chose for the tensor that was given as `like`."""
+    return of_primitive(descriptor.pointer, what, index, like.shape, like.dtype)
+
+
+def reorder_now(source: Value, target: Value) -> None:
+    """Reorder a constant."""
+    descriptor = reorder_desc(source.desc, target.desc)
+    primitive = api.make("primitive_create", "primitive_destroy", descriptor.pointer)
+    scratchpad = aligned(bytes_of_primitive(descriptor.pointer, api.QUERY_SCRATCHPAD))
+    engine = api.engine()
+    places = [
+        (api.SRC, source.desc.pointer, source.storage.array.ctypes.data),
+        (api.DST, target.desc.pointer, target.storage.array.ctypes.data),
+    ]
+    memories = [(role, api.make("memory_create", "memory_destroy", desc, engine, data)) for role, desc, data in places]
+    if len(scratchpad):
+        pointer = api.plain_functions().dnnl_primitive_desc_query_md(descriptor.pointer, api.QUERY_SCRATCHPAD, 0)
+        scratch = api.make("memory_create", "memory_destroy", pointer, engine, scratchpad.ctypes.data)
+        memories.append((api.SCRATCHPAD, scratch))
+    arguments = (api.ExecArg * len(memories))(*[api.ExecArg(role, memory.pointer) for role, memory in memories])
+    stream = api.make("stream_create", "stream_destroy", engine, 1)
+    api.call("primitive_execute", primitive.pointer, stream.pointer, len(arguments), arguments)
+    api.call("stream_wait", stream.pointer)
+
+
+VIEWS = ("reshape", "permute")
+
+
+def _last_uses(function: Function) -> dict[str, int]:
+    """By value, the number of the last node that reads its memory, through views as well."""
+    root: dict[str, str] = {}
+    last: dict[str, int] = {}
+    for number, node in enumerate(function.nodes):
+        for name in node.reads:
+            last[root.get(name, name)] = number
+        if node.op in VIEWS:
+            source = node.operands["x"]
+            root[node.result] = root.get(source, source)
+    for name in function.outputs:
+        last[root.get(name, name)] = len(function.nodes)
+    return {name: last.get(root.get(name, name), -1) for name in function.tensors}
+
+
+def preferred_layouts(function: Function) -> dict[str, tuple[Desc, str]]:
+    """By value, the layout in which its reader has it row-major, and the output that it is then.
+
+    Usually that is row-major itself. Where the only reader is a view, it is what the view turns into row-major: so the
+    result of a matrix product that is permuted next is written in its final order.
+    """
+    readers: dict[str, list[Node]] = {}
+    for node in function.nodes:
+        for name in node.reads:
+            readers.setdefault(name, []).append(node)
+    wanted: dict[str, tuple[Desc, str]] = {}
+    for name in reversed([*function.inputs, *(node.result for node in function.nodes)]):
+        tensor = function.tensors[name]
+        desc, output = plain(tensor.shape, tensor.dtype), name if name in function.outputs else ""
+        mine = readers.get(name, [])
+        if not output and len(mine) == 1 and mine[0].op in VIEWS:
+            view = mine[0]
+            after, output_after = wanted[view.result]
+            if view.op == "permute":
+                axes = view.attributes["axes"]
+                before: Desc | None = after.permuted([axes.index(axis) for axis in range(len(axes))])
+            else:
+                before = after.reshaped(tensor.shape or (1,))
+            if before is not None:
+                desc, output = before, output_after
+        wanted[name] = (desc, output)
+    return wanted

@@ -1,0 +1,94 @@
+"""Memory descriptors: shape, element type and layout of a tensor."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.targets.onednn.native import api
+
+
+class Desc:
+    """A layout of a shape; one that is `any` is the library's to choose."""
+
+    def __init__(self, owned: Any, shape: Sequence[int], dtype: str) -> None:
+        self._owned = owned
+        self.shape = tuple(shape)
+        self.dtype = dtype
+
+    @property
+    def pointer(self) -> int:
+        """For calls."""
+        return self._owned.pointer
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that it takes, padding included."""
+        return api.plain_functions().dnnl_memory_desc_get_size(self.pointer)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Desc):
+            return NotImplemented
+        return bool(api.plain_functions().dnnl_memory_desc_equal(self.pointer, other.pointer))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def reshaped(self, shape: Sequence[int]) -> Desc | None:
+        """The same memory under another shape, or None if this layout does not allow it."""
+        if tuple(shape) == self.shape:
+            return self
+        try:
+            made = api.make("memory_desc_reshape", "memory_desc_destroy", self.pointer, len(shape), api.dims(shape))
+        except api.Refused:
+            return None
+        return Desc(made, shape, self.dtype)
+
+    def permuted(self, axes: Sequence[int]) -> Desc:
+        """The same memory with its axes in another order: axis i of the result is axis `axes[i]` of this one."""
+        if tuple(axes) == tuple(range(len(axes))):
+            return self
+        # The library wants to know where each axis goes.
+        places = [axes.index(axis) for axis in range(len(axes))]
+        array = (ctypes.c_int * len(places))(*places)
+        made = api.make("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
+        return Desc(made, [self.shape[axis] for axis in axes], self.dtype)
+
+
+def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
+    """A layout without blocks."""
+    made = api.make(
+        "memory_desc_create_with_strides", "memory_desc_destroy",
+        len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.dims(strides),
+    )  # fmt: skip
+    return Desc(made, shape, dtype)
+
+
+def plain(shape: Sequence[int], dtype: str) -> Desc:
+    """Row-major; a scalar is a vector of one element, since the library has no rank 0."""
+    shape = tuple(shape) or (1,)
+    strides = [1]
+    for dim in reversed(shape[1:]):
+        strides.insert(0, strides[0] * dim)
+    return strided(shape, dtype, strides)
+
+
+def anyhow(shape: Sequence[int], dtype: str) -> Desc:
+    """A layout that the library chooses."""
+    made = api.make(
+        "memory_desc_create_with_tag", "memory_desc_destroy",
+        len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.FORMAT_ANY,
+    )  # fmt: skip
+    return Desc(made, shape, dtype)
+
+
+def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int], dtype: str) -> Desc:
+    """The layout that a primitive chose for one of its tensors."""
+    pointer = api.plain_functions().dnnl_primitive_desc_query_md(primitive_desc, what, index)
+    return Desc(api.make("memory_desc_clone", "memory_desc_destroy", pointer), shape, dtype)
+
+
+def bytes_of_primitive(primitive_desc: int, what: int) -> int:
+    """Bytes of one of the tensors of a primitive."""
+    functions = api.plain_functions()
+    return functions.dnnl_memory_desc_get_size(functions.dnnl_primitive_desc_query_md(primitive_desc, what, 0))

@@ -1,0 +1,26 @@
+"""The loader of artifacts with format `onednn`."""
+
+from __future__ import annotations
+
+from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.library import load_library
+from mirlo.targets.onednn.native.program import Program
+from mirlo.targets.onednn.native.trampoline import NO_THREAD, WRONG_COUNT
+from mirlo.targets.onednn.plan import read
+
+
+def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    """Make the primitives of a plan for the threads of the model, with its constants in their layouts."""
+    load_library()
+    program = Program(read(artifact.data), context.params, context.threads)
+    return ExternalFunctions(program.functions, keep=program, explain=_explain)
+
+
+def _explain(function: str, code: int) -> str:
+    if code == WRONG_COUNT:
+        return f"'{function}' was called with another number of tensors than it was compiled for"
+    if code == NO_THREAD:
+        return "the system has no thread for it"
+    known = api.STATUS[code] if 0 <= code < len(api.STATUS) else f"status {code}"
+    return f"oneDNN says: {known}"

@@ -1,0 +1,23 @@
+"""How each operation of a plan becomes primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from mirlo.targets.onednn.native.builder import Builder
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node
+
+Maker = Callable[[Builder, Node], Value]
+
+
+@cache
+def makers() -> dict[str, Maker]:
+    """By operation, the function that adds its steps."""
+    from mirlo.targets.onednn.native.makers import conv, elementwise, matmul, normalize, pool, shape
+
+    table: dict[str, Maker] = {}
+    for module in (conv, elementwise, matmul, normalize, pool, shape):
+        table.update(module.MAKERS)
+    return table

@@ -1,0 +1,64 @@
+"""Convolutions: the library chooses all layouts; a residual is added where it lies if nobody needs it any more."""
+
+from __future__ import annotations
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, chosen, primitive_desc
+from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.makers.post_ops import Operand, PostOps, apart, fused, residual_layout
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node
+
+ALGORITHMS = {"convolution": api.CONVOLUTION_DIRECT, "deconvolution": api.DECONVOLUTION_DIRECT}
+
+
+def convolution(builder: Builder, node: Node) -> Value:
+    """`x` [N, C, ...], `weight` [O, I, ...] or [G, O, I, ...], `bias` [O]; deconvolutions alike."""
+    x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
+    bias = builder.values[node.operands["bias"]] if "bias" in node.operands else None
+    shape, dtype = builder.tensor(node.result).shape, builder.tensor(node.result).dtype
+    window = [api.dims(node.attributes[name]) for name in ("strides", "dilations", "padding_begin", "padding_end")]
+    post_ops = PostOps(builder, node.post_ops, shape)
+
+    any_x, any_weight = anyhow(x.desc.shape, x.desc.dtype), anyhow(weight.desc.shape, weight.desc.dtype)
+
+    def describe(attr: api.Owned, target: Desc | None = None) -> api.Owned:
+        target = target or residual_layout(post_ops, anyhow(shape, dtype))
+        return primitive_desc(
+            f"{node.op}_forward", api.engine(), api.FORWARD_INFERENCE, ALGORITHMS[node.op],
+            any_x.pointer, any_weight.pointer,
+            bias.desc.pointer if bias is not None else None, target.pointer, *window, attr.pointer,
+        )  # fmt: skip
+
+    descriptor, taken, left = fused(builder, post_ops, describe)
+    if left and post_ops.residual is not None:
+        # The layout of the residual does not suit: the library's own choice may.
+        descriptor, taken, left = fused(builder, post_ops, lambda attr: describe(attr, anyhow(shape, dtype)))
+    target = chosen(descriptor, api.QUERY_DST, anyhow(shape, dtype))
+    accumulate = _accumulated(builder, taken, x, target)
+    if accumulate is not None:
+        descriptor = describe(taken.attributes(accumulate), target)
+    arguments = {
+        api.SRC: builder.in_layout(x, chosen(descriptor, api.QUERY_SRC, x.desc)),
+        api.WEIGHTS: builder.in_layout(weight, chosen(descriptor, api.QUERY_WEIGHTS, weight.desc)),
+        **taken.arguments(builder, descriptor, accumulate),
+    }
+    if bias is not None:
+        arguments[api.BIAS] = bias
+    over = Value(target, accumulate.value.storage) if accumulate is not None else None
+    result = over or builder.result(node.result, target)
+    builder.emit(descriptor, {**arguments, api.DST: result})
+    return apart(builder, result, left)
+
+
+def _accumulated(builder: Builder, post_ops: PostOps, x: Value, target: Desc) -> Operand | None:
+    """The residual, if the result may take its place."""
+    residual = post_ops.residual
+    if residual is None or not builder.is_last_use(residual.name):
+        return None
+    storage = residual.value.storage
+    fits = storage.kind == "arena" and residual.value.desc == target
+    return residual if fits and storage is not x.storage else None
+
+
+MAKERS = {"convolution": convolution, "deconvolution": convolution}

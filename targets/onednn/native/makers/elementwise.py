@@ -1,0 +1,88 @@
+"""Elementwise operations, alone: in the layout in which their operand lies, in its place where it ends here."""
+
+from __future__ import annotations
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
+from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, broadcastable, fused, is_slow
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node
+
+
+def eltwise(builder: Builder, node: Node) -> Value:
+    """`x`, with attributes `algorithm`, `alpha`, `beta`."""
+    x = builder.values[node.operands["x"]]
+    over = x if builder.is_last_use(node.operands["x"]) else None
+    algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
+    made = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
+    return apart(builder, made, node.post_ops)
+
+
+def eltwise_step(builder: Builder, x: Value, algorithm: str, alpha: float, beta: float, result: Value) -> Value:
+    """One function of each element."""
+    attr = attributes()
+    descriptor = primitive_desc(
+        "eltwise_forward", api.engine(), api.FORWARD_INFERENCE, api.ELTWISE[algorithm],
+        x.desc.pointer, result.desc.pointer, alpha, beta, attr.pointer,
+    )  # fmt: skip
+    builder.emit(descriptor, {api.SRC: x, api.DST: result})
+    return result
+
+
+def binary(builder: Builder, node: Node) -> Value:
+    """`x` and `y`, which broadcasts to it, with attribute `algorithm`."""
+    x = builder.values[node.operands["x"]]
+    y = broadcastable(builder, builder.values[node.operands["y"]], x.desc.shape)
+    if y.desc.shape == x.desc.shape:
+        # Constants follow; of two computed operands that differ, the one that is row-major does.
+        if x.storage.kind == "constant":
+            x = builder.in_layout(x, y.desc)
+        y = builder.in_layout(y, x.desc)
+    over = x if builder.is_last_use(node.operands["x"]) else None
+    result = builder.result(node.result, x.desc, over)
+    post_ops = PostOps(builder, node.post_ops, x.desc.shape)
+
+    def describe(attr: api.Owned) -> api.Owned:
+        return _describe_binary(node.attributes["algorithm"], x, y, attr)
+
+    descriptor, taken, left = fused(builder, post_ops, describe)
+    if is_slow(descriptor) and x.desc.shape != y.desc.shape:
+        # Broadcasts along some axes are fast in row-major layout only.
+        straight = builder.plainly(x)
+        if straight is not x:
+            x, result = straight, builder.result(node.result, straight.desc)
+            descriptor, taken, left = fused(builder, post_ops, describe)
+    arguments = taken.arguments(builder, descriptor)
+    builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, **arguments, api.DST: result})
+    return apart(builder, result, left)
+
+
+def binary_step(builder: Builder, algorithm: str, x: Value, y: Value, result: Value) -> Value:
+    """One function of two elements."""
+    y = builder.in_layout(y, x.desc) if y.desc.shape == x.desc.shape else y
+    descriptor = _describe_binary(algorithm, x, y, attributes())
+    builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, api.DST: result})
+    return result
+
+
+def _describe_binary(algorithm: str, x: Value, y: Value, attr: api.Owned) -> api.Owned:
+    return primitive_desc(
+        "binary", api.engine(), api.BINARY[algorithm], x.desc.pointer, y.desc.pointer, x.desc.pointer, attr.pointer
+    )
+
+
+def prelu(builder: Builder, node: Node) -> Value:
+    """`x`, and `slope` which broadcasts to it."""
+    x = builder.values[node.operands["x"]]
+    slope = broadcastable(builder, builder.values[node.operands["slope"]], x.desc.shape)
+    result = builder.result(node.result, x.desc)
+    attr = attributes()
+    descriptor = primitive_desc(
+        "prelu_forward", api.engine(), api.FORWARD_INFERENCE, x.desc.pointer, slope.desc.pointer, result.desc.pointer,
+        attr.pointer,
+    )  # fmt: skip
+    builder.emit(descriptor, {api.SRC: x, api.WEIGHTS: slope, api.DST: result})
+    return result
+
+
+MAKERS = {"eltwise": eltwise, "binary": binary, "prelu": prelu}

@@ -1,0 +1,135 @@
+"""Matrix products: weights in the library's packed layout, everything else where and how it lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, chosen, primitive_desc
+from mirlo.targets.onednn.native.desc import Desc, anyhow, plain
+from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, fused, is_slow
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node, PostOp
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A primitive descriptor, and what it was made for."""
+
+    descriptor: api.Owned
+    x: Value
+    weight: Value
+    target: Desc
+    taken: PostOps
+    left: tuple[PostOp, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.left and not is_slow(self.descriptor)
+
+
+def matmul(builder: Builder, node: Node) -> Value:
+    """`x` [..., M, K] times `weight` [..., K, N], plus `bias` [N]."""
+    x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
+    final = builder.tensor(node.result)
+    # A product with one matrix is one product, whatever the leading dims of the other one.
+    flat = len(weight.desc.shape) == 2 and len(final.shape) > 2 and _can_flatten(builder, node)
+    shape = (math.prod(final.shape[:-1]), final.shape[-1]) if flat else final.shape
+    if flat:
+        x = builder.reshaped(x, (shape[0], x.desc.shape[-1]))
+    adapt = _flattened(builder, final.shape, shape) if flat else lambda value: value
+    x, weight = _ranked(builder, x, len(shape)), _ranked(builder, weight, len(shape))
+    bias = None
+    if "bias" in node.operands:
+        bias = builder.values[node.operands["bias"]]
+        bias = builder.reshaped(bias, (1,) * (len(shape) - 1) + (shape[-1],))
+    choice = _best(builder, node, PostOps(builder, node.post_ops, shape, adapt), x, weight, bias, shape)
+    weight = builder.in_layout(choice.weight, chosen(choice.descriptor, api.QUERY_WEIGHTS, choice.weight.desc))
+    arguments = {api.SRC: choice.x, api.WEIGHTS: weight, **choice.taken.arguments(builder, choice.descriptor)}
+    if bias is not None:
+        arguments[api.BIAS] = bias
+    whole = choice.target.reshaped(final.shape)
+    assert whole is not None, "the layout of a flat result is that of the whole one"
+    result = builder.result(node.result, whole)
+    made = Value(choice.target, result.storage)
+    builder.emit(choice.descriptor, {**arguments, api.DST: made})
+    apart(builder, made, choice.left, adapt)
+    return result
+
+
+def _best(
+    builder: Builder, node: Node, post_ops: PostOps, x: Value, weight: Value, bias: Value | None, shape: tuple[int, ...]
+) -> _Choice:
+    """The first good choice: operands as they lie and the result as its reader wants it, else row-major."""
+    dtype = builder.tensor(node.result).dtype
+    row_major = plain(shape, dtype)
+    wanted = builder.preferred(node.result).reshaped(shape)
+    first: _Choice | None = None
+    attempts: list[tuple[Callable[[Value], Value], Desc]] = [(_as_it_lies, row_major), (builder.plainly, row_major)]
+    if wanted is not None and wanted != row_major:
+        attempts.insert(0, (_as_it_lies, wanted))
+    refused: api.Refused | None = None
+    for layout, target in attempts:
+        try:
+            choice = _try(builder, post_ops, layout(x), layout(weight), bias, target)
+        except api.Refused as problem:
+            refused = problem
+            continue
+        if choice.good:
+            return choice
+        first = first or choice
+    if first is None:
+        assert refused is not None
+        raise refused
+    return first
+
+
+def _try(builder: Builder, post_ops: PostOps, x: Value, weight: Value, bias: Value | None, target: Desc) -> _Choice:
+    packed = weight.storage.kind == "constant"
+    weight_desc = anyhow(weight.desc.shape, weight.desc.dtype) if packed else weight.desc
+
+    def describe(attr: api.Owned) -> api.Owned:
+        return primitive_desc(
+            "matmul", api.engine(), x.desc.pointer, weight_desc.pointer,
+            bias.desc.pointer if bias is not None else None, target.pointer, attr.pointer,
+        )  # fmt: skip
+
+    descriptor, taken, left = fused(builder, post_ops, describe)
+    return _Choice(descriptor, x, weight, target, taken, left)
+
+
+def _as_it_lies(value: Value) -> Value:
+    return value
+
+
+def _ranked(builder: Builder, value: Value, rank: int) -> Value:
+    shape = value.desc.shape
+    return builder.reshaped(value, (1,) * (rank - len(shape)) + shape) if len(shape) < rank else value
+
+
+def _can_flatten(builder: Builder, node: Node) -> bool:
+    final = builder.tensor(node.result).shape
+    operands = [builder.tensor(post.operand).shape for post in node.post_ops if post.operand]
+    return all(_flat_shape(shape, final) is not None for shape in operands)
+
+
+def _flat_shape(shape: tuple[int, ...], final: tuple[int, ...]) -> tuple[int, int] | None:
+    """The shape of an operand that broadcasts to `final` when all dims of that but the last are one."""
+    shape = (1,) * (len(final) - len(shape)) + shape
+    if all(dim == 1 for dim in shape[:-1]):
+        return 1, shape[-1]
+    return (math.prod(final[:-1]), shape[-1]) if shape[:-1] == final[:-1] else None
+
+
+def _flattened(builder: Builder, final: tuple[int, ...], shape: tuple[int, ...]) -> Callable[[Value], Value]:
+    def adapt(value: Value) -> Value:
+        flat = _flat_shape(value.desc.shape, final)
+        assert flat is not None
+        return builder.reshaped(value, flat)
+
+    return adapt
+
+
+MAKERS = {"matmul": matmul}

@@ -1,0 +1,123 @@
+"""Normalizations and the softmax family."""
+
+from __future__ import annotations
+
+import math
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
+from mirlo.targets.onednn.native.desc import plain
+from mirlo.targets.onednn.native.makers.elementwise import binary_step
+from mirlo.targets.onednn.native.makers.post_ops import broadcastable, is_slow
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node
+
+
+def softmax(builder: Builder, node: Node) -> Value:
+    """`x` along attribute `axis`; attribute `algorithm`."""
+    x = builder.values[node.operands["x"]]
+
+    def describe(x: Value) -> api.Owned:
+        attr = attributes()
+        algorithm = api.SOFTMAX[node.attributes["algorithm"]]
+        return primitive_desc(
+            "softmax_forward", api.engine(), api.FORWARD_INFERENCE, algorithm, x.desc.pointer, x.desc.pointer,
+            node.attributes["axis"], attr.pointer,
+        )  # fmt: skip
+
+    descriptor = describe(x)
+    if is_slow(descriptor):
+        x = builder.plainly(x)
+        descriptor = describe(x)
+    over = x if builder.is_last_use(node.operands["x"]) else None
+    result = builder.result(node.result, x.desc, over)
+    builder.emit(descriptor, {api.SRC: x, api.DST: result})
+    return result
+
+
+def layer_norm(builder: Builder, node: Node) -> Value:
+    """`x`, `scale`, `bias`, over the axes from attribute `axis` on."""
+    shape, axis = builder.tensor(node.result).shape, node.attributes["axis"]
+    size = math.prod(shape[axis:])
+    flat = (math.prod(shape[:axis]), size)
+    x = builder.plainly(builder.reshaped(builder.plainly(builder.values[node.operands["x"]]), flat))
+    arguments, flags = {api.SRC: x}, 0
+    for name, role, flag in (("scale", api.SCALE, api.NORM_SCALE), ("bias", api.SHIFT, api.NORM_SHIFT)):
+        if name in node.operands:
+            arguments[role] = builder.reshaped(builder.values[node.operands[name]], (size,))
+            flags |= flag
+    attr = attributes()
+    descriptor = primitive_desc(
+        "layer_normalization_forward", api.engine(), api.FORWARD_INFERENCE, x.desc.pointer, x.desc.pointer, None,
+        node.attributes["epsilon"], flags, attr.pointer,
+    )  # fmt: skip
+    over = x if builder.is_last_use(node.operands["x"]) else None
+    whole = builder.result(node.result, plain(shape, x.desc.dtype), over)
+    builder.emit(descriptor, {**arguments, api.DST: Value(x.desc, whole.storage)})
+    return whole
+
+
+def batch_norm(builder: Builder, node: Node) -> Value:
+    """`x` [N, C, ...], `scale`, `bias`, and statistics `mean` and `variance` that are given."""
+    x = builder.values[node.operands["x"]]
+    roles = {"mean": api.MEAN, "variance": api.VARIANCE, "scale": api.SCALE, "bias": api.SHIFT}
+    arguments = {role: builder.values[node.operands[name]] for name, role in roles.items()}
+    flags = api.NORM_GLOBAL_STATS | api.NORM_SCALE | api.NORM_SHIFT
+    descriptor = _batch_norm(x, node.attributes["epsilon"], flags)
+    if is_slow(descriptor):
+        x = builder.plainly(x)
+        descriptor = _batch_norm(x, node.attributes["epsilon"], flags)
+    over = x if builder.is_last_use(node.operands["x"]) else None
+    result = builder.result(node.result, x.desc, over)
+    builder.emit(descriptor, {api.SRC: x, **arguments, api.DST: result})
+    return result
+
+
+def group_norm(builder: Builder, node: Node) -> Value:
+    """`x` [N, C, ...], attribute `groups`, `scale` and `bias` [C].
+
+    A batch normalization whose channels are the groups of all batch elements, and which takes its own statistics.
+    """
+    tensor = builder.tensor(node.result)
+    shape = tensor.shape
+    groups = shape[0] * node.attributes["groups"]
+    flat = (1, groups, math.prod(shape) // groups)
+    x = builder.reshaped(builder.plainly(builder.values[node.operands["x"]]), flat)
+    descriptor = _batch_norm(x, node.attributes["epsilon"], 0)
+    whole = builder.result(node.result, plain(shape, tensor.dtype))
+    builder.emit(descriptor, {api.SRC: x, api.DST: Value(x.desc, whole.storage)})
+    channels = (1, shape[1], *(1,) * (len(shape) - 2))
+    for name, algorithm in (("scale", "mul"), ("bias", "add")):
+        factor = builder.reshaped(builder.values[node.operands[name]], channels)
+        binary_step(builder, algorithm, whole, broadcastable(builder, factor, shape), whole)
+    return whole
+
+
+def _batch_norm(x: Value, epsilon: float, flags: int) -> api.Owned:
+    attr = attributes()
+    return primitive_desc(
+        "batch_normalization_forward", api.engine(), api.FORWARD_INFERENCE, x.desc.pointer, x.desc.pointer, epsilon,
+        flags, attr.pointer,
+    )  # fmt: skip
+
+
+def lrn(builder: Builder, node: Node) -> Value:
+    """`x` [N, C, ...], across channels; attributes `size`, `alpha`, `beta`, `bias`."""
+    x = builder.values[node.operands["x"]]
+    attr = attributes()
+    descriptor = primitive_desc(
+        "lrn_forward", api.engine(), api.FORWARD_INFERENCE, api.LRN_ACROSS_CHANNELS, x.desc.pointer, x.desc.pointer,
+        *(node.attributes[name] for name in ("size", "alpha", "beta", "bias")), attr.pointer,
+    )  # fmt: skip
+    result = builder.result(node.result, x.desc)
+    builder.emit(descriptor, {api.SRC: x, api.DST: result})
+    return result
+
+
+MAKERS = {
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+    "lrn": lrn,
+}

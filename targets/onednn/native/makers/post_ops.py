@@ -1,0 +1,137 @@
+"""What is done to a result before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, implementation
+from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import PostOp
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The second operand of a binary post-op, brought to the rank of the result."""
+
+    index: int
+    value: Value
+    name: str
+    whole: bool
+    """Whether it has the shape of the result, so that it must have its layout as well."""
+
+
+class PostOps:
+    """The post-ops of a node, for a result of this shape."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        post_ops: Sequence[PostOp],
+        shape: Sequence[int],
+        adapt: Callable[[Value], Value] = lambda value: value,
+    ) -> None:
+        """`adapt` turns an operand into what fits a result of another shape than the node's."""
+        self.post_ops = tuple(post_ops)
+        self.operands = []
+        for index, post in enumerate(post_ops):
+            if post.kind == "binary":
+                value = broadcastable(builder, adapt(builder.values[post.operand]), shape)
+                whole = value.desc.shape == tuple(shape)
+                self.operands.append(Operand(index, value, post.operand, whole))
+
+    @property
+    def residual(self) -> Operand | None:
+        """An operand of the shape of the result that is added to it."""
+        wholes = [entry for entry in self.operands if entry.whole]
+        adds = [entry for entry in wholes if self.post_ops[entry.index].algorithm == "add"]
+        return adds[0] if len(wholes) == 1 and adds else None
+
+    def attributes(self, accumulate: Operand | None = None) -> api.Owned:
+        """Attributes of the primitive; the operand `accumulate` is what the result's memory holds before."""
+        made = api.make("post_ops_create", "post_ops_destroy")
+        operands = {entry.index: entry for entry in self.operands}
+        for index, post in enumerate(self.post_ops):
+            if post.kind == "eltwise":
+                algorithm = api.ELTWISE[post.algorithm]
+                api.call("post_ops_append_eltwise", made.pointer, algorithm, post.alpha, post.beta)
+            elif operands[index] is accumulate:
+                api.call("post_ops_append_sum", made.pointer, 1.0, 0, api.DATA_TYPES[accumulate.value.desc.dtype])
+            else:
+                entry = operands[index]
+                desc = anyhow(entry.value.desc.shape, entry.value.desc.dtype) if entry.whole else entry.value.desc
+                api.call("post_ops_append_binary", made.pointer, api.BINARY[post.algorithm], desc.pointer)
+        return attributes(made)
+
+    def arguments(self, builder: Builder, descriptor: api.Owned, accumulate: Operand | None = None) -> dict[int, Value]:
+        """The operands in the layouts that the primitive chose."""
+        found = {}
+        for entry in self.operands:
+            if entry is accumulate:
+                continue
+            role = api.post_op_source(entry.index)
+            value = entry.value
+            if entry.whole:
+                value = builder.in_layout(value, chosen(descriptor, api.QUERY_EXEC_ARG, value.desc, role))
+            found[role] = value
+        return found
+
+
+def broadcastable(builder: Builder, value: Value, shape: Sequence[int]) -> Value:
+    """An operand with leading dims of 1, so that it has the rank of what it broadcasts to; row-major if smaller."""
+    missing = len(shape) - len(value.desc.shape)
+    value = builder.reshaped(value, (1,) * missing + value.desc.shape) if missing > 0 else value
+    if missing < 0:
+        value = builder.reshaped(value, value.desc.shape[-len(shape) :])
+    return value if value.desc.shape == tuple(shape) else builder.plainly(value)
+
+
+def fused(
+    builder: Builder, post_ops: PostOps, describe: Callable[[api.Owned], api.Owned]
+) -> tuple[api.Owned, PostOps, tuple[PostOp, ...]]:
+    """The best primitive descriptor: with the post-ops if the library has a good implementation that takes them.
+
+    The third is what is left to be done by separate steps.
+    """
+    try:
+        descriptor = describe(post_ops.attributes())
+        if not post_ops.post_ops or not is_slow(descriptor):
+            return descriptor, post_ops, ()
+    except api.Refused:
+        if not post_ops.post_ops:
+            raise
+        descriptor = None
+    alone = PostOps(builder, (), ())
+    bare = describe(alone.attributes())
+    if descriptor is not None and is_slow(bare):
+        return descriptor, post_ops, ()
+    return bare, alone, post_ops.post_ops
+
+
+def is_slow(descriptor: api.Owned) -> bool:
+    """Whether the library only has its reference implementation."""
+    return "ref" in implementation(descriptor)
+
+
+def apart(
+    builder: Builder, value: Value, post_ops: Sequence[PostOp], adapt: Callable[[Value], Value] = lambda value: value
+) -> Value:
+    """Do post-ops as steps of their own, in place."""
+    from mirlo.targets.onednn.native.makers.elementwise import binary_step, eltwise_step
+
+    for post in post_ops:
+        over = value
+        if post.kind == "eltwise":
+            value = eltwise_step(builder, value, post.algorithm, post.alpha, post.beta, Value(over.desc, over.storage))
+        else:
+            operand = broadcastable(builder, adapt(builder.values[post.operand]), value.desc.shape)
+            value = binary_step(builder, post.algorithm, value, operand, Value(over.desc, over.storage))
+    return value
+
+
+def residual_layout(post_ops: PostOps, like: Desc) -> Desc:
+    """The layout to ask for: that of a residual which the library made, else its choice."""
+    residual = post_ops.residual
+    return residual.value.desc if residual is not None and residual.value.storage.kind == "arena" else like

@@ -1,0 +1,37 @@
+"""Views, which cost nothing, and concatenation."""
+
+from __future__ import annotations
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, primitive_desc
+from mirlo.targets.onednn.native.desc import anyhow
+from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.plan import Node
+
+
+def reshape(builder: Builder, node: Node) -> Value:
+    """`x` under the shape of the result."""
+    return builder.reshaped(builder.values[node.operands["x"]], builder.tensor(node.result).shape)
+
+
+def permute(builder: Builder, node: Node) -> Value:
+    """`x` with its axes in the order of attribute `axes`."""
+    return builder.permuted(builder.values[node.operands["x"]], node.attributes["axes"])
+
+
+def concat(builder: Builder, node: Node) -> Value:
+    """Operands `x0`, `x1`..., along attribute `axis`."""
+    values = [builder.values[node.operands[f"x{index}"]] for index in range(len(node.operands))]
+    tensor = builder.tensor(node.result)
+    target = anyhow(tensor.shape, tensor.dtype)
+    descs = (api.c_void_p * len(values))(*(value.desc.pointer for value in values))
+    attr = attributes()
+    axis = node.attributes["axis"]
+    descriptor = primitive_desc("concat", api.engine(), target.pointer, len(values), axis, descs, attr.pointer)
+    arguments = {api.MULTIPLE_SRC + index: value for index, value in enumerate(values)}
+    result = builder.result(node.result, chosen(descriptor, api.QUERY_DST, target))
+    builder.emit(descriptor, {**arguments, api.DST: result})
+    return result
+
+
+MAKERS = {"reshape": reshape, "permute": permute, "concat": concat}

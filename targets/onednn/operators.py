@@ -1,0 +1,232 @@
+"""By operator, the operation of the library that computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.byoc.view import Node, Value
+from mirlo.targets.onednn import plan
+from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
+from mirlo.targets.onednn.translate import Draft, Translator, shape_of
+
+
+def _per_dim(values: Sequence[int], count: int, default: int) -> tuple[int, ...]:
+    return tuple(values) if values else (default,) * count
+
+
+def _window(node: Node, count: int) -> dict[str, tuple[int, ...]]:
+    """Attributes of a window; the library counts the elements between two taps, not the step from one to the next."""
+    padding = _per_dim(node["padding"], 2 * count, 0)
+    return {
+        "strides": _per_dim(node["strides"], count, 1),
+        "dilations": tuple(step - 1 for step in _per_dim(node["dilations"], count, 1)),
+        "padding_begin": padding[:count],
+        "padding_end": padding[count:],
+    }
+
+
+def _channels_first(node: Node, rank: int) -> tuple[int, ...] | None:
+    """The axes of an image in the library's order, where they are in another one."""
+    return (0, rank - 1, *range(1, rank - 1)) if node["data_layout"] == "N*C" else None
+
+
+def _image(t: Translator, node: Node) -> tuple[str, tuple[int, ...] | None]:
+    x = t.value(node["x"])
+    axes = _channels_first(node, len(t.tensors[x].shape))
+    return (x if axes is None else t.permuted(x, axes)), axes
+
+
+def _conv(t: Translator, node: Node) -> Draft:
+    x, axes = _image(t, node)
+    weight = t.value(node["weight"])
+    rank = len(t.tensors[weight].shape)
+    if node["kernel_layout"] == "*IO":
+        weight = t.permuted(weight, (rank - 1, rank - 2, *range(rank - 2)))
+    if node["groups"] > 1:
+        out, *rest = t.tensors[weight].shape
+        weight = t.reshaped(weight, (node["groups"], out // node["groups"], *rest))
+    return Draft("convolution", _contracted(t, node, x, weight), _window(node, rank - 2), axes=axes)
+
+
+def _conv_transpose(t: Translator, node: Node) -> Draft:
+    x, axes = _image(t, node)
+    weight, groups = t.value(node["weight"]), node["groups"]
+    channels, out, *window = t.tensors[weight].shape
+    if groups > 1:
+        weight = t.reshaped(weight, (groups, channels // groups, out, *window))
+        weight = t.permuted(weight, (0, 2, 1, *range(3, 3 + len(window))))
+    else:
+        weight = t.permuted(weight, (1, 0, *range(2, 2 + len(window))))
+    attributes = _window(node, len(window))
+    extra = _per_dim(node["output_padding"], len(window), 0)
+    attributes["padding_end"] = tuple(end - more for end, more in zip(attributes["padding_end"], extra, strict=True))
+    return Draft("deconvolution", _contracted(t, node, x, weight), attributes, axes=axes)
+
+
+def _contracted(t: Translator, node: Node, x: str, weight: str) -> dict[str, str]:
+    operands = {"x": x, "weight": weight}
+    return operands if node["bias"] is None else {**operands, "bias": t.value(node["bias"])}
+
+
+def _matmul(t: Translator, node: Node) -> Draft:
+    operands = {}
+    for role, name in (("x", "lhs"), ("weight", "rhs")):
+        value = t.value(node[name])
+        if node[f"transpose_{name}"]:
+            rank = len(t.tensors[value].shape)
+            value = t.permuted(value, (*range(rank - 2), rank - 1, rank - 2))
+        operands[role] = value
+    return Draft("matmul", operands)
+
+
+def _attention(t: Translator, node: Node) -> Draft:
+    query, key, value = (t.value(node[name]) for name in ("query", "key", "value"))
+    batch, heads, length, size = t.tensors[query].shape
+    keys = t.tensors[key].shape[2]
+    scale = node["scale"] if node["scale"] is not None else 1 / math.sqrt(size)
+    post_ops = [plan.PostOp("eltwise", "linear", scale)]
+    if node["mask"] is not None:
+        post_ops.append(plan.PostOp("binary", "add", operand=t.value(node["mask"])))
+    if node["causal"]:
+        later = np.triu(np.full((length, keys), -np.inf, np.float32), 1)
+        post_ops.append(plan.PostOp("binary", "add", operand=t.literal(later.reshape(1, 1, length, keys))))
+    scores = t.new((batch, heads, length, keys))
+    operands = {"x": query, "weight": t.permuted(key, (0, 1, 3, 2))}
+    t.nodes.append(plan.Node("matmul", operands, scores, {}, tuple(post_ops)))
+    shares = t.add("softmax", {"x": scores}, (batch, heads, length, keys), axis=3, algorithm="accurate")
+    return Draft("matmul", {"x": shares, "weight": value})
+
+
+def _pool(t: Translator, node: Node) -> Draft:
+    x, axes = _image(t, node)
+    kernel = tuple(node["kernel"])
+    window = _window(node, len(kernel))
+    images, results = t.tensors[x].shape[2:], shape_of(node.output)
+    results = results[1:-1] if axes is not None else results[2:]
+    # With ceil_mode the last window may reach beyond the padding: the library wants to know how far.
+    ends = [
+        (result - 1) * stride + (size - 1) * (gap + 1) + 1 - image - begin
+        for result, stride, size, gap, image, begin in zip(
+            results, window["strides"], kernel, window["dilations"], images, window["padding_begin"], strict=True
+        )
+    ]
+    window["padding_end"] = tuple(max(*pair) for pair in zip(ends, window["padding_end"], strict=True))
+    algorithm = "max"
+    if node.op == "relax.avg_pool":
+        algorithm = "avg_include_padding" if node["count_include_pad"] else "avg_exclude_padding"
+    return Draft("pooling", {"x": x}, {"algorithm": algorithm, "kernel": kernel, **window}, axes=axes)
+
+
+def _layer_norm(t: Translator, node: Node) -> Draft:
+    rank = node["x"].type.rank
+    operands = {name: t.value(node[name]) for name in ("x", "scale", "bias") if node[name] is not None}
+    return Draft("layer_norm", operands, {"axis": node["axis"] % rank, "epsilon": node["epsilon"]})
+
+
+def _batch_norm(t: Translator, node: Node) -> Draft:
+    operands = {name: t.value(node[name]) for name in ("x", "scale", "bias", "mean", "variance")}
+    rank = node["x"].type.rank
+    axis = node["axis"] % rank
+    axes = None
+    if axis != 1:
+        axes = (0, axis, *(i for i in range(1, rank) if i != axis)) if axis else (1, 0, *range(2, rank))
+        operands["x"] = t.permuted(operands["x"], axes)
+    return Draft("batch_norm", operands, {"epsilon": node["epsilon"]}, axes=axes)
+
+
+def _group_norm(t: Translator, node: Node) -> Draft:
+    operands = {name: t.value(node[name]) for name in ("x", "scale", "bias")}
+    groups = node["groups"] if node.op == "relax.group_norm" else shape_of(node["x"])[1]
+    return Draft("group_norm", operands, {"groups": groups, "epsilon": node["epsilon"]})
+
+
+def _lrn(t: Translator, node: Node) -> Draft:
+    attributes = {name: node[name] for name in ("size", "alpha", "beta", "bias")}
+    return Draft("lrn", {"x": t.value(node["x"])}, attributes)
+
+
+def _softmax(t: Translator, node: Node) -> Draft:
+    algorithm = "accurate" if node.op == "relax.softmax" else "log"
+    axis = node["axis"] % node["x"].type.rank
+    return Draft("softmax", {"x": t.value(node["x"])}, {"axis": axis, "algorithm": algorithm})
+
+
+def _binary(t: Translator, node: Node) -> Draft:
+    left, right = node.inputs
+    shape = shape_of(node.output)
+    # What is changed is the operand of the result's shape; of two, the one that is no constant.
+    follows = shape_of(left) != shape or (left.constant is not None and shape_of(right) == shape)
+    main = right if follows and node.op != "relax.divide" else left
+    return _applied(t, main, t.post_ops(node, main))
+
+
+def _eltwise(t: Translator, node: Node) -> Draft:
+    return _applied(t, node["x"], ELTWISE[node.op](node.attributes))
+
+
+def _applied(t: Translator, x: Value, post_ops: Sequence[plan.PostOp]) -> Draft:
+    """Functions of each element of a value: the first as an operation, the others after it."""
+    first, rest = post_ops[0], tuple(post_ops[1:])
+    if first.kind == "binary":
+        operands = {"x": t.value(x), "y": first.operand}
+        return Draft("binary", operands, {"algorithm": first.algorithm}, rest)
+    attributes = {"algorithm": first.algorithm, "alpha": first.alpha, "beta": first.beta}
+    return Draft("eltwise", {"x": t.value(x)}, attributes, rest)
+
+
+def _reduce(t: Translator, node: Node) -> Draft:
+    shape = shape_of(node["x"])
+    rank = len(shape)
+    axes = sorted({axis % rank for axis in (range(rank) if node["axes"] is None else node["axes"])})
+    kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+    x = {"x": t.value(node["x"])}
+    if node.op == "relax.reduce_mean" and 3 <= rank <= 5 and axes == list(range(2, rank)):
+        # The mean of an image is a pooling, which reads any layout.
+        spatial = len(axes)
+        window = {"strides": (1,) * spatial, "dilations": (0,) * spatial}
+        padding = {"padding_begin": (0,) * spatial, "padding_end": (0,) * spatial}
+        attributes: dict[str, Any] = {"algorithm": "avg_include_padding", "kernel": shape[2:], **window, **padding}
+        return Draft("pooling", x, attributes, shape=kept)
+    algorithm = {"prod": "mul"}.get(node.op.rpartition("_")[2], node.op.rpartition("_")[2])
+    return Draft("reduction", x, {"algorithm": algorithm}, shape=kept)
+
+
+def _concat(t: Translator, node: Node) -> Draft:
+    operands = {f"x{index}": t.value(value) for index, value in enumerate(node.inputs)}
+    return Draft("concat", operands, {"axis": node["axis"] % node.output.type.rank})
+
+
+def _permute(t: Translator, node: Node) -> Draft:
+    rank = node["x"].type.rank
+    return Draft("permute", {"x": t.value(node["x"])}, {"axes": tuple(axis % rank for axis in node["axes"])})
+
+
+def _reshape(t: Translator, node: Node) -> Draft:
+    return Draft("reshape", {"x": t.value(node["x"])})
+
+
+DRAFTS: dict[str, Callable[[Translator, Node], Draft]] = {
+    "relax.conv": _conv,
+    "relax.conv_transpose": _conv_transpose,
+    "relax.matmul": _matmul,
+    "relax.attention": _attention,
+    "relax.max_pool": _pool,
+    "relax.avg_pool": _pool,
+    "relax.layer_norm": _layer_norm,
+    "relax.batch_norm": _batch_norm,
+    "relax.instance_norm": _group_norm,
+    "relax.group_norm": _group_norm,
+    "relax.lrn": _lrn,
+    "relax.softmax": _softmax,
+    "relax.log_softmax": _softmax,
+    "relax.concat": _concat,
+    "relax.permute": _permute,
+    **dict.fromkeys(("relax.reshape", "relax.expand_dims", "relax.squeeze"), _reshape),
+    **dict.fromkeys((f"relax.reduce_{name}" for name in ("mean", "sum", "max", "min", "prod")), _reduce),
+    **dict.fromkeys(BINARY, _binary),
+    **dict.fromkeys(ELTWISE, _eltwise),
+}

@@ -1,0 +1,59 @@
+"""What of a model the library computes: patterns, and why it does not compute what they match.
+
+Each composite is one operation and a chain of elementwise ones that follow it. The library applies the chain to the
+result before it is stored, or where it has no such implementation, right after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.passes.byoc.helpers import repeat
+from mirlo.passes.byoc.operators import is_op, wildcard
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import Match
+from mirlo.targets.onednn import checks
+from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
+
+MAX_CHAIN = 6
+
+NORMS = {
+    "relax.layer_norm": checks.layer_norm,
+    "relax.batch_norm": checks.anything,
+    "relax.instance_norm": checks.anything,
+    "relax.group_norm": checks.anything,
+    "relax.lrn": checks.lrn,
+}
+REDUCTIONS = ("relax.reduce_mean", "relax.reduce_sum", "relax.reduce_max", "relax.reduce_min", "relax.reduce_prod")
+VIEWS = ("relax.reshape", "relax.permute", "relax.expand_dims", "relax.squeeze")
+
+
+def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+    """Contractions first, so that what follows them is theirs."""
+    rows: list[tuple[str, Pattern, Callable[[Match], Any]]] = [
+        ("conv", _chain(is_op("relax.conv")), checks.chain(checks.convolution)),
+        ("conv_transpose", _chain(is_op("relax.conv_transpose")), checks.chain(checks.deconvolution)),
+        ("matmul", _chain(is_op("relax.matmul")), checks.chain(checks.matmul)),
+        ("attention", is_op("relax.attention"), checks.alone(checks.attention)),
+        ("pool", is_op("relax.max_pool", "relax.avg_pool"), checks.alone(checks.pool)),
+    ]
+    rows += [(op.partition(".")[2], is_op(op), checks.alone(check)) for op, check in NORMS.items()]
+    rows += [
+        ("softmax", is_op("relax.softmax", "relax.log_softmax"), checks.alone(checks.anything)),
+        ("binary", _chain(is_op(*BINARY)), checks.chain(checks.binary)),
+        ("eltwise", is_op(*ELTWISE), checks.alone(checks.anything)),
+        ("reduce", is_op(*REDUCTIONS), checks.alone(checks.reduction)),
+        ("concat", is_op("relax.concat"), checks.alone(checks.anything)),
+        ("view", is_op(*VIEWS), checks.alone(checks.anything)),
+    ]
+    return rows
+
+
+def _chain(start: Pattern) -> Pattern:
+    def step(before: Pattern) -> Pattern:
+        # `subtract` and `divide` are not commutative: the chain can be either operand.
+        either = is_op(*BINARY)(before, wildcard()) | is_op("relax.subtract")(wildcard(), before)
+        return is_op(*ELTWISE)(before) | either
+
+    return repeat(start, step, most=MAX_CHAIN)

@@ -1,0 +1,165 @@
+"""What the code generator says and the loader does: functions of library operations on tensors, as data.
+
+A plan says what is computed, on which constants, and nothing of layouts or implementations: those are the library's
+choice on the machine that loads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import ArtifactError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Type of a value."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        count = 1
+        for dim in self.shape:
+            count *= dim
+        return count
+
+
+@dataclass(frozen=True)
+class PostOp:
+    """What is done to each element of a result before it is stored: `eltwise`, or `binary` with an operand."""
+
+    kind: str
+    algorithm: str
+    alpha: float = 0.0
+    beta: float = 0.0
+    operand: str = ""
+    """Name of the second operand of a binary one; it broadcasts to the result."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One library operation, or a view: operands by role, one result, attributes of the operation."""
+
+    op: str
+    operands: dict[str, str]
+    result: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    post_ops: tuple[PostOp, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of all values that it reads."""
+        return (*self.operands.values(), *(post.operand for post in self.post_ops if post.operand))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A region: values by name, which of them come from outside and leave, the nodes in an order that can be run."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: dict[str, Tensor]
+    nodes: tuple[Node, ...]
+    params: dict[str, str] = field(default_factory=dict)
+    """Values that are parameters: value, name in the parameter store."""
+    literals: dict[str, np.ndarray] = field(default_factory=dict)
+    """Values that are small constants."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The functions of an artifact."""
+
+    functions: tuple[Function, ...]
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Names of all parameters that are needed."""
+        return tuple(dict.fromkeys(name for function in self.functions for name in function.params.values()))
+
+
+def write(plan: Plan) -> bytes:
+    """The plan as JSON."""
+    document = {"version": VERSION, "functions": [_function_json(function) for function in plan.functions]}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def read(data: bytes) -> Plan:
+    """A plan from its JSON."""
+    try:
+        document = json.loads(data)
+        version = document["version"]
+        if version != VERSION:
+            raise ArtifactError(f"artifact for oneDNN has version {version}, this Mirlo reads {VERSION}: compile again")
+        return Plan(tuple(_function(row) for row in document["functions"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ArtifactError(
+            f"artifact for oneDNN is damaged ({type(problem).__name__}: {problem}): compile again"
+        ) from None
+
+
+def _function_json(function: Function) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "inputs": function.inputs,
+        "outputs": function.outputs,
+        "tensors": {name: [tensor.dtype, *tensor.shape] for name, tensor in function.tensors.items()},
+        "params": function.params,
+        "literals": {
+            name: base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+            for name, value in function.literals.items()
+        },
+        "nodes": [_node_json(node) for node in function.nodes],
+    }
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    row: dict[str, Any] = {"op": node.op, "operands": node.operands, "result": node.result}
+    if node.attributes:
+        row["attributes"] = node.attributes
+    if node.post_ops:
+        row["post_ops"] = [[p.kind, p.algorithm, p.alpha, p.beta, p.operand] for p in node.post_ops]
+    return row
+
+
+def _function(row: Mapping[str, Any]) -> Function:
+    tensors = {name: Tensor(tuple(map(int, dims)), dtype) for name, (dtype, *dims) in row["tensors"].items()}
+    literals = {
+        name: np.frombuffer(base64.b64decode(text), numpy_dtype(tensors[name].dtype)).reshape(tensors[name].shape)
+        for name, text in row["literals"].items()
+    }
+    function = Function(
+        name=row["name"],
+        inputs=tuple(row["inputs"]),
+        outputs=tuple(row["outputs"]),
+        tensors=tensors,
+        nodes=tuple(_node(entry) for entry in row["nodes"]),
+        params=dict(row["params"]),
+        literals=literals,
+    )
+    known = {*function.inputs, *function.params, *function.literals}
+    for node in function.nodes:
+        missing = [name for name in node.reads if name not in known]
+        if missing:
+            raise KeyError(missing[0])
+        known.add(node.result)
+    return function
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    attributes = {name: tuple(v) if isinstance(v, list) else v for name, v in row.get("attributes", {}).items()}
+    post_ops = tuple(PostOp(*entry) for entry in row.get("post_ops", ()))
+    return Node(row["op"], dict(row["operands"]), row["result"], attributes, post_ops)

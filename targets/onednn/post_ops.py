@@ -1,0 +1,87 @@
+"""Elementwise operators as functions of the library: what can follow a result before it is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mirlo.targets.onednn.plan import PostOp
+
+Attributes = Mapping[str, Any]
+
+
+def _one(algorithm: str, alpha: float = 0.0, beta: float = 0.0) -> tuple[PostOp, ...]:
+    return (PostOp("eltwise", algorithm, alpha, beta),)
+
+
+def _always(algorithm: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Attributes], tuple[PostOp, ...]]:
+    return lambda attributes: _one(algorithm, alpha, beta)
+
+
+def _clip(a: Attributes) -> tuple[PostOp, ...]:
+    return _one("clip", -math.inf if a["min"] is None else a["min"], math.inf if a["max"] is None else a["max"])
+
+
+ELTWISE: dict[str, Callable[[Attributes], tuple[PostOp, ...]]] = {
+    "relax.relu": _always("relu"),
+    "relax.leaky_relu": lambda a: _one("relu", a["alpha"]),
+    "relax.elu": lambda a: _one("elu", a["alpha"]),
+    "relax.selu": lambda a: _one("elu", a["alpha"]) + _one("linear", a["gamma"]),
+    "relax.celu": lambda a: _one("linear", 1 / a["alpha"]) + _one("elu", 1.0) + _one("linear", a["alpha"]),
+    "relax.sigmoid": _always("logistic"),
+    "relax.hard_sigmoid": lambda a: _one("hardsigmoid", a["alpha"], a["beta"]),
+    "relax.hard_swish": _always("hardswish", 1 / 6, 0.5),
+    "relax.silu": _always("swish", 1.0),
+    "relax.mish": _always("mish"),
+    "relax.softplus": _always("soft_relu", 1.0),
+    "relax.gelu": lambda a: _one("gelu_erf" if a["approximate"] == "none" else "gelu_tanh"),
+    "relax.clip": _clip,
+    "relax.tanh": _always("tanh"),
+    "relax.abs": _always("abs"),
+    "relax.sqrt": _always("sqrt"),
+    "relax.square": _always("square"),
+    "relax.exp": _always("exp"),
+    "relax.log": _always("log"),
+    "relax.round": _always("round"),
+    "relax.negative": _always("linear", -1.0),
+    "relax.reciprocal": _always("pow", 1.0, -1.0),
+    "relax.rsqrt": _always("pow", 1.0, -0.5),
+}
+"""By operator, the functions that compute it, from its attributes."""
+
+BINARY = {
+    "relax.add": "add",
+    "relax.subtract": "sub",
+    "relax.multiply": "mul",
+    "relax.divide": "div",
+    "relax.maximum": "max",
+    "relax.minimum": "min",
+}
+"""By operator, the function of two operands."""
+
+NEGATE = PostOp("eltwise", "linear", -1.0)
+
+
+def with_number(op: str, number: float, is_second: bool) -> tuple[PostOp, ...] | None:
+    """A binary operator with a constant number as one operand, or None if that is no function of the library."""
+    if op == "relax.divide":
+        return _one("linear", 1 / number) if is_second and number else None
+    if op == "relax.subtract" and not is_second:
+        return _one("linear", -1.0, number)
+    return {
+        "relax.add": _one("linear", 1.0, number),
+        "relax.subtract": _one("linear", 1.0, -number),
+        "relax.multiply": _one("linear", number),
+        "relax.maximum": _one("clip", number, math.inf),
+        "relax.minimum": _one("clip", -math.inf, number),
+    }[op]
+
+
+def with_operand(op: str, operand: str, is_second: bool) -> tuple[PostOp, ...] | None:
+    """A binary operator with an operand that broadcasts, or None if that is no function of the library."""
+    if op == "relax.divide" and not is_second:
+        return None
+    if op == "relax.subtract" and not is_second:
+        return (NEGATE, PostOp("binary", "add", operand=operand))
+    return (PostOp("binary", BINARY[op], operand=operand),)
