@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.runtime.errors import MirloError
 
 DEFAULT = "default"
@@ -168,6 +169,8 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
         outcome = rule.function(*arguments)
     except (RuleError, MemoryError):
         raise
+    except UndecidedDim as undecided:
+        return decline(f"its choices need sizes that are known at run time only: {undecided}")
     except Exception as error:
         if getattr(error, "location", None) is not None:
             raise  # an error about a place in the user's model, raised on purpose

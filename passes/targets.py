@@ -41,6 +41,8 @@ class Target:
     """Other named pipelines (stages of the way)."""
     codegen: Any = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or where one is, `"module:Class"`."""
+    symbolic_dims: bool = False
+    """Whether it makes code for dims that are known when the model is called only."""
 
 
 _REGISTERED: dict[str, tuple[Target, str]] = {}

@@ -10,7 +10,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.buffers import WORKSPACE
+from mirlo.dialects.tir.buffers import UNBOUNDED, WORKSPACE
+from mirlo.dialects.tir.sizes import SYMBOLS, symbols_of_function
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.facts import items, wrong_facts
 from mirlo.passes.registry import Pass, PassError, register_pass
@@ -96,9 +97,18 @@ def _in_prim_function(function: Any, what: str) -> Iterator[str]:
     if not isinstance(function.attributes[PRIM_FUNC], ir.UnitAttr):
         yield f"attribute '{PRIM_FUNC}' of {what} must be a unit attribute, got {function.attributes[PRIM_FUNC]}"
     kind = ir.TypeAttr(function.attributes["function_type"]).value
-    types = [("parameter", i, t) for i, t in enumerate(kind.inputs)] + [
-        ("result", i, t) for i, t in enumerate(kind.results)
-    ]
+    taken = list(kind.inputs)
+    if SYMBOLS in function.attributes:
+        sizes = function.attributes[SYMBOLS]
+        if not isinstance(sizes, ir.ArrayAttr) or not all(isinstance(name, ir.StringAttr) for name in sizes):
+            yield f"attribute '{SYMBOLS}' of {what} must be a list of strings, got {sizes}"
+            return
+        count = len(sizes)
+        if len(taken) < count or any(str(each) != "index" for each in taken[len(taken) - count :]):
+            yield f"the last {count} parameters of {what} must be the values of its symbols, of type index, got {kind}"
+            return
+        taken = taken[: len(taken) - count]
+    types = [("parameter", i, t) for i, t in enumerate(taken)] + [("result", i, t) for i, t in enumerate(kind.results)]
     for side, i, found in types:
         if not isinstance(found, (ir.RankedTensorType, ir.MemRefType)):
             yield f"{side} #{i} of prim {what} must be a ranked tensor or a buffer (memref), got {found}"
@@ -109,14 +119,16 @@ def _in_prim_function(function: Any, what: str) -> Iterator[str]:
     buffers = [isinstance(found, ir.MemRefType) for _, _, found in types]
     if any(buffers) and (not all(buffers) or len(kind.results)):
         yield f"prim {what} must take and return tensors, or take buffers and return nothing, got {kind}"
-    yield from _workspace_problem(function, what, kind)
+    yield from _workspace_problem(function, what, taken)
 
 
-def _workspace_problem(function: Any, what: str, kind: Any) -> Iterator[str]:
+def _workspace_problem(function: Any, what: str, taken: list[Any]) -> Iterator[str]:
     if WORKSPACE not in function.attributes:
         return
     size = function.attributes[WORKSPACE]
-    last = kind.inputs[len(kind.inputs) - 1] if len(kind.inputs) else None
+    last = taken[-1] if taken else None
+    if isinstance(size, ir.StringAttr) and str(last) == f"memref<{UNBOUNDED}xi8>":
+        return
     if not isinstance(size, ir.IntegerAttr) or size.value < 0:
         yield f"attribute '{WORKSPACE}' of {what} must be a number of bytes, got {size}"
     elif not isinstance(last, ir.MemRefType) or str(last) != f"memref<{size.value}xi8>":
@@ -156,7 +168,7 @@ def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
     inputs, results = list(kind.inputs), list(kind.results)
     if not results:
         # Buffer form: the outputs are parameters after the inputs, and scratch memory is the last one.
-        taken = len(inputs) - (WORKSPACE in callee.attributes)
+        taken = len(inputs) - (WORKSPACE in callee.attributes) - len(symbols_of_function(callee))
         count = max(0, taken - len(op.results))
         inputs, results = inputs[:count], inputs[count:taken]
     return _mismatch(name, op, inputs, results, _is_stored_as)
@@ -214,6 +226,8 @@ def _is_stored_as(given: Any, declared: Any) -> bool:
     tensor = TensorType.from_mlir(given)
     if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):
         return False
+    if isinstance(declared, ir.MemRefType) and list(declared.shape) == [UNBOUNDED]:
+        return str(declared.element_type) == tensor.dtype.storage and not tensor.is_static
     if str(declared.element_type) != tensor.dtype.storage or declared.rank != tensor.rank:
         return False
     return all(declared.is_dynamic_dim(i) or declared.shape[i] == dim for i, dim in enumerate(tensor.shape))

@@ -21,44 +21,38 @@ class Arena(NamedTuple):
 
 
 class ArenaPool:
-    """Arenas of one size, made when they are needed; a few idle ones are kept for the next calls."""
+    """Arenas, made when they are needed; a few idle ones are kept for the next calls, and replaced by larger ones.
+
+    `nbytes` is the size of an arena where a call asks for no other.
+    """
 
     def __init__(self, nbytes: int, keep: int = 2) -> None:
         self.nbytes = nbytes
         # Appending to a full deque drops its oldest arena; both ends are safe from several threads.
         self._idle: deque[Arena] = deque(maxlen=keep)
 
-    def take(self) -> Arena:
+    def take(self, nbytes: int | None = None) -> Arena:
         """An arena that is the caller's alone until it is given back."""
+        wanted = self.nbytes if nbytes is None else nbytes
         try:
-            return self._idle.pop()
+            arena = self._idle.pop()
         except IndexError:
-            return self._new()
+            return _new(wanted)
+        has = 0 if arena.memory is None else arena.memory.size
+        return arena if has >= wanted else _new(wanted)
 
     def give_back(self, arena: Arena) -> None:
         """Keep an arena for the next call."""
         self._idle.append(arena)
 
     @contextmanager
-    def arena(self) -> Iterator[int | None]:
+    def arena(self, nbytes: int | None = None) -> Iterator[int | None]:
         """The address of an arena that is the caller's alone until the block ends; None if none is needed."""
-        arena = self.take()
+        arena = self.take(nbytes)
         try:
             yield arena.address
         finally:
             self.give_back(arena)
-
-    def _new(self) -> Arena:
-        if not self.nbytes:
-            return Arena(None, None)
-        try:
-            memory = empty_aligned(np.dtype(np.uint8), (self.nbytes,))
-            return Arena(memory, memory.__array_interface__["data"][0])
-        except (MemoryError, ValueError):
-            raise ArtifactError(
-                f"the model needs {self.nbytes} bytes of scratch memory for a call, more than there is: free some "
-                "memory, or compile the model for smaller inputs"
-            ) from None
 
     @property
     def idle(self) -> int:
@@ -68,3 +62,16 @@ class ArenaPool:
     def release(self) -> None:
         """Gives the memory of the idle arenas back."""
         self._idle.clear()
+
+
+def _new(nbytes: int) -> Arena:
+    if not nbytes:
+        return Arena(None, None)
+    try:
+        memory = empty_aligned(np.dtype(np.uint8), (nbytes,))
+        return Arena(memory, memory.__array_interface__["data"][0])
+    except (MemoryError, ValueError):
+        raise ArtifactError(
+            f"the model needs {nbytes} bytes of scratch memory for a call, more than there is: free some memory, or "
+            "compile the model for smaller inputs"
+        ) from None

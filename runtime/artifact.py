@@ -25,6 +25,11 @@ class TensorSpec:
     dtype: str
     shape: tuple[int | str, ...]
 
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape, known to be numbers."""
+        return tuple(int(dim) for dim in self.shape)
+
     def __str__(self) -> str:
         return f"{self.name}: {describe(self.dtype, self.shape)}"
 

@@ -32,18 +32,18 @@ class DirectCall:
         self.entry = entry
         self.params = params
         self.arenas = arenas
-        self.inputs = [(numpy_dtype(spec.dtype), spec.shape) for spec in artifact.inputs]
+        self.inputs = [(numpy_dtype(spec.dtype), spec.static_shape) for spec in artifact.inputs]
         self.outputs: list[tuple[np.dtype, tuple[int, ...], int]] = []
         for spec in artifact.outputs:
             dtype = numpy_dtype(spec.dtype)
-            count = int(np.prod(spec.shape, dtype=np.int64))
-            self.outputs.append((dtype, spec.shape, count * dtype.itemsize + ALIGNMENT))
+            count = int(np.prod(spec.static_shape, dtype=np.int64))
+            self.outputs.append((dtype, spec.static_shape, count * dtype.itemsize + ALIGNMENT))
         self.idle: deque[Any] = deque(maxlen=_KEPT)
 
     @staticmethod
     def fits(artifact: Artifact) -> bool:
         """Whether calls of this artifact may go the short way."""
-        return not artifact.symbols and not artifact.packed
+        return not artifact.symbols and not artifact.packed and "sizes" not in artifact.metadata
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray] | None:
         """The results; None if a value is not exactly what is wanted."""

@@ -24,6 +24,7 @@ from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, out
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
+from mirlo.runtime.sizes import Allocations, Sizes
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,15 @@ class Executable:
 
     def __init__(self, artifact: Artifact, store: ParameterStore) -> None:
         artifacts.check_params(artifact, store)
-        _check_signature(artifact)
+        self._sizes = Sizes(artifact)
+        _check_signature(artifact, self._sizes)
         self.artifact = artifact
         # Views of the arrays, so that the rest of the compiler's store can be freed.
         self._store = ParameterStore()
         for spec in artifact.params:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
-        self._symbols = artifact.symbols
+        late = set(artifact.metadata.get("late", ()))
+        self._late = {i for i, spec in enumerate(artifact.outputs) if late.intersection(map(str, spec.shape))}
         self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
         for external in artifact.externals:
             for name in external.params:
@@ -151,24 +154,55 @@ class Executable:
         dims: dict[str, int] = {}
         # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
-        results = self._output_arrays(out, dims, arrays)
-        record = (ctypes.c_int64 * (2 + len(self._symbols)))(0, 0, *(dims[name] for name in self._symbols))
-        addresses = [_address(array) for array in (*arrays, *results)]
+        record = self._sizes.record(dims)
+        nbytes = self.artifact.arena_bytes
+        if self._sizes.is_dynamic:
+            # Without tensors the entry function checks the sizes of the inputs, and tells the others.
+            self._code.entry(None, None, ctypes.addressof(record), None)
+            self._sizes.require(record)
+            nbytes = self._sizes.arena_bytes(record)
+        results = self._output_arrays(out, record, arrays)
+        late = Allocations() if self._late else None
+        if late is not None:
+            record[self._sizes.words - 1] = late.address
+        addresses = [0 if array is None else _address(array) for array in (*arrays, *results)]
         tensors = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, ctypes.addressof(record))
-        with packed.failures() as failures, self._arenas.arena() as arena:
+        with packed.failures() as failures, self._arenas.arena(nbytes) as arena:
             self._code.entry(tensors, self._params, arena, None if stamps is None else _address(stamps))
-        if failures or record[0]:
+        if failures or record[0] > 0:
             packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
-        return results
+        self._sizes.require(record)
+        return results if late is None else self._late_outputs(results, late, record, out)
 
-    def _output_arrays(self, out: Any, dims: Mapping[str, int], inputs: list[np.ndarray]) -> list[np.ndarray]:
-        results: list[np.ndarray] = []
-        for spec, dtype, given in zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True):
-            shape = tuple(dims[dim] if isinstance(dim, str) else dim for dim in spec.shape)
+    def _late_outputs(self, results: list[Any], late: Allocations, record: Any, out: Any) -> list[np.ndarray]:
+        """The outputs, those included whose sizes the data told."""
+        late.require()
+        made: list[np.ndarray] = []
+        given = outputs_given(self.outputs, out)
+        for i, (spec, array) in enumerate(zip(self.outputs, results, strict=True)):
+            if array is None:
+                array = late.output(i, self._output_dtypes[i], self._sizes.shape(spec.shape, record))
+                if given[i] is not None:
+                    check_output(spec, array.shape, given[i], made)
+                    given[i][...] = array
+                    array = given[i]
+            made.append(array)
+        return made
+
+    def _output_arrays(self, out: Any, record: Any, inputs: list[np.ndarray]) -> list[Any]:
+        """New arrays, or the caller's; None where the size is not known yet."""
+        results: list[Any] = []
+        for i, (spec, dtype, given) in enumerate(
+            zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True)
+        ):
+            if i in self._late:
+                results.append(None)
+                continue
+            shape = self._sizes.shape(spec.shape, record)
             if given is None:
                 results.append(empty_aligned(dtype, shape))
                 continue
-            check_output(spec, shape, given, inputs + results)
+            check_output(spec, shape, given, [array for array in inputs + results if array is not None])
             results.append(given)
         return results
 
@@ -192,13 +226,13 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _check_signature(artifact: Artifact) -> None:
+def _check_signature(artifact: Artifact, sizes: Sizes) -> None:
     for kind, specs in (("inputs", artifact.inputs), ("outputs", artifact.outputs)):
         names = [spec.name for spec in specs]
         for name in names:
             if names.count(name) > 1:
                 raise ArtifactError(f"two {kind} are named '{name}': each needs a name of its own")
-    known = set(artifact.symbols)
+    known = sizes.known
     for spec in artifact.outputs:
         for dim in spec.shape:
             if isinstance(dim, str) and dim not in known:

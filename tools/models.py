@@ -10,6 +10,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
@@ -17,6 +18,7 @@ from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.reproducer import arguments_of
 from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.modules import read_module
@@ -75,13 +77,16 @@ def _checked(model: OpenedModel) -> OpenedModel:
 
 
 def require_sizes(module: Any, target: str) -> None:
-    """An error if inputs of the model have dims without a size, which no target can compile."""
+    """An error if inputs of the model have dims that the target can make no code for."""
+    takes_symbols = find_target(target).symbolic_dims
     for function in module.body.operations:
         if function.operation.name != "func.func" or PRIM_FUNC in function.operation.attributes:
             continue
         for index, kind in enumerate(function.type.inputs):
             tensor = TensorType.from_mlir(kind)
-            if tensor is not None and not tensor.is_static:
+            if tensor is None or tensor.is_static:
+                continue
+            if not takes_symbols or any(dim is UNKNOWN for dim in tensor.shape):
                 raise ModelError(_needs_sizes(_input_name(function, index), tensor, target))
 
 

@@ -60,17 +60,19 @@ class SymbolicDim:
         return hash(self.terms)
 
     def __add__(self, other: Dim) -> Dim:
-        return _combine(self, other, 1)
+        return _combine(self, other, 1) if _is_dim(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Dim) -> Dim:
-        return _combine(self, other, -1)
+        return _combine(self, other, -1) if _is_dim(other) else NotImplemented
 
     def __rsub__(self, other: int) -> Dim:
         return _combine(self * -1, other, 1)
 
     def __mul__(self, other: Dim) -> Dim:
+        if not _is_dim(other):
+            return NotImplemented
         if self is UNKNOWN or other is UNKNOWN:
             return UNKNOWN
         result: dict[Monomial, int] = {}
@@ -82,18 +84,46 @@ class SymbolicDim:
 
     __rmul__ = __mul__
 
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __abs__(self) -> Dim:
+        return self if self >= 0 else -self
+
+    def __lt__(self, other: Dim) -> bool:
+        return decide_less(self, other)
+
+    def __gt__(self, other: Dim) -> bool:
+        return decide_less(other, self)
+
+    def __le__(self, other: Dim) -> bool:
+        return not decide_less(other, self)
+
+    def __ge__(self, other: Dim) -> bool:
+        return not decide_less(self, other)
+
     def __floordiv__(self, other: Dim) -> Dim:
-        return apply("floordiv", self, other)
+        return apply("floordiv", self, other) if _is_dim(other) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> Dim:
         return apply("floordiv", other, self)
 
     def __mod__(self, other: Dim) -> Dim:
-        return apply("mod", self, other)
+        return apply("mod", self, other) if _is_dim(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Callable[..., SymbolicDim], tuple[object, ...]]:
         """Copies and pickles keep `UNKNOWN` the one object that it is."""
         return (_restore, (self.terms,))
+
+    @property
+    def is_symbol(self) -> bool:
+        """Whether this dim is one symbol, and nothing is computed from it."""
+        return (
+            len(self.terms) == 1
+            and self.terms[0][1] == 1
+            and len(self.terms[0][0]) == 1
+            and (atom_parts(self.terms[0][0][0]) is None)
+        )
 
     def symbols(self) -> set[str]:
         """Names of the symbols that this dim depends on."""
@@ -102,6 +132,26 @@ class SymbolicDim:
             for atom in atoms:
                 names.update(name for name in _SYMBOL.findall(atom) if name not in _FUNCTIONS)
         return names
+
+
+class UndecidedDim(Exception):
+    """A comparison of dims whose outcome depends on the numbers that symbols will stand for."""
+
+
+def decide_less(left: Dim, right: Dim) -> bool:
+    """Whether left < right whatever the symbols stand for; `UndecidedDim` where that depends on them."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    if left is not UNKNOWN and right is not UNKNOWN:
+        if is_nonnegative(right - left - 1):
+            return True
+        if is_nonnegative(left - right):
+            return False
+    raise UndecidedDim(f"whether {left} is less than {right} depends on the sizes at run time")
+
+
+def _is_dim(value: object) -> bool:
+    return isinstance(value, (int, SymbolicDim))
 
 
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
@@ -185,7 +235,7 @@ def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
     terms = dict(left.terms)
     constant = terms.pop((), 0)
     [(atoms, factor), *more] = terms.items()
-    parts = _parts(atoms[0])
+    parts = atom_parts(atoms[0])
     if more or factor != 1 or len(atoms) != 1 or parts is None or parts[0] != "floordiv":
         return None
     _, inner, divisor = parts
@@ -245,7 +295,7 @@ def is_nonnegative(dim: Dim) -> bool:
 
 
 def _is_nonnegative_atom(atom: Atom) -> bool:
-    parts = _parts(atom)
+    parts = atom_parts(atom)
     if parts is None:
         return True
     function, left, right = parts
@@ -255,7 +305,7 @@ def _is_nonnegative_atom(atom: Atom) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
+def atom_parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
     """Function and arguments of an atom that is no symbol."""
     if "(" not in atom:
         return None
@@ -288,6 +338,11 @@ def same_product(left: Dim, right: Dim) -> bool:
     """Whether both are a number times one and the same product of atoms."""
     both = [_terms(left), _terms(right)]
     return all(len(terms) == 1 for terms in both) and both[0][0][0] == both[1][0][0]
+
+
+def symbols_of(dim: Dim) -> set[str]:
+    """Names of the symbols that a dim depends on."""
+    return set() if isinstance(dim, int) else dim.symbols()
 
 
 def is_static(dim: Dim) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +62,7 @@ class TensorType:
 
     def to_mlir(self) -> Any:
         """The `tensor<...>` type; symbolic dims travel in its encoding, `#relax.dims<[...]>`."""
-        element = self.dtype.to_mlir()
-        if self.is_static:
-            return ir.RankedTensorType.get(self.shape, element)
-        sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in self.shape]
-        return ir.RankedTensorType.get(sizes, element, dims_attribute(self.shape))
+        return ranked_tensor(self.shape, self.dtype.to_mlir())
 
     @staticmethod
     def from_mlir(mlir_type: Any) -> TensorType | None:
@@ -75,11 +72,7 @@ class TensorType:
         element = dtype_of_mlir(mlir_type.element_type)
         if element is None:
             return None
-        if mlir_type.has_static_shape:
-            return TensorType(tuple(mlir_type.shape), element)
-        sizes = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
-        encoding = _dims_encoding(mlir_type.encoding)
-        return TensorType(tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes), element)
+        return TensorType(dims_of(mlir_type), element)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -139,6 +132,23 @@ def dims_of_attribute(attribute: Any) -> tuple[Dim, ...]:
 def dims_attribute(shape: tuple[Dim, ...]) -> Any:
     """`#relax.dims<["batch", 128]>`."""
     return ir.DynamicAttr.get(DIMS_ATTRIBUTE, [dim_attributes(shape)])
+
+
+def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
+    """The dims of a ranked tensor, symbols from its encoding, or of a buffer."""
+    if isinstance(mlir_type, ir.RankedTensorType) and not mlir_type.has_static_shape:
+        sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
+        encoding = _dims_encoding(mlir_type.encoding)
+        return tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes)
+    return tuple(mlir_type.shape)
+
+
+def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
+    """A `tensor<...>` of this MLIR element type; symbolic dims travel in its encoding."""
+    if all(isinstance(dim, int) for dim in shape):
+        return ir.RankedTensorType.get(list(shape), element)
+    sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in shape]
+    return ir.RankedTensorType.get(sizes, element, dims_attribute(tuple(shape)))
 
 
 def compatible(declared: TensorType, inferred: TensorType) -> bool:

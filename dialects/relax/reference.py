@@ -71,7 +71,7 @@ def _signature(op: Any) -> str:
     attributes = ", ".join(_attribute(declared) for declared in op._attributes.values())
     inside = "; ".join(part for part in (operands, attributes) if part)
     results = [f"{field.name}{MARKS[field.kind]}" for field in op._result_layout.fields]
-    return f"({inside})" + (f" -> {', '.join(results)}" if results != ["output"] else "")
+    return f"({inside})" + (f" -> {', '.join(results)}" if results not in ([], ["output"]) else "")
 
 
 def _attribute(declared: Attribute) -> str:

@@ -6,21 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 
 WORKSPACE = "tir.workspace"
-"""Attribute of a buffer-form prim function: bytes of scratch memory that its last parameter must give."""
+"""Attribute of a buffer-form prim function: bytes of scratch memory that a parameter, after the outputs, must give;
+a number, or a dim as text."""
 STACK_LIMIT = 16 * 1024
 """Scratch buffers up to this many bytes, all together, live on the stack."""
 ALIGNMENT = 64
+UNBOUNDED = 1 << 48
+"""Elements of a buffer whose size is known at run time only: more than there is memory, and no address overflows."""
 
 
-def buffer_type(shape: Sequence[int], element_type: Any) -> Any:
-    """The `memref` of a contiguous tensor.
+def buffer_type(shape: Sequence[Dim], element_type: Any) -> Any:
+    """The `memref` of a contiguous tensor; in one dimension, of no size, where dims are known at run time only.
 
     An empty one, of which no element is ever read, has its 0 in front: upstream's conversion to LLVM loses functions
     with a parameter such as `memref<3x0xf32>`.
     """
-    dims = list(shape)
+    dims: list[Any] = list(shape)
+    if not all(isinstance(dim, int) for dim in dims):
+        return ir.MemRefType.get([UNBOUNDED], element_type)
     if 0 in dims[1:]:
         dims = [0] + [1] * (len(dims) - 1)
     return ir.MemRefType.get(dims, element_type)
@@ -31,6 +38,36 @@ def element_bytes(mlir_type: Any) -> int:
     if isinstance(mlir_type, ir.IndexType):
         return 8
     return max(1, (mlir_type.width + 7) // 8)
+
+
+def tensor_bytes(shape: Sequence[Dim], element_type: Any) -> Dim:
+    """Bytes of a contiguous tensor of these stored elements."""
+    return D.product(list(shape)) * element_bytes(element_type)
+
+
+def aligned(size: Dim) -> Dim:
+    """The next multiple of the alignment."""
+    return D.ceildiv(size, ALIGNMENT) * ALIGNMENT
+
+
+def workspace_of(function: Any) -> Dim:
+    """Bytes of scratch memory that a prim function in buffer form wants."""
+    attributes = function.operation.attributes
+    if WORKSPACE not in attributes:
+        return 0
+    found = attributes[WORKSPACE]
+    return found.value if isinstance(found, ir.IntegerAttr) else D.parse(ir.StringAttr(found).value)
+
+
+def workspace_attribute(size: Dim) -> Any:
+    if isinstance(size, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+    return ir.StringAttr.get(str(size))
+
+
+def workspace_type(size: Dim) -> Any:
+    """The type of the parameter for so many bytes of scratch memory."""
+    return buffer_type([size], ir.IntegerType.get_signless(8))
 
 
 def buffer_bytes(memref_type: Any) -> int:

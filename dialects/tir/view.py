@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 
 PRIM_FUNC = "tir.prim_func"
@@ -30,8 +31,9 @@ class OperandView:
         )  # fmt: skip
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.value.type.shape)
+    def shape(self) -> tuple[Any, ...]:
+        """Numbers, and symbolic dims."""
+        return dims_of(self.value.type)
 
     @property
     def element_type(self) -> Any:
@@ -50,7 +52,7 @@ class BlockView:
         view = op.operation.opview
         self.name: str = view.name
         self.axes: tuple[str, ...] = view.axes
-        self.domain: tuple[int, ...] = view.domain
+        self.domain: tuple[Any, ...] = view.domain
         ins, outs = split_operands(view)
         maps = [None if isinstance(a, ir.UnitAttr) else a.value for a in view.maps]
         outside = list(view.outside) if view.outside is not None else [None] * len(ins)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, Groups, Node
 from mirlo.passes.fuse.kinds import Kind, kind_of
@@ -60,10 +62,11 @@ def graph_of(steps: Sequence[Any], kinds: dict[str, Kind]) -> list[Node]:
     made_by: dict[Any, int] = {}
     numbers: dict[Any, int] = {}
     for i, op in enumerate(steps):
-        kind, shape = Kind.OPAQUE, ()
+        kind = Kind.OPAQUE
+        shape: tuple[Dim, ...] = ()
         if op.name == "relax.call_tir" and len(op.results) == 1:
             kind = kinds.get(op.opview.callee, Kind.OPAQUE)
-            shape = tuple(op.results[0].type.shape)
+            shape = dims_of(op.results[0].type)
         operands = _read_by(op)
         reads = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
         makes = frozenset(numbers.setdefault(v, len(numbers)) for v in op.results)

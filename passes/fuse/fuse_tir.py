@@ -8,6 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.surgery import blocks, operations
+from mirlo.dialects.core.types import dims_of, ranked_tensor
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
@@ -77,7 +78,7 @@ def _shape_of_group(group: Any) -> str:
 def _storage(tensor_type: Any) -> Any:
     element = dtype_of_mlir(tensor_type.element_type)
     assert element is not None
-    return ir.RankedTensorType.get(tensor_type.shape, ir.Type.parse(element.storage))
+    return ranked_tensor(dims_of(tensor_type), ir.Type.parse(element.storage))
 
 
 def _fuse(function: Any, functions: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.fuse.kinds import Kind
 
 MAX_NODES = 64
@@ -18,7 +19,7 @@ class Node:
 
     index: int
     kind: Kind
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     inputs: list[int] = field(default_factory=list)
     """The nodes that it reads."""
     reads: frozenset[int] = frozenset()
@@ -111,7 +112,7 @@ class Groups:
                 stack += self.nodes[index].users
                 yield index
 
-    def _path_is(self, start: int, end: int, limit: Kind, shape: tuple[int, ...] | None = None) -> bool:
+    def _path_is(self, start: int, end: int, limit: Kind, shape: tuple[Dim, ...] | None = None) -> bool:
         for index in self._between(start, end):
             if self.nodes[index].kind > limit or self.kind[self.find(index)] > max(limit, Kind.INJECTIVE):
                 return False

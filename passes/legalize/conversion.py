@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, rewrite
+from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
@@ -217,15 +218,16 @@ def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
     """Prim functions of operators with equal keys are the same, for equal operands."""
     attributes = op.attributes
     named = (attributes[i] for i in range(len(attributes)))
-    return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named)
+    results = tuple(str(value.type) for value in op.results)
+    return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named), results
 
 
 def _refusal(op: Any) -> Decline | None:
-    """What holds for every rule: shapes must be numbers."""
+    """What holds for every rule: of each dim it must be known what it is at run time."""
     for value in (*op.operands, *op.results):
         found = TensorType.from_mlir(value.type)
-        if found is not None and not found.is_static:
-            return decline("needs dims that are numbers: fix the symbolic ones when compiling", type=str(found))
+        if found is not None and any(dim is UNKNOWN for dim in found.shape):
+            return decline("needs dims that are numbers or have a name: declare the shape", type=str(found))
     return None
 
 

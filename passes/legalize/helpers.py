@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp
@@ -19,8 +20,9 @@ def tensor_type(value: Any) -> TensorType:
     return found
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    return tensor_type(value).static_shape
+def shape_of(value: Any) -> tuple[Any, ...]:
+    """Numbers, and symbolic dims, which may be computed with as if they were numbers."""
+    return tensor_type(value).shape
 
 
 def short_name(op: Any) -> str:
@@ -49,7 +51,7 @@ def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:
     return tensor.at(*aligned_indices(tensor.shape, axes))
 
 
-def aligned_indices(shape: Sequence[int], axes: Sequence[Any]) -> list[Any]:
+def aligned_indices(shape: Sequence[Dim], axes: Sequence[Any]) -> list[Any]:
     """Indices into a tensor of this shape, broadcast against trailing output axes."""
     own = axes[len(axes) - len(shape) :] if shape else ()
     return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
@@ -61,7 +63,7 @@ def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., 
 
     def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
         rank = max(t.rank for t in tensors)
-        shape = [1] * rank
+        shape: list[Dim] = [1] * rank
         for tensor in tensors:
             for i, dim in enumerate(tensor.shape):
                 at = rank - tensor.rank + i

@@ -23,6 +23,7 @@ LEGAL = frozenset(
     {
         "relax.reshape",
         "relax.constant",
+        "relax.bind_dims",
         "relax.call_tir",
         "relax.call_dps_packed",
         "relax.call_packed",

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.tir.buffers import ALIGNMENT, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.buffers import ALIGNMENT, buffer_bytes
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.schedule import FLOPS
 
@@ -28,6 +28,7 @@ CHUNKS_PER_THREAD = 4
 """More chunks than threads even out threads that start late or are slower."""
 PRIVATE_BYTES = 1 << 20
 """Most scratch memory of a region; it lies on the stacks of the pool's threads."""
+LARGE = 1 << 60
 OPERATIONS_PER_BYTE = 4
 """What touching a byte costs, in floating-point operations, for the estimate of the work."""
 
@@ -79,9 +80,19 @@ class OutlineParallel(Pass):
         return ParallelRecord(name, count, tuple(reasons))
 
 
-def _work(function: Any) -> int:
+def known_flops(function: Any) -> int | None:
+    """Floating-point operations of a kernel; None where they depend on sizes of run time."""
     attributes = function.operation.attributes
-    flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
+    if FLOPS not in attributes:
+        return 0
+    found = attributes[FLOPS]
+    return found.value if isinstance(found, ir.IntegerAttr) else None
+
+
+def _work(function: Any) -> int:
+    flops = known_flops(function)
+    if flops is None:
+        return LARGE  # depends on sizes of run time
     types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
     moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
     return flops + OPERATIONS_PER_BYTE * moved

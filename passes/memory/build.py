@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import array_of
-from mirlo.dialects.core.types import TensorType
-from mirlo.passes.memory import control, packed, scalars
-from mirlo.passes.memory.places import VIEWS, Places, Storage, storage_memref
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.tir.buffers import buffer_type
+from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
+from mirlo.passes.memory import control, packed, runtime_calls, scalars
+from mirlo.passes.memory.layout import Interval
+from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
+from mirlo.passes.memory.symbols import Symbols, load_word, store_word
 from mirlo.passes.memory.timeline import Body, Step, is_tensor
-from mirlo.passes.schedule.loops import index
+from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.loops import for_loop, index
 
 
 @dataclass
@@ -26,15 +33,18 @@ class Planned:
     """The function over tensors."""
     module: Any
     places: Places
+    symbols: Symbols
+    callee: Callable[[Any], Any]
     buffers: ChainMap[Any, Any] = field(default_factory=ChainMap)
     """Of tensors; a region adds its own, which do not outlive it."""
     scalars: dict[Any, Any] = field(default_factory=dict)
     """Values that are no tensors: the old ones and those that stand for them."""
+    late: dict[int, Any] = field(default_factory=dict)
+    """Memory of outputs whose sizes are known while the model runs only, by number."""
 
-    def build(self, arena: int) -> None:
+    def build(self, arena: Dim) -> None:
         """Put the function over buffers in place of the one over tensors."""
         old = self.function.operation
-        i8 = ir.IntegerType.get_signless(8)
         body = self.places.timeline.body
         operations = self.places.timeline.operations()
         by_name: dict[str, Any] = {}
@@ -43,26 +53,35 @@ class Planned:
                 by_name.setdefault(op.opview.param, op)
         inputs, outputs = body.arguments, list(body.terminator.operands)
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
-        self.packed = packed.PackedCalls(self.module, packed.packed_names(operations))
+        self.packed = packed.PackedCalls(self.module, packed.packed_names(operations), self.symbols.words)
         types = [storage_memref(v.type) for v in values] + self.packed.argument_types()
-        types.append(ir.MemRefType.get([arena], i8))
+        types.append(buffer_type([arena], i8()))
         with old.location:
             made = func.FuncOp(self.name, ir.FunctionType.get(types, []), ip=ir.InsertionPoint(old))
             block = made.add_entry_block()
         buffers, self.arena = list(block.arguments)[:-1], block.arguments[len(types) - 1]
         self.packed_arguments = buffers[len(values) :]
+        self.record = self.packed_arguments[-1] if self.packed_arguments else None
         self.weights = dict(zip(by_name, buffers[len(inputs) + len(outputs) :], strict=False))
         self.results = buffers[len(inputs) :][: len(outputs)]
         self._annotate(made, values, list(by_name))
         self.buffers.update(zip(inputs, buffers, strict=False))
         with ir.InsertionPoint(block):
             with old.location:
+                # Sizes that are known before the call are computed here, whoever asks for them.
+                self.values = self.symbols.load(self.record) if self.symbols.any else {}
+                self.early = Sizes(dict(self.values))
+                self.anchor = index(0).owner
                 for root in self.places.outputs:
-                    self.buffer(root)
+                    if all(map(self.symbols.is_early, dims_of(root.type))):
+                        self.buffer(root)
             self.emit_body(body)
             with old.location:
                 self.emit_moves(body.end)
                 func.ReturnOp([])
+        self.symbols.annotate(made.operation)
+        if self.symbols.any:
+            self.symbols.build_function(self.name, old)
         old.erase()
 
     def _annotate(self, made: Any, values: list[Any], params: list[str]) -> None:
@@ -78,7 +97,10 @@ class Planned:
         ]
         attributes = made.operation.attributes
         if self.packed.names:
-            entries += [{packed.FUNCTIONS: unit}, {packed.RECORD: unit}]
+            entries.append({packed.FUNCTIONS: unit})
+        if self.record is not None:
+            entries.append({packed.RECORD: unit})
+        if self.packed.names:
             attributes[packed.PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.packed.names])
         entries.append({"relax.arena": unit})
         attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
@@ -96,14 +118,33 @@ class Planned:
         moves = self.places.moves[number]
         sources = []
         for move in moves:
-            source, kind = self.buffer(move.source), storage_memref(move.source.type)
+            source, tensor = self.buffer(move.source), move.source.type
             if move.through is not None:
-                staged = self._buffer_in(move.through, kind)
-                memref.CopyOp(source, staged)
+                staged = self._buffer_in(move.through, tensor)
+                self.copy(source, staged, tensor)
                 source = staged
-            sources.append((source, kind, move.target))
-        for source, kind, target in sources:
-            memref.CopyOp(source, self._buffer_in(target, kind))
+            sources.append((source, tensor, move.target))
+        for source, tensor, target in sources:
+            self.copy(source, self._buffer_in(target, tensor), tensor)
+
+    def copy(self, source: Any, target: Any, tensor: Any) -> None:
+        """All elements of a tensor of this type, from one buffer to another."""
+        dims = dims_of(tensor)
+        if all(isinstance(dim, int) for dim in dims):
+            memref.CopyOp(source, target)
+            return
+        count = self.size(D.product(dims))
+        for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]) and None)
+
+    def size(self, dim: Dim) -> Any:
+        """The value of a dim, at the insertion point."""
+        if not isinstance(dim, int) and self.symbols.is_early(dim):
+            with ir.InsertionPoint(self.anchor):
+                return self.early.emit(dim)
+        unknown = sorted(D.symbols_of(dim) - set(self.values))
+        if unknown:
+            raise PassError(f"the size {dim} is asked for before anything tells what '{unknown[0]}' is")
+        return Sizes(self.values).emit(dim)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -117,6 +158,8 @@ class Planned:
     def _emit(self, step: Step) -> None:
         op = step.op
         if step.bodies:
+            for value in filter(is_tensor, op.results):  # what all branches and rounds write to exists before them
+                self.buffer(value)
             control.emit(self, step)
         elif op.name == "relax.constant":
             view = op.opview
@@ -126,15 +169,18 @@ class Planned:
         elif op.name == "relax.call_tir":
             arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
             if step.start in self.places.workspaces:
-                i8 = ir.IntegerType.get_signless(8)
                 workspace = self.places.workspaces[step.start]
-                kind = ir.MemRefType.get([workspace.size], i8)
-                arguments.append(memref.ViewOp(kind, self.arena, index(workspace.offset), []).result)
+                arguments.append(self._interval(workspace, buffer_type([workspace.size], i8())))
+            arguments += [self.size(D.symbol(name)) for name in symbols_of_function(self.callee(op))]
             func.CallOp([], ir.FlatSymbolRefAttr.get(op.opview.callee), arguments)
         elif op.name == packed.CALL:
             values = [*op.operands, *op.results]
             buffers = [self.buffer(v) for v in values]
+            dims = [dim for v in values for dim in dims_of(v.type) if not isinstance(dim, int)]
+            buffers += [self.size(dim) for dim in dims]
             self.packed.call(op.opview.function, [v.type for v in values], [*self.packed_arguments, *buffers])
+        elif op.name == "relax.bind_dims":
+            self._bind(op)
         elif op.name == "arith.constant" and is_tensor(op.results[0]):
             self.buffers[op.results[0]] = self._global(op, op.attributes["value"])
         elif op.name not in VIEWS:
@@ -148,15 +194,50 @@ class Planned:
             found = (
                 reshaped(self.buffer(root), wanted)
                 if root != value
-                else self._buffer_in(self.places.storage[value], wanted)
+                else self._buffer_in(self.places.storage[value], value.type)
             )
             self.buffers[value] = found
         return found
 
-    def _buffer_in(self, storage: Storage, wanted: Any) -> Any:
-        if storage.output is not None:
+    def _buffer_in(self, storage: Storage, tensor: Any) -> Any:
+        wanted = storage_memref(tensor)
+        if storage.output is None:
+            return self._interval(storage.interval, wanted)
+        returned = self.places.timeline.body.terminator.operands[storage.output]
+        if all(map(self.symbols.is_early, dims_of(returned.type))):
             return reshaped(self.results[storage.output], wanted)
-        return memref.ViewOp(wanted, self.arena, index(storage.interval.offset), []).result
+        return reshaped(self._late_output(storage.output, returned), wanted)
+
+    def _interval(self, interval: Interval, wanted: Any) -> Any:
+        """A part of the arena; memory of the run time where nobody knew before the call how much is needed."""
+        if interval.is_late:
+            made = self.buffers.get(id(interval))
+            if made is None:
+                made = runtime_calls.allocate(self.module, self.record, -1, self.size(interval.size))
+                self.buffers[id(interval)] = made
+            return memref.ViewOp(wanted, made, index(0), []).result
+        return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
+
+    def _late_output(self, number: int, returned: Any) -> Any:
+        """Memory for an output whose size the data told; the run time learns its dims with it."""
+        if number not in self.late:
+            for dim in dims_of(returned.type):
+                if not isinstance(dim, int) and not self.symbols.is_early(dim):
+                    store_word(self.size(dim), self.record, self.symbols.slot(dim))
+            bytes_ = self.size(bytes_of(returned))
+            self.late[number] = runtime_calls.allocate(self.module, self.record, number, bytes_)
+        return memref.ViewOp(storage_memref(returned.type), self.late[number], index(0), []).result
+
+    def _bind(self, op: Any) -> None:
+        """Symbols get their values from a tensor; a value that cannot be ends the call."""
+        view = op.opview
+        buffer = self.buffer(op.operands[0])
+        for i, name in enumerate(view.symbols):
+            value = load_word(buffer, i)
+            bound = view.bounds[i] if view.bounds else D.UNKNOWN
+            most = None if bound is D.UNKNOWN else self.size(bound)
+            runtime_calls.check(self.module, self.record, value, most, self.symbols.text_number(view.what))
+            self.values[name] = value
 
     def _global(self, op: Any, value: Any) -> Any:
         """A small constant as a read-only global of the module."""
@@ -175,6 +256,10 @@ class Planned:
             )
         name = ir.StringAttr(symbols.insert(made)).value
         return memref.GetGlobalOp(kind, ir.FlatSymbolRefAttr.get(name)).result
+
+
+def i8() -> Any:
+    return ir.IntegerType.get_signless(8)
 
 
 def reshaped(buffer: Any, wanted: Any) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.buffers import buffer_bytes
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import tensor_bytes
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 
 INPLACE = "tir.inplace"
@@ -31,12 +33,16 @@ def inplace_inputs(view: PrimView) -> list[int]:
     if block.is_reduction or len(block.outputs) != 1 or view.returned[0] != block.outputs[0].value:
         return []
     output = block.outputs[0]
-    size = buffer_bytes(output.value.type)
+    size = _bytes(output.value)
     return [
         i
         for i, argument in enumerate(view.arguments)
-        if buffer_bytes(argument.type) == size and _reads_in_step(block, argument, output)
+        if _bytes(argument) == size and _reads_in_step(block, argument, output)
     ]
+
+
+def _bytes(value: Any) -> Dim:
+    return tensor_bytes(dims_of(value.type), value.type.element_type)
 
 
 def _reads_in_step(block: BlockView, argument: Any, output: OperandView) -> bool:

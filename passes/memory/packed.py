@@ -29,15 +29,19 @@ class PackedCalls:
 
     module: Any
     names: list[str]
+    record_words: int = RECORD_WORDS
     declared: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def argument_types(self) -> list[Any]:
-        """Types of the pointers and of the record; none where nothing is called."""
+        """Types of the pointers, where functions are called, and of the record, where there is any use for it."""
         i64 = ir.IntegerType.get_signless(64)
-        return [ir.MemRefType.get([size], i64) for size in (len(self.names), RECORD_WORDS)] if self.names else []
+        pointers = [ir.MemRefType.get([len(self.names)], i64)] if self.names else []
+        has_record = bool(self.names) or self.record_words > RECORD_WORDS
+        return pointers + ([ir.MemRefType.get([self.record_words], i64)] if has_record else [])
 
     def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """The call at the insertion point; `arguments` are the pointers, the record, and the buffers."""
+        """The call at the insertion point; `arguments` are the pointers, the record, the buffers, and then the values
+        of all dims of the tensors that are no numbers."""
         i1 = ir.IntegerType.get_signless(1)
         key = (name, *map(str, tensor_types), *(str(v.type) for v in arguments))
         if key not in self.declared:

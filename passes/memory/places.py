@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import dtype_of_mlir
-from mirlo.dialects.tir.buffers import WORKSPACE, buffer_bytes, buffer_type
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import buffer_type, tensor_bytes, workspace_of
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.inplace import inplace_of
 from mirlo.passes.memory.layout import Interval
@@ -27,7 +29,7 @@ def storage_memref(tensor_type: Any) -> Any:
     element = dtype_of_mlir(tensor_type.element_type)
     if element is None:
         raise PassError(f"no buffer can hold {tensor_type}")
-    return buffer_type(tensor_type.shape, ir.Type.parse(element.storage))
+    return buffer_type(dims_of(tensor_type), ir.Type.parse(element.storage))
 
 
 @dataclass(eq=False)
@@ -85,7 +87,7 @@ class Places:
         self._wanted: list[tuple[int, list[Any], list[Storage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
-        outputs = [Storage(Interval(_bytes(value), body.end, body.end), output=i) for i, value in enumerate(returned)]
+        outputs = [Storage(Interval(bytes_of(value), body.end, body.end), output=i) for i, value in enumerate(returned)]
         pairs = zip(returned, outputs, strict=True)
         self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed right into an output."""
@@ -134,9 +136,7 @@ class Places:
             root = self.root(value)
             if root in arguments:
                 carried.setdefault(root, target)
-        places = [
-            carried.get(argument) or Storage(Interval(_bytes(argument), step.start, step.end)) for argument in arguments
-        ]
+        places = [carried.get(each) or Storage(Interval(bytes_of(each), step.start, step.end)) for each in arguments]
         self._enter(step, tensors(step.op.operands), arguments, places, body)
         for storage in places:
             storage.cover(step.start, step.end)
@@ -185,7 +185,7 @@ class Places:
     def _storage_of(self, value: Any) -> Storage:
         if value not in self.storage:
             step = self._made[value]
-            self._put(value, Storage(Interval(_bytes(value), step.start, step.end)))
+            self._put(value, Storage(Interval(bytes_of(value), step.start, step.end)))
         return self.storage[value]
 
     def _put(self, value: Any, storage: Storage) -> None:
@@ -203,9 +203,8 @@ class Places:
 
     def _place_call(self, step: Step) -> None:
         op = step.op
-        attributes = self.callee(op).operation.attributes
-        if WORKSPACE in attributes:
-            size = ir.IntegerAttr(attributes[WORKSPACE]).value
+        size = workspace_of(self.callee(op))
+        if size != 0:
             self.workspaces[step.start] = Interval(size, step.start, step.start)
         if len(op.results) != 1:
             return
@@ -245,10 +244,12 @@ class Places:
         wanted = [(value, source, target) for value, source, target in wanted if source is not target]
         written = {target for _, _, target in wanted}
         return [
-            Move(value, target, Storage(Interval(_bytes(value), number, number)) if source in written else None)
+            Move(value, target, Storage(Interval(bytes_of(value), number, number)) if source in written else None)
             for value, source, target in wanted
         ]
 
 
-def _bytes(value: Any) -> int:
-    return int(buffer_bytes(storage_memref(value.type))) if is_tensor(value) else 0
+def bytes_of(value: Any) -> Dim:
+    if not is_tensor(value):
+        return 0
+    return tensor_bytes(dims_of(value.type), storage_memref(value.type).element_type)

@@ -16,14 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.dims import UNKNOWN, Dim, symbols_of
+from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.memory.build import Planned, argument_names
-from mirlo.passes.memory.layout import lower_bound, place
+from mirlo.passes.memory.layout import Interval, lower_bound, place
 from mirlo.passes.memory.places import CALLS, FROM_ELEMENTS, VIEWS, Places
 from mirlo.passes.memory.scalars import EXTRACT, is_known
+from mirlo.passes.memory.symbols import Symbols
 from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
 from mirlo.passes.registry import Pass, PassError, register_pass
+
+BIND = "relax.bind_dims"
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class MemoryRecord:
     """What the plan came to: bytes of the arena, and the least that any plan needs."""
 
     function: str
-    arena: int
+    arena: Dim
     bound: int
     in_place: int
     """Calls that overwrite an input."""
@@ -67,12 +71,28 @@ class _Planner:
 
     def run(self) -> MemoryRecord:
         self.timeline = Timeline(self.function.operation.regions[0].blocks[0])
+        body = self.timeline.body
+        self.bound = self._bound_symbols()
         self.check()
+        binds = [op for op in self.timeline.operations() if op.name == BIND]
+        symbols = Symbols.of(self.function, body.arguments, binds)
         places = Places(self.timeline, self._callee)
-        intervals = places.intervals()
+        intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
         arena = place(intervals)
-        Planned(self.name, self.function, self.module, places).build(arena)
+        returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
+        known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)
+        symbols.sizes = list(dict.fromkeys([arena, *known]))
+        Planned(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
         return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
+
+    @staticmethod
+    def _is_late(interval: Interval, symbols: Symbols) -> bool:
+        """Whether a buffer's size is known while the model runs only; else it becomes one known before."""
+        size = symbols.bounded(interval.size)
+        interval.is_late = size is UNKNOWN
+        if not interval.is_late:
+            interval.size = size
+        return interval.is_late
 
     def check(self) -> None:
         """Only what the plan understands may be there, with known sizes."""
@@ -90,14 +110,14 @@ class _Planner:
                 found, what = TensorType.from_mlir(value.type), f"'{name}' of '@{self.name}' is {value.type}"
                 if found is None:
                     raise PassError(f"{what}; compiled functions take and give tensors", self.function.location)
-                if not found.is_static and attribute == "arg_attrs":
+                if attribute == "arg_attrs" and not self._is_known(found):
                     raise PassError(
-                        f"{what}, whose size is not known: give the sizes of its dims", self.function.location
+                        f"{what}, of which a dim is not known: give it a name or a number", self.function.location
                     )
         self._check_body(body)
 
     def _check_body(self, body: Body) -> None:
-        allowed = {"relax.constant", *CALLS, *VIEWS}
+        allowed = {"relax.constant", BIND, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
             if op.name in (EXTRACT, FROM_ELEMENTS) and not is_known(op):
@@ -110,12 +130,23 @@ class _Planner:
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):
                 found = TensorType.from_mlir(value.type)
-                if is_tensor(value) and (found is None or not found.is_static):
+                if is_tensor(value) and (found is None or not self._is_known(found)):
                     raise PassError(f"'{op.name}' makes {value.type}, whose size is not known", op.location)
             if op.name == "relax.call_tir":
                 self._callee(op)
             for nested in step.bodies:
                 self._check_body(nested)
+
+    def _bound_symbols(self) -> set[str]:
+        """The symbols whose values are known when the model runs."""
+        dims = [dim for value in self.timeline.body.arguments if is_tensor(value) for dim in dims_of(value.type)]
+        names = set().union(*map(symbols_of, dims))
+        for op in self.timeline.operations():
+            names.update(op.opview.symbols if op.name == BIND else ())
+        return names
+
+    def _is_known(self, tensor: TensorType) -> bool:
+        return all(dim is not UNKNOWN and symbols_of(dim) <= self.bound for dim in tensor.shape)
 
     def _callee(self, op: Any) -> Any:
         name = op.opview.callee

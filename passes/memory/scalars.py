@@ -77,5 +77,5 @@ def _select(planned: Planned, op: Any) -> None:
     made = scf.IfOp(planned.scalars[condition], has_else=True)
     for block, value in zip((made.then_block, made.else_block), values, strict=True):
         with planned.inside(), ir.InsertionPoint(block):
-            memref.CopyOp(planned.buffer(value), target)
+            planned.copy(planned.buffer(value), target, value.type)
             scf.YieldOp([])

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
-from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, buffer_type
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import (
+    ALIGNMENT,
+    STACK_LIMIT,
+    UNBOUNDED,
+    WORKSPACE,
+    aligned,
+    buffer_type,
+    tensor_bytes,
+    workspace_attribute,
+    workspace_type,
+)
+from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
-from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.loops import for_loop, index, load, store
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
 
 
 def memref_of(tensor_type: Any) -> Any:
-    return buffer_type(tensor_type.shape, tensor_type.element_type)
+    return buffer_type(dims_of(tensor_type), tensor_type.element_type)
 
 
 class BufferFunction:
@@ -31,7 +45,7 @@ class BufferFunction:
         self.location = view.op.location
         inputs = [memref_of(v.type) for v in view.arguments]
         outputs = [memref_of(v.type) for v in view.returned]
-        self.workspace_bytes = 0
+        self.workspace_bytes: Dim = 0
         self.stack_bytes = 0
         with self.location:
             self.function = func.FuncOp(
@@ -54,22 +68,23 @@ class BufferFunction:
     def buffer(self, value: Any) -> Any:
         """The buffer of a tensor value; scratch memory where it is neither a parameter nor returned."""
         if value not in self.buffers:
-            self.buffers[value] = self.scratch(memref_of(value.type))
+            self.buffers[value] = self.scratch(dims_of(value.type), value.type.element_type)
         return self.buffers[value]
 
-    def scratch(self, memref_type: Any) -> Any:
+    def scratch(self, shape: Sequence[Dim], element_type: Any) -> Any:
         """Scratch memory, at the start of the function: small ones on the stack, others in the workspace."""
-        size = buffer_bytes(memref_type)
+        kind = buffer_type(shape, element_type)
+        size = tensor_bytes(shape, element_type)
         with ir.InsertionPoint.at_block_begin(self.entry), self.location:
-            if self.stack_bytes + size <= self.stack_limit:
+            if isinstance(size, int) and self.stack_bytes + size <= self.stack_limit:
                 self.stack_bytes += size
                 alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
-                return memref.AllocaOp(memref_type, [], [], alignment=alignment).result
+                return memref.AllocaOp(kind, [], [], alignment=alignment).result
             if self.workspace_bytes == 0:
                 self._add_workspace()
             offset = self.workspace_bytes
-            self.workspace_bytes += -(-size // ALIGNMENT) * ALIGNMENT
-            return memref.ViewOp(memref_type, self.workspace, index(offset), []).result
+            self.workspace_bytes = self.workspace_bytes + aligned(size)
+            return memref.ViewOp(kind, self.workspace, index(offset), []).result
 
     def _add_workspace(self) -> None:
         dynamic = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
@@ -80,10 +95,11 @@ class BufferFunction:
         with ir.InsertionPoint(self.entry), self.location:
             body()
             for value, target in self.copies:
-                memref.CopyOp(self.buffer(value), target)
+                self._copy(value, target)
             func.ReturnOp([])
-        if self.workspace_bytes:
+        if self.workspace_bytes != 0:
             self._fix_workspace()
+        bind_symbols(self.function)
         op, old = self.function.operation, self.view.op
         types = [argument.type for argument in self.entry.arguments]
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
@@ -96,11 +112,17 @@ class BufferFunction:
         old.erase()
         return self.function
 
+    def _copy(self, value: Any, target: Any) -> None:
+        source = self.buffer(value)
+        if list(target.type.shape) != [UNBOUNDED]:
+            memref.CopyOp(source, target)
+            return
+        shape = [D.product(dims_of(value.type))]
+        for_loop(0, shape[0], 1, lambda i: store(load(source, shape, [i]), target, shape, [i]))
+
     def _fix_workspace(self) -> None:
-        i64 = ir.IntegerType.get_signless(64)
-        static = ir.MemRefType.get([self.workspace_bytes], ir.IntegerType.get_signless(8))
-        self.workspace.set_type(static)
-        self.function.operation.attributes[WORKSPACE] = ir.IntegerAttr.get(i64, self.workspace_bytes)
+        self.workspace.set_type(workspace_type(self.workspace_bytes))
+        self.function.operation.attributes[WORKSPACE] = workspace_attribute(self.workspace_bytes)
 
 
 def schedule_attribute(schedule: dict[str, Any]) -> Any:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import le, lt
 from typing import Any
 
 from mirlo.dialects.bindings import affine, ir, memref, scf
-from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.sizes import places, size_of
 
 
-def index(value: int) -> Any:
-    """An index constant."""
-    return emit_constant(value, ir.IndexType.get())
+def index(value: Dim) -> Any:
+    """An index constant, or the value of a symbolic dim."""
+    return size_of(value)
 
 
 PARALLEL = "tir.parallel"
@@ -27,8 +32,8 @@ def for_loop(
     parallel: bool = False,
 ) -> list[Any]:
     """`scf.for`; `body(i, *carried)` returns the next carried values. Returns the final ones."""
-    low = index(lower) if isinstance(lower, int) else lower
-    high = index(upper) if isinstance(upper, int) else upper
+    low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
+    high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
     loop = scf.ForOp(low, high, index(step), list(carried))
     if parallel:
         loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
@@ -38,7 +43,7 @@ def for_loop(
     return list(loop.results)
 
 
-def nest(extents: Sequence[int], body: Callable[[list[Any]], None]) -> None:
+def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
     """Loops over all extents, outermost first; those of extent 1 are left out."""
 
     def level(done: list[Any]) -> None:
@@ -68,12 +73,13 @@ def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
     return results
 
 
-def load(buffer: Any, indices: Sequence[Any]) -> Any:
-    return memref.LoadOp(buffer, list(indices)).result
+def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> Any:
+    """An element of a tensor of this shape, from its buffer."""
+    return memref.LoadOp(buffer, places(shape, indices)).result
 
 
-def store(value: Any, buffer: Any, indices: Sequence[Any]) -> None:
-    memref.StoreOp(value, buffer, list(indices))
+def store(value: Any, buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> None:
+    memref.StoreOp(value, buffer, places(shape, indices))
 
 
 def attribute_constant(attribute: Any) -> Any:
@@ -81,40 +87,48 @@ def attribute_constant(attribute: Any) -> Any:
     return create("arith.constant", attribute.type, value=attribute)
 
 
-def all_inside(indices: Sequence[Any], shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> Any:
+def _holds(test: Callable[[], bool]) -> bool:
+    """Whether something about dims is known to hold."""
+    try:
+        return test()
+    except UndecidedDim:
+        return False
+
+
+def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tuple[Any, Any]]) -> Any:
     """An i1: whether all indices lie inside the shape; None where their possible ranges say so already."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     condition = None
     for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
         tests = []
-        if low < 0:
+        if not _holds(partial(le, 0, low)):
             tests.append(create("arith.cmpi", i1, value, index(0), predicate=ir.IntegerAttr.get(i64, 5)))
-        if high >= size:
+        if not _holds(partial(lt, high, size)):
             tests.append(create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 2)))
         for test in tests:
             condition = test if condition is None else create("arith.andi", i1, condition, test)
     return condition
 
 
-def map_ranges(map_: Any, domain: Sequence[int]) -> list[tuple[int, int]]:
+def map_ranges(map_: Any, domain: Sequence[Dim]) -> list[tuple[Any, Any]]:
     """Smallest and largest value of each result of an affine map over a domain (conservative for mod and floordiv)."""
     return [_range(expr, domain) for expr in map_.results]
 
 
-def _range(expr: Any, domain: Sequence[int]) -> tuple[int, int]:
+def _range(expr: Any, domain: Sequence[Dim]) -> tuple[Any, Any]:
     if isinstance(expr, ir.AffineDimExpr):
-        return 0, max(domain[expr.position] - 1, 0)
+        return 0, domain[expr.position] - 1 if domain[expr.position] != 0 else 0
     if isinstance(expr, ir.AffineConstantExpr):
         return expr.value, expr.value
     left, right = _range(expr.lhs, domain), _range(expr.rhs, domain)
     if isinstance(expr, ir.AffineAddExpr):
         return left[0] + right[0], left[1] + right[1]
     if isinstance(expr, ir.AffineMulExpr):
-        corners = [a * b for a in left for b in right]
-        return min(corners), max(corners)
+        factor = right[0]
+        return (left[0] * factor, left[1] * factor) if factor >= 0 else (left[1] * factor, left[0] * factor)
     divisor = right[0]
     if isinstance(expr, ir.AffineModExpr):
-        return left if left[0] >= 0 and left[1] < divisor else (0, divisor - 1)
+        return left if _holds(lambda: left[0] >= 0 and left[1] < divisor) else (0, divisor - 1)
     if isinstance(expr, ir.AffineFloorDivExpr):
         return left[0] // divisor, left[1] // divisor
     return -(-left[0] // divisor), -(-left[1] // divisor)
@@ -133,6 +147,6 @@ def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
 
 def _clone(op: Any, operands: list[Any]) -> Any:
     if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-        return memref.LoadOp(operands[0], operands[1:]).operation
+        return memref.LoadOp(operands[0], places(dims_of(op.operands[0].type), operands[1:])).operation
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)

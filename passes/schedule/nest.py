@@ -56,7 +56,7 @@ def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs:
         made = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
     for value, output, buffer in zip(made, block.outputs, outputs, strict=True):
         where = _scatter(block, spatial)
-        store(value, buffer, apply_map(output.map, where))
+        store(value, buffer, output.shape, apply_map(output.map, where))
 
 
 def _scatter(block: BlockView, spatial: list[Any]) -> list[Any]:
@@ -93,13 +93,13 @@ def _environment(block: BlockView, indices: list[Any], inputs: list[Any], carrie
 def _read(operand: Any, buffer: Any, indices: list[Any], domain: Any) -> Any:
     where = apply_map(operand.map, indices)
     if operand.outside is None:
-        return load(buffer, where)
+        return load(buffer, operand.shape, where)
     inside = all_inside(where, operand.shape, map_ranges(operand.map, domain))
     if inside is None:
-        return load(buffer, where)
+        return load(buffer, operand.shape, where)
     branch = scf.IfOp(inside, [operand.element_type], has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([load(buffer, where)])
+        scf.YieldOp([load(buffer, operand.shape, where)])
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp([attribute_constant(operand.outside)])
     return branch.results[0]

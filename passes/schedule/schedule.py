@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -15,7 +16,7 @@ from mirlo.passes.rules import SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain
 
 FLOPS = "tir.flops"
-"""Attribute of a scheduled prim function: floating-point operations of one call."""
+"""Attribute of a scheduled prim function: floating-point operations of one call; a number, or a dim as text."""
 ANY = "any"
 """The subject of rules that look at every prim function."""
 
@@ -83,8 +84,10 @@ class Schedule(Pass):
 
 def _annotate_work(view: PrimView) -> None:
     """Leave on the function how many operations its body does, for profiles."""
-    work = sum(math.prod(block.domain) * sum(_counts(op) for op in block.body_ops) for block in view.blocks)
-    view.op.attributes[FLOPS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), work)
+    work: Dim = 0
+    for block in view.blocks:
+        work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)
+    view.op.attributes[FLOPS] = dim_attributes((work,))[0]
 
 
 def _counts(op: Any) -> bool:

@@ -39,4 +39,5 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     prepare=_prepare,
+    symbolic_dims=True,
 )

@@ -6,12 +6,16 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
+from mirlo.passes.lower.parallel import known_flops
+from mirlo.passes.memory.packed import RECORD_WORDS
+from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
-from mirlo.passes.schedule.schedule import FLOPS
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.runtime.cache import Cache
@@ -36,15 +40,23 @@ def emit(
     _drop_argument_facts(module)
     functions = packed.names_called(main)
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
-    entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels))
+    keys = [key for key in (SYMBOLS, SIZES, CHECKS, LATE) if key in main.attributes]
+    dynamic = {key.removeprefix("relax."): texts_of(main, key) for key in keys}
+    words = RECORD_WORDS + len(dynamic["symbols"]) + len(dynamic["sizes"]) if dynamic else None
+    entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels), words)
     units = split(module, entry, opt_level)
     objects = build(units, opt_level, cache, jobs)
     code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
-        metadata={**llvm_host(), **({"packed": functions} if functions else {})},
+        metadata={**llvm_host(), **({"packed": functions} if functions else {}), **dynamic},
     )  # fmt: skip
+
+
+def texts_of(op: Any, attribute: str) -> list[str]:
+    """The strings of an attribute."""
+    return [ir.StringAttr(text).value for text in ir.ArrayAttr(op.attributes[attribute])]
 
 
 def _find_main(module: Any) -> Any:
@@ -63,22 +75,25 @@ def _signature(main: Any) -> dict[str, Any]:
     outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
     specs = []
     arena = 0
+    weights = inputs + outputs
     for argument, entry in zip(
         main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
     ):
         attributes = ir.DictAttr(entry)
         if "relax.arena" in attributes:
-            arena = argument.type.shape[0]
+            size = argument.type.shape[0]
+            arena = 0 if size == UNBOUNDED else size
         if not any(key in attributes for key in ("relax.name", "relax.param")):
             continue
         key = "relax.name" if "relax.name" in attributes else "relax.param"
         tensor = TensorType.from_mlir(ir.TypeAttr(attributes["relax.type"]).value)
         assert tensor is not None
-        specs.append(TensorSpec(ir.StringAttr(attributes[key]).value, tensor.dtype.name, tensor.static_shape))
+        dims = tuple(dim if isinstance(dim, int) else str(dim) for dim in tensor.shape)
+        specs.append(TensorSpec(ir.StringAttr(attributes[key]).value, tensor.dtype.name, dims))
     return {
         "inputs": tuple(specs[:inputs]),
         "outputs": tuple(specs[inputs : inputs + outputs]),
-        "params": tuple(specs[inputs + outputs :]),
+        "params": tuple(specs[weights:]),
         "arena": arena,
     }
 
@@ -86,7 +101,11 @@ def _signature(main: Any) -> dict[str, Any]:
 def _calls(main: Any) -> list[Any]:
     """What has a row in a profile: calls, and control flow as a whole."""
     operations = [op.operation for op in main.regions[0].blocks[0].operations]
-    return [op for op in operations if op.name == "func.call" or op.name in REGIONS]
+    return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
+
+
+def _is_kernel_call(op: Any) -> bool:
+    return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (ALLOCATE, CHECK)
 
 
 def _kernels(main: Any, module: Any) -> list[KernelInfo]:
@@ -100,21 +119,19 @@ def _kernels(main: Any, module: Any) -> list[KernelInfo]:
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         attributes = functions[symbol].attributes
+        flops = known_flops(functions[symbol]) or 0
         operands = list(call.operands)
         kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
         if packed.TYPES in attributes:
             symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
             operands = operands[2:]
-        flops = ir.IntegerAttr(attributes[FLOPS]).value if FLOPS in attributes else 0
         moved = sum(_bytes(v.type) for v in operands)
         found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
     return found
 
 
 def _bytes(kind: Any) -> int:
-    from mirlo.passes.schedule.buffers import buffer_bytes
-
-    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) else 0
+    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
 
 
 def _add_profiled(main: Any, kernels: int) -> None:

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.passes.memory.symbols import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
-from mirlo.targets.llvm import packed
+from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.pipeline import lower_pipeline
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
 PROFILED = "main_profiled"
+SIZES = MAIN + SIZES_SUFFIX
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ class Entry:
     """Run-time functions, in the order of their pointers."""
     profiled: bool
     """Whether there is a `main_profiled`, too."""
+    allocator: int | None = None
+    """The word of the call record with the function that gives memory, where sizes are known at run time only."""
+
+    @property
+    def has_record(self) -> bool:
+        """Whether `main` takes the call record."""
+        return bool(self.packed) or self.allocator is not None
 
 
 def compile_text(text: str, opt_level: int, entry: Entry | None = None) -> bytes:
@@ -47,6 +56,8 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None) -> b
     _hide_others(module, exported)
     if entry is not None:
         packed.define_calls(module, calls, (MAIN, PROFILED))
+        if entry.allocator is not None:
+            runtime_calls.define(module, (MAIN, PROFILED), entry.allocator)
         _add_entry(module, entry)
         exported = ENTRY
         _hide_others(module, exported)
@@ -85,7 +96,10 @@ def _hide_others(module: Any, exported: str) -> None:
 
 
 def _add_entry(module: Any, entry: Entry) -> None:
-    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main."""
+    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main.
+
+    Without tensors it asks for sizes: `arena` is the call record then.
+    """
     lines = []
     values = []
     for base, count in (("tensors", entry.tensors), ("params", entry.params)):
@@ -96,9 +110,11 @@ def _add_entry(module: Any, entry: Entry) -> None:
     if entry.packed:
         # The pointers of the functions follow the weights; the call record follows the outputs.
         lines.append(f"%functions = llvm.getelementptr %params[{entry.params}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+        values.append("%functions")
+    if entry.has_record:
         lines.append(f"%record_p = llvm.getelementptr %tensors[{entry.tensors}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
         lines.append("%record = llvm.load %record_p : !llvm.ptr -> !llvm.ptr")
-        values += ["%functions", "%record"]
+        values.append("%record")
     values.append("%arena")
     pointers = ", ".join(["!llvm.ptr"] * len(values))
     plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"
@@ -115,6 +131,16 @@ def _add_entry(module: Any, entry: Entry) -> None:
           llvm.call @{PROFILED}({", ".join(values)}, %profile) : ({pointers}, !llvm.ptr) -> ()
           llvm.return"""
     body = "\n".join(lines)
+    if entry.allocator is not None:
+        declarations += f"llvm.func @{SIZES}(!llvm.ptr)\n"
+        body = f"""%nothing = llvm.mlir.zero : !llvm.ptr
+        %asks = llvm.icmp "eq" %tensors, %nothing : !llvm.ptr
+        llvm.cond_br %asks, ^sizes, ^run
+      ^sizes:
+        llvm.call @{SIZES}(%arena) : (!llvm.ptr) -> ()
+        llvm.return
+      ^run:
+        {body}"""
     text = f"""{declarations}
       llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
         {body}

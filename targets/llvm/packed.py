@@ -60,11 +60,12 @@ def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str
         module.body.append(op.operation.clone())
     for caller in callers:
         if caller in functions:
-            _return_on_failure(functions[caller], symbols)
+            return_on_failure(functions[caller], symbols)
 
 
-def _return_on_failure(function: Any, symbols: set[str]) -> None:
-    """After each call, a branch to the rest of its block, or to a return."""
+def return_on_failure(function: Any, symbols: set[str]) -> None:
+    """After each call, a branch to the rest of its block, or to a return: calls say whether they failed, or give a
+    pointer, which is null then."""
     for block in list(function.regions[0].blocks):
         for call in [op.operation for op in block.operations]:
             if call.name == "llvm.call" and _callee(call) in symbols:
@@ -89,18 +90,33 @@ def _split_after(block: Any, call: Any) -> Any:
         with ir.InsertionPoint(block):
             ir.Operation.create(
                 "llvm.cond_br",
-                operands=[call.results[0]],
+                operands=[_failed(call.results[0])],
                 successors=[failed, rest],
                 attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])},
             )
     return rest
 
 
+def _failed(result: Any) -> Any:
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    if result.type == i1:
+        return result
+    null = ir.Operation.create("llvm.mlir.zero", results=[result.type]).results[0]
+    equal = {"predicate": ir.IntegerAttr.get(i64, 0)}
+    return ir.Operation.create("llvm.icmp", results=[i1], operands=[result, null], attributes=equal).results[0]
+
+
 def _text(call: PackedCall) -> str:
     """The function in the LLVM dialect."""
     count = len(call.types)
     globals_, body = [], []
+    dims = 0
     for i, tensor in enumerate(call.types):
+        if not tensor.is_static:
+            body += _dims_text(i, tensor, dims)
+            dims += sum(not isinstance(dim, int) for dim in tensor.shape)
+            body += _tensor_text(call.symbol, i, tensor)
+            continue
         shape, strides = tensor.static_shape, _strides(tensor.static_shape)
         for what, numbers in (("shape", shape), ("strides", strides)):
             if numbers:
@@ -111,6 +127,7 @@ def _text(call: PackedCall) -> str:
                 )
         body += _tensor_text(call.symbol, i, tensor)
     arguments = "".join(f", %data{i}: !llvm.ptr" for i in range(count))
+    arguments += "".join(f", %dim{i}: i64" for i in range(dims))
     new_line = "\n        "
     return f"""
       {new_line.join(globals_)}
@@ -145,6 +162,8 @@ def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
         ("ptr", f"%data{i}"), ("i32", 1), ("i32", 0), ("i32", tensor.rank), ("i8", code), ("i8", element.dlpack_bits),
         ("i16", 1), ("ptr", f"@{symbol}_shape_{i}"), ("ptr", f"@{symbol}_strides_{i}"), ("i64", 0),
     ]  # fmt: skip
+    if not tensor.is_static:
+        fields[7:9] = [("ptr", f"%shape{i}"), ("ptr", f"%strides{i}")]
     lines = [f"%t{i} = llvm.alloca %one x {_TENSOR} : (i64) -> !llvm.ptr"]
     for position, (kind, value) in enumerate(fields):
         type_ = "!llvm.ptr" if kind == "ptr" else kind
@@ -161,6 +180,29 @@ def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
         lines.append(f"llvm.store {name}, {place} : {type_}, !llvm.ptr")
     lines.append(f"%a{i} = llvm.getelementptr %tensors[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
     lines.append(f"llvm.store %t{i}, %a{i} : !llvm.ptr, !llvm.ptr")
+    return lines
+
+
+def _dims_text(i: int, tensor: TensorType, first: int) -> list[str]:
+    """The shape and the strides of a tensor with dims of run time, on the stack; its dims begin with %dim<first>."""
+    rank = tensor.rank
+    lines = [f"%rank{i} = llvm.mlir.constant({rank} : i64) : i64"]
+    lines += [f"%{what}{i} = llvm.alloca %rank{i} x i64 : (i64) -> !llvm.ptr" for what in ("shape", "strides")]
+    values = []
+    for axis, dim in enumerate(tensor.shape):
+        if isinstance(dim, int):
+            lines.append(f"%size{i}_{axis} = llvm.mlir.constant({dim} : i64) : i64")
+            values.append(f"%size{i}_{axis}")
+        else:
+            values.append(f"%dim{first}")
+            first += 1
+    lines.append(f"%step{i}_{rank} = llvm.mlir.constant(1 : i64) : i64")
+    for axis in reversed(range(rank)):
+        lines.append(f"%step{i}_{axis} = llvm.mul %step{i}_{axis + 1}, {values[axis]} : i64")
+        for what, value in (("shape", values[axis]), ("strides", f"%step{i}_{axis + 1}")):
+            place = f"%{what}{i}_{axis}"
+            lines.append(f"{place} = llvm.getelementptr %{what}{i}[{axis}] : (!llvm.ptr) -> !llvm.ptr, i64")
+            lines.append(f"llvm.store {value}, {place} : i64, !llvm.ptr")
     return lines
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.targets.llvm.object_code import MAIN, PROFILED, Entry
+from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
 
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
 """References of symbols; strings are matched so that nothing in them is taken for one."""
-_CODE = ("object_code.py", "units.py", "pipeline.py", "forks.py", "packed.py")
+_CODE = ("object_code.py", "units.py", "pipeline.py", "forks.py", "packed.py", "runtime_calls.py")
 """What makes an object file of a unit: their content is part of every key."""
 
 
@@ -42,9 +42,10 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
     operations = {_symbol(op): op.operation for op in module.body.operations}
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
-    roots = [name for name in (MAIN, PROFILED) if name in operations]
+    roots = [name for name in (MAIN, PROFILED, SIZES) if name in operations]
     called = dict.fromkeys(name for root in roots for name in uses[root])
-    kernels = [name for name in called if is_prim_func(operations[name]) and _has_body(operations[name])]
+    prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
+    kernels = [name for name in prim if _has_body(operations[name])]
     settings = f"{_compiler()} {opt_level}"
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}

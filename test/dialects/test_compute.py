@@ -95,7 +95,6 @@ MISUSE: dict[str, tuple[Callable[[PrimBuilder, Any, Any], Any], str]] = {
     "types": (lambda p, x, i: p.compute((4,), lambda a: x[a, 0] + i[a].cast("i32")), "'add' of f32 and i32: cast one"),
     "number": (lambda p, x, i: p.compute((4,), lambda a: 1), "a number needs a dtype"),
     "truth": (lambda p, x, i: p.compute((4,), lambda a: x[a, 0] if a < 2 else x[a, 1]), "has no truth value"),
-    "outside": (lambda p, x, i: p.compute((4,), lambda a: x.at(i[a], 0, outside=0.0)), "`outside` needs indices"),
     "select": (lambda p, x, i: p.compute((4,), lambda a: select(a < 2, 1, 2)), "select needs an expression"),
     "intrinsic": (lambda p, x, i: p.compute((4,), lambda a: call("exp", 1.0)), "must be an expression"),
 }

@@ -65,10 +65,9 @@ Rewrite these nodes with supported operators, or give each operator a function b
         "external.onnx: tensor 'w' has its data in 'FOLDER/weights.bin', which does not exist; the file belongs to the "
         "model: put it there",
     ),
-    "open dim": (
-        "compile open.onnx",
-        "input 'x' is f32[batch, 8], and target 'llvm' needs a number for each dim: give the shape, for instance "
-        "--shape x=1x8, in Python shapes={'x': [1, 8]}",
+    "open dim without a size": (
+        "run open.onnx",
+        "input 'x' is x: f32[batch, 8]: give its shape, --shape x=..., or an array, --input x=FILE.npy",
     ),
     "shape of no input": (
         "compile good.onnx --shape z=4",

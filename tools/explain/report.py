@@ -35,7 +35,12 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
         yield from _kernel(kernel)
     yield from map(str, explanation.measured)
     for record in explanation.memory:
-        yield f"memory of @{record.function}: {bytes_text(record.arena)}, at least {bytes_text(record.bound)} needed"
+        yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
+
+
+def _size_text(size: Any) -> str:
+    """A size in bytes; where it depends on symbols, how."""
+    return bytes_text(size) if isinstance(size, int) else f"{size} bytes"
 
 
 def _node(node: Node, failed: bool) -> Iterator[str]:

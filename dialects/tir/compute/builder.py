@@ -18,10 +18,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import TensorType, ranked_tensor
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
-from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, all_of, lift, maximum, minimum, select
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 
@@ -34,8 +34,9 @@ class TensorExpr:
         self.type = tensor_type
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.static_shape
+    def shape(self) -> tuple[Any, ...]:
+        """Numbers, and symbolic dims, which may be computed with as if they were numbers."""
+        return self.type.shape
 
     @property
     def rank(self) -> int:
@@ -53,7 +54,18 @@ class TensorExpr:
         if len(indices) != self.rank:
             raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
         lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)
+        if outside is not None and any(affine(i) is None for i in lifted):
+            return self._inside(lifted, outside)
         return Expr("load", lifted, self.dtype, (self, outside))
+
+    def _inside(self, indices: Sequence[Expr], outside: float | int) -> Expr:
+        """The element where the indices are inside, found out point by point: no map says it."""
+        tests = []
+        nearest = []
+        for index, dim in zip(indices, self.shape, strict=True):
+            tests += [index >= 0, index < dim]
+            nearest.append(maximum(minimum(index, lift(dim, INDEX) - 1), 0))
+        return select(all_of(tests), Expr("load", tuple(nearest), self.dtype, (self, None)), lift(outside, self.dtype))
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Access:
 
 def storage_type(tensor_type: TensorType) -> Any:
     """The tensor type of a prim function's parameter for this relax tensor."""
-    return ir.RankedTensorType.get(tensor_type.static_shape, ir.Type.parse(tensor_type.dtype.storage))
+    return ranked_tensor(tensor_type.shape, ir.Type.parse(tensor_type.dtype.storage))
 
 
 REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -111,7 +123,7 @@ class PrimBuilder:
 
     def compute(
         self,
-        shape: Sequence[int],
+        shape: Sequence[Any],
         element: Callable[..., ExprLike],
         *,
         dtype: str | DType | None = None,
@@ -125,8 +137,8 @@ class PrimBuilder:
     def reduce(
         self,
         kind: str,
-        shape: Sequence[int],
-        extents: Sequence[int],
+        shape: Sequence[Any],
+        extents: Sequence[Any],
         element: Callable[..., ExprLike],
         *,
         dtype: str | DType | None = None,
@@ -145,8 +157,8 @@ class PrimBuilder:
 
     def reduce_many(
         self,
-        shape: Sequence[int],
-        extents: Sequence[int],
+        shape: Sequence[Any],
+        extents: Sequence[Any],
         elements: Callable[..., Sequence[Expr]],
         init: Sequence[float | int],
         combine: Callable[[list[Expr], list[Expr]], Sequence[Expr]],
@@ -161,8 +173,8 @@ class PrimBuilder:
     def block(
         self,
         name: str,
-        shape: Sequence[int],
-        extents: Sequence[int],
+        shape: Sequence[Any],
+        extents: Sequence[Any],
         values: Sequence[Expr],
         init: Sequence[float | int] | None = None,
         reads: Sequence[Expr] = (),
@@ -201,8 +213,8 @@ class PrimBuilder:
     def _block(
         self,
         name: str,
-        shape: tuple[int, ...],
-        extents: tuple[int, ...],
+        shape: tuple[Any, ...],
+        extents: tuple[Any, ...],
         values: list[Expr],
         init: list[Any] | None,
         combine: Callable[..., Sequence[Expr]] | None,
@@ -305,8 +317,6 @@ def _collect(values: list[Expr], rank: int) -> list[Access]:
         if expr.op == "load":
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
-            if map_ is None and outside is not None:
-                raise TypeError("`outside` needs indices that are affine in the axes")
             key = (id(tensor), str(map_), repr(outside))
             found.setdefault(key, Access(tensor, map_, outside))
             if map_ is not None:

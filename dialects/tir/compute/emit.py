@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
+from mirlo.dialects.tir.scalars import create, emit_constant
 
 _FLOAT_OPS = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf", "max": "maximumf", "min": "minimumf"}
 _CONTRACTED = ("addf", "subf", "mulf")
@@ -22,25 +23,12 @@ _SIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 _UNSIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
 
 
-def create(name: str, result: Any, *operands: Any, **attributes: Any) -> Any:
-    """One operation with one result, at the insertion point."""
-    return ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes).results[0]
-
-
 def scalar_type(element: DType) -> Any:
     """The MLIR type that a scalar of this element type is computed in."""
     return ir.Type.parse("i1" if element is BOOL else element.compute)
 
 
-def emit_constant(value: Any, mlir_type: Any) -> Any:
-    if isinstance(mlir_type, ir.FloatType):
-        return create("arith.constant", mlir_type, value=ir.FloatAttr.get(mlir_type, float(value)))
-    if isinstance(mlir_type, ir.IntegerType):
-        width = mlir_type.width
-        wrapped = int(value) & ((1 << width) - 1)
-        signed = wrapped - (1 << width) if wrapped >> (width - 1) and width > 1 else wrapped
-        return create("arith.constant", mlir_type, value=ir.IntegerAttr.get(mlir_type, signed))
-    return create("arith.constant", mlir_type, value=ir.IntegerAttr.get(mlir_type, int(value)))
+__all__ = ["BodyEmitter", "convert", "create", "emit_constant", "emit_intrinsic", "scalar_type"]
 
 
 class BodyEmitter:
@@ -79,6 +67,8 @@ class BodyEmitter:
             return emit_constant(expr.data, scalar_type(expr.dtype))
         if expr.op == "value":
             return expr.data
+        if expr.op == "size":
+            return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(expr.data)))
         if expr.op in ("axis", "load", "acc"):
             return self.leaf(expr, self)
         args = [self.emit(arg) for arg in expr.args]

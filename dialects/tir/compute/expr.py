@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.tir.compute.simplify import simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 
 INDEX = DTYPES["index"]
 BOOL = DTYPES["bool"]
-Number = int | float | bool
+Number = int | float | bool | SymbolicDim
 ExprLike = Union["Expr", Number]
 
 
@@ -40,6 +42,10 @@ class Expr:
         if left.dtype is not right.dtype:
             raise TypeError(f"'{op}' of {left.dtype} and {right.dtype}: cast one of them")
         first, second = (right, left) if swap else (left, right)
+        if first.op in _SIZES and second.op in _SIZES and "size" in (first.op, second.op):
+            made = _of_sizes(op, first.data, second.data)
+            if made is not None:
+                return made
         simpler = simplified(op, first, second)
         return Expr(op, (first, second), left.dtype) if simpler is None else simpler
 
@@ -140,6 +146,20 @@ class Expr:
         return Expr("bitcast", (self,), dtype(to))
 
 
+_SIZES = ("const", "size")
+"""Index expressions that are the same at every point."""
+
+
+def _of_sizes(op: str, a: D.Dim, b: D.Dim) -> Expr | None:
+    """Arithmetic on dims, which stays a dim."""
+    if op in ("floordiv", "mod") and (not isinstance(b, int) or b < 1):
+        return None
+    plain = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b}
+    if op in plain:
+        return lift(plain[op](), INDEX)
+    return lift(D.apply(op, a, b), INDEX) if op in ("floordiv", "mod", "min", "max") else None
+
+
 class Axis(Expr):
     """An index variable of a block."""
 
@@ -150,8 +170,10 @@ class Axis(Expr):
 
 
 def constant(value: Number, element: str | DType) -> Expr:
-    """A number of this element type."""
+    """A number of this element type; a symbolic dim is the number that it stands for at run time."""
     target = dtype(element)
+    if isinstance(value, SymbolicDim):
+        return Expr("size", (), INDEX, value).cast(target)
     if target.is_float:
         return Expr("const", (), target, float(value))
     return Expr("const", (), target, bool(value) if target.is_bool else int(value))

@@ -23,14 +23,26 @@ from contextlib import contextmanager
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.buffers import ALIGNMENT, STACK_LIMIT, WORKSPACE, buffer_bytes, buffer_type
+from mirlo.dialects.tir.buffers import (
+    ALIGNMENT,
+    STACK_LIMIT,
+    UNBOUNDED,
+    WORKSPACE,
+    aligned,
+    buffer_bytes,
+    buffer_type,
+    tensor_bytes,
+    workspace_attribute,
+    workspace_type,
+)
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
-from mirlo.dialects.tir.compute.emit import emit_constant
 from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
 from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
+from mirlo.dialects.tir.sizes import bind_symbols, places, size_of
 
 Body = Callable[..., None]
 
@@ -38,9 +50,9 @@ Body = Callable[..., None]
 class Buffer:
     """Memory of a shape: `buffer[i, j]` reads an element, `buffer[i, j] = value` writes one."""
 
-    def __init__(self, value: Any, shape: Sequence[int], element: DType):
+    def __init__(self, value: Any, shape: Sequence[Dim], element: DType):
         self.value = value
-        self.shape = tuple(shape)
+        self.shape: tuple[Any, ...] = tuple(shape)
         self.dtype = element
 
     @property
@@ -61,7 +73,7 @@ class Buffer:
         listed = list(indices) if isinstance(indices, (tuple, list)) else [indices]
         if len(listed) != self.rank:
             raise TypeError(f"a buffer of rank {self.rank} takes {self.rank} indices, got {len(listed)}")
-        return [emit(lift(i, INDEX).cast(INDEX)) for i in listed]
+        return places(self.shape, [emit(lift(i, INDEX).cast(INDEX)) for i in listed])
 
 
 class Variable:
@@ -94,7 +106,7 @@ class LoopBuilder:
             yield held(loop.induction_variable, INDEX)
             scf.YieldOp([])
 
-    def nest(self, extents: Sequence[int]) -> Iterator[list[Expr]]:
+    def nest(self, extents: Sequence[Dim]) -> Iterator[list[Expr]]:
         """`for at in loops.nest(shape)`: one loop in another, the last dim innermost."""
         if not extents:
             yield []
@@ -143,7 +155,7 @@ class LoopBuilder:
         made.set(start)
         return made
 
-    def scratch(self, shape: Sequence[int], element: str | DType) -> Buffer:
+    def scratch(self, shape: Sequence[Dim], element: str | DType) -> Buffer:
         """Memory that only this function sees; what it holds at first is unknown."""
         return self._function.scratch(tuple(shape), dtype(element))
 
@@ -163,7 +175,11 @@ class LoopBuilder:
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         """All elements of a buffer of the same shape and type."""
-        memref.CopyOp(source.value, target.value)
+        if source.value.type.shape == target.value.type.shape and target.value.type.shape != [UNBOUNDED]:
+            memref.CopyOp(source.value, target.value)
+            return
+        for at in self.nest(source.shape):
+            target[at] = source[at]
 
 
 def _scalar(value: ExprLike) -> Expr:
@@ -177,28 +193,28 @@ class LoopFunction:
     def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: Any):
         self.loc = loc
         self._stack_bytes = 0
-        self._workspace_bytes = 0
+        self._workspace_bytes: Dim = 0
         self._workspace: Any = None
-        types = [_memref(t.static_shape, t.dtype) for t in (*inputs, *outputs)]
+        types = [_memref(t.shape, t.dtype) for t in (*inputs, *outputs)]
         with loc:
             self.function = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private", ip=False)
             self.entry = self.function.add_entry_block()
         arguments = zip(self.entry.arguments, (*inputs, *outputs), strict=True)
-        self.buffers = [Buffer(value, t.static_shape, t.dtype) for value, t in arguments]
+        self.buffers = [Buffer(value, t.shape, t.dtype) for value, t in arguments]
 
-    def scratch(self, shape: tuple[int, ...], element: DType) -> Buffer:
+    def scratch(self, shape: tuple[Dim, ...], element: DType) -> Buffer:
         """Scratch memory: small ones on the stack, others in the workspace."""
         kind = _memref(shape, element)
-        size = buffer_bytes(kind)
+        size = tensor_bytes(shape, kind.element_type)
         with ir.InsertionPoint.at_block_begin(self.entry), self.loc:
-            if self._stack_bytes + size <= STACK_LIMIT:
+            if isinstance(size, int) and self._stack_bytes + size <= STACK_LIMIT:
                 self._stack_bytes += size
                 alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT) if shape else None
                 return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
             if self._workspace is None:
                 self._workspace = self.entry.add_argument(_bytes(ir.ShapedType.get_dynamic_size()), self.loc)
-            offset = emit_constant(self._workspace_bytes, ir.IndexType.get())
-            self._workspace_bytes += -(-size // ALIGNMENT) * ALIGNMENT
+            offset = size_of(self._workspace_bytes)
+            self._workspace_bytes = self._workspace_bytes + aligned(size)
             return Buffer(memref.ViewOp(kind, self._workspace, offset, []).result, shape, element)
 
     def alloca(self, shape: tuple[int, ...], element: DType, scope: str) -> Buffer:
@@ -217,15 +233,16 @@ class LoopFunction:
             func.ReturnOp([])
         op = self.function.operation
         if self._workspace is not None:
-            self._workspace.set_type(_bytes(self._workspace_bytes))
-            op.attributes[WORKSPACE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._workspace_bytes)
+            self._workspace.set_type(workspace_type(self._workspace_bytes))
+            op.attributes[WORKSPACE] = workspace_attribute(self._workspace_bytes)
+        bind_symbols(self.function)
         types = [argument.type for argument in self.entry.arguments]
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         return self.function
 
 
-def _memref(shape: Sequence[int], element: DType) -> Any:
+def _memref(shape: Sequence[Dim], element: DType) -> Any:
     return buffer_type(shape, ir.Type.parse(element.storage))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
 
@@ -19,12 +20,11 @@ def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
 @legalize("relax.matmul")
 def matmul(op: Any, b: Any) -> Any:
     left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
-    out = op.output.type
+    shape = shape_of(op.output)
 
     def body(p: Any, lhs: TensorExpr, rhs: TensorExpr) -> TensorExpr:
         left_vector, right_vector = lhs.rank == 1, rhs.rank == 1
         k = lhs.shape[-2] if left_transposed else lhs.shape[-1]
-        shape = tuple(out.shape)
         batch = len(shape) - (not left_vector) - (not right_vector)
 
         def element(*axes: Expr) -> Expr:

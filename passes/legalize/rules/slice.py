@@ -69,7 +69,7 @@ def _inside(index: Expr, size: int, mode: str) -> Expr:
 def concat(op: Any, b: Any) -> Any:
     output = shape_of(op.output)
     axis = op.axis % len(output)
-    xs = [x for x in op.xs if shape_of(x)[axis] > 0] or op.xs[:1]
+    xs = [x for x in op.xs if shape_of(x)[axis] != 0] or op.xs[:1]
 
     def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
         starts = _starts([t.shape[axis] for t in tensors])

@@ -46,6 +46,8 @@ def unfit(view: PrimView) -> Decline | None:
     for block in view.blocks:
         if 0 in block.domain:
             return decline("a block has no elements", block=block.name)
+        if not all(isinstance(extent, int) for extent in block.domain):
+            return decline("a block's size is known at run time only", block=block.name)
         for op in block.body_ops:
             if len(op.regions):
                 return decline("a body has nested regions", block=block.name, operation=op.name)

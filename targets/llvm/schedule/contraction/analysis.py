@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
@@ -28,8 +29,8 @@ class Access:
     outside: Any = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.value.type.shape)
+    def shape(self) -> tuple[Any, ...]:
+        return dims_of(self.value.type)
 
     @property
     def element_type(self) -> Any:
@@ -99,6 +100,8 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction |
         return product
     if 0 in block.domain:
         return decline("an axis is empty")
+    if not all(isinstance(extent, int) for extent in block.domain):
+        return decline("a block's size is known at run time only", block=block.name)
     chain = _follow_chain(blocks[1:], block)
     if isinstance(chain, Decline):
         return chain

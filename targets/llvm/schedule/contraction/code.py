@@ -57,7 +57,7 @@ class Code:
         return self.memory.slot(value).buffer
 
     def scratch(self, elements: int, element_type: Any) -> Any:
-        return self.buffers.scratch(ir.MemRefType.get([elements], element_type))
+        return self.buffers.scratch([elements], element_type)
 
     def _first(self, name: str, result: Any, **attributes: Any) -> Any:
         with ir.InsertionPoint.at_block_begin(self.buffers.entry), self.buffers.location:

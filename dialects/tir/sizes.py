@@ -1,0 +1,148 @@
+"""`tir.size`: a dim of run time inside a prim function, and how it gets its value.
+
+    %n = "tir.size"() {dim = "2*batch + 1"} : () -> index
+
+While a prim function is built, any place may ask for the number that a dim stands for. When it is finished,
+`bind_symbols` gives the function an `index` parameter for each symbol that its dims depend on, computes each distinct
+dim once, where the function begins, and notes the symbols in `tir.symbols`: callers pass their values, in that order.
+
+A tensor whose dims are not numbers lies in an *unbounded* buffer: one dimension, elements in row-major order. Its
+type has no sizes, so that a pointer is all there is to pass; where an element lies is computed from dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.attributes import Str
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, result
+from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.scalars import create, emit_constant
+
+SYMBOLS = "tir.symbols"
+"""Attribute of a buffer-form prim function: the symbols whose values its last parameters are."""
+
+
+class Size(TirOp, name="size"):
+    """The number that a dim stands for."""
+
+    output = result()
+    dim = Str()
+
+    def check(self) -> None:
+        if str(self.operation.results[0].type) != "index":
+            raise OpError(f"the result must be an index, got {self.operation.results[0].type}")
+        try:
+            dim = D.parse(self.dim)
+        except ValueError as error:
+            raise OpError(str(error)) from None
+        if dim is D.UNKNOWN:
+            raise OpError("attribute 'dim' is '?', of which no value is known")
+
+
+def size_of(dim: Dim) -> Any:
+    """The value of a dim at the insertion point."""
+    index = ir.IndexType.get()
+    if isinstance(dim, int):
+        return emit_constant(dim, index)
+    return create("tir.size", index, dim=ir.StringAttr.get(str(dim)))
+
+
+class Sizes:
+    """Emits dims as arithmetic on the values of symbols, each distinct one once."""
+
+    def __init__(self, symbols: Mapping[str, Any]):
+        self.symbols = symbols
+        self._known: dict[Any, Any] = {}
+
+    def emit(self, dim: Dim) -> Any:
+        """The value of a dim; where it is first asked for must dominate all other uses."""
+        key = dim if isinstance(dim, int) else str(dim)
+        if key not in self._known:
+            self._known[key] = self._emit(dim)
+        return self._known[key]
+
+    def _emit(self, dim: Dim) -> Any:
+        index = ir.IndexType.get()
+        if isinstance(dim, int):
+            return emit_constant(dim, index)
+        total = None
+        for atoms, factor in dim.terms:
+            term = None if factor == 1 and atoms else self.emit(factor)
+            for atom in atoms:
+                value = self._atom(atom)
+                term = value if term is None else create("arith.muli", index, term, value)
+            total = term if total is None else create("arith.addi", index, total, term)
+        return total
+
+    def _atom(self, atom: str) -> Any:
+        parts = D.atom_parts(atom)
+        if parts is None:
+            return self.symbols[atom]
+        function, left, right = parts
+        index = ir.IndexType.get()
+        a, b = self.emit(left), self.emit(right)
+        if function in ("min", "max"):
+            return create(f"arith.{function}si", index, a, b)
+        if not isinstance(right, int):  # nothing must be divided by zero, whatever a caller passes
+            b = create("arith.maxsi", index, b, self.emit(1))
+        quotient = create("arith.floordivsi", index, a, b)
+        if function == "floordiv":
+            return quotient
+        return create("arith.subi", index, a, create("arith.muli", index, quotient, b))
+
+
+def sizes_in(function: Any) -> list[Any]:
+    """The `tir.size` operations of a function."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "tir.size":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def bind_symbols(function: Any) -> None:
+    """Give a function in buffer form a parameter for each symbol that its sizes depend on, and compute the sizes."""
+    found = sizes_in(function)
+    if not found:
+        return
+    op = function.operation
+    dims = [D.parse(size.opview.dim) for size in found]
+    names = sorted({name for dim in dims for name in D.symbols_of(dim)})
+    entry = op.regions[0].blocks[0]
+    values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
+    with ir.InsertionPoint.at_block_begin(entry), op.location:
+        sizes = Sizes(dict(zip(names, values, strict=True)))
+        for size, dim in zip(found, dims, strict=True):
+            size.results[0].replace_all_uses_with(sizes.emit(dim))
+    for size in found:
+        size.erase()
+    op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
+
+
+def symbols_of_function(function: Any) -> list[str]:
+    """The symbols whose values a prim function in buffer form takes."""
+    attributes = function.operation.attributes
+    return [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SYMBOLS])] if SYMBOLS in attributes else []
+
+
+def places(shape: Sequence[Dim], indices: Sequence[Any]) -> list[Any]:
+    """Where in its buffer an element of a tensor of this shape lies: its indices, or its place in an unbounded one."""
+    if all(isinstance(dim, int) for dim in shape):
+        return list(indices)
+    index = ir.IndexType.get()
+    place = None
+    for dim, value in zip(shape, indices, strict=True):
+        if place is None:
+            place = value
+        else:
+            place = create("arith.addi", index, create("arith.muli", index, place, size_of(dim)), value)
+    return [place]

@@ -1,0 +1,42 @@
+"""What a planned function asks of the run time while it runs: memory of a size that data told, an end with an error.
+
+Both are calls of declared functions, to which the target gives bodies; the function that calls them returns at once
+where they say that something failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.tir.buffers import UNBOUNDED
+from mirlo.dialects.tir.compute.emit import emit_constant
+
+ALLOCATE, CHECK = "mirlo_allocate", "mirlo_check"
+UNLIMITED = (1 << 63) - 1
+
+
+def allocate(module: Any, record: Any, number: int, size: Any) -> Any:
+    """Bytes of memory that live until the call's results are handed over; `number` is that of an output, or -1."""
+    index = ir.IndexType.get()
+    memory = ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
+    _declare(module, ALLOCATE, [record.type, index, index], [memory])
+    arguments = [record, emit_constant(number, index), size]
+    return func.CallOp([memory], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
+
+
+def check(module: Any, record: Any, value: Any, most: Any | None, number: int) -> None:
+    """End the call unless 0 <= value <= most; `number` is that of the text that is said."""
+    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
+    _declare(module, CHECK, [record.type, index, index, index], [i1])
+    limit = emit_constant(UNLIMITED, index) if most is None else most
+    func.CallOp([i1], ir.FlatSymbolRefAttr.get(CHECK), [record, value, limit, emit_constant(number, index)])
+
+
+def _declare(module: Any, name: str, inputs: list[Any], results: list[Any]) -> None:
+    body = module.regions[0].blocks[0]
+    for op in body.operations:
+        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == name:
+            return
+    made = func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private", ip=False)
+    body.append(made.operation)

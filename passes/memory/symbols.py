@@ -1,0 +1,199 @@
+"""Sizes of run time in a planned function: the values of symbols, what is computed from them, and what they must fit.
+
+The run time hands the sizes of the inputs' dims to compiled code in the *call record*. Before a call it asks the
+function of sizes (`@main_sizes`), which checks them, and writes how large the arena and the outputs' dims are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import arith, func, ir, memref
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.sizes import Sizes
+from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.passes.memory.packed import RECORD_WORDS
+from mirlo.passes.registry import PassError
+
+SYMBOLS = "relax.symbols"
+"""Attribute of a planned function: the dims of its inputs that the run time writes into the call record, in order."""
+SIZES = "relax.sizes"
+"""Attribute of a planned function: the dims that compiled code writes into the record after those; the first is the
+size of the arena."""
+CHECKS = "relax.checks"
+"""Attribute of a planned function: what is said where sizes do not fit, by number."""
+LATE = "relax.late"
+"""Attribute of a planned function: the sizes that compiled code writes while it runs, and not before."""
+SIZES_SUFFIX = "_sizes"
+
+
+@dataclass
+class Check:
+    """Something that must hold of sizes before a call: left == right, or left <= right."""
+
+    left: Dim
+    right: Dim
+    text: str
+    is_equality: bool = True
+
+
+@dataclass
+class Symbols:
+    """The symbols of one function: those of its inputs, and those that operations bind while it runs."""
+
+    inputs: list[str]
+    """The text of each distinct dim of the inputs that is no number, in order: most are plain symbols."""
+    bounds: dict[str, Dim]
+    """Of the symbols that data tells: what each is at most; UNKNOWN where nothing is known."""
+    sizes: list[Dim] = field(default_factory=list)
+    """What is written into the record after the inputs' dims."""
+    checks: list[Check] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """What is said where a size that data tells is wrong, after the checks."""
+
+    @staticmethod
+    def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> Symbols:
+        """From the types of the inputs, and the operations that bind symbols."""
+        dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
+        texts = list(dict.fromkeys(map(str, dims)))
+        bounds: dict[str, Dim] = {}
+        for op in binds:
+            view = op.opview
+            for i, name in enumerate(view.symbols):
+                if name in bounds or name in texts:
+                    raise PassError(f"symbol '{name}' is bound twice", op.location)
+                bounds[name] = view.bounds[i] if view.bounds else D.UNKNOWN
+        made = Symbols(texts, bounds)
+        for dim in dict.fromkeys(dims):
+            if dim.is_symbol:
+                continue
+            missing = sorted(dim.symbols() - set(texts))
+            if missing:
+                raise PassError(
+                    f"an input has the dim '{dim}', but no input has '{missing[0]}' itself for a dim: name the dim "
+                    "with one symbol",
+                    function.location,
+                )
+            made.checks.append(Check(dim, dim, f"the dim '{dim}' of an input"))
+        return made
+
+    @property
+    def plain(self) -> list[str]:
+        """The inputs' dims that are symbols themselves."""
+        return [text for text in self.inputs if D.is_symbol_name(text)]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.inputs or self.bounds)
+
+    @property
+    def words(self) -> int:
+        """Words of the call record: the last one is the function that gives memory."""
+        return RECORD_WORDS + (len(self.inputs) + len(self.sizes) + 1 if self.any else 0)
+
+    def slot(self, dim: Dim) -> int:
+        """The word of the record that holds a dim."""
+        text = str(dim)
+        if text in self.inputs:
+            return RECORD_WORDS + self.inputs.index(text)
+        return RECORD_WORDS + len(self.inputs) + list(map(str, self.sizes)).index(text)
+
+    def text_number(self, text: str) -> int:
+        """The number of what is said where a size that data tells is wrong: it follows the checks."""
+        if text not in self.texts:
+            self.texts.append(text)
+        return len(self.checks) + self.texts.index(text)
+
+    def is_early(self, dim: Dim) -> bool:
+        """Whether the dim is known before the call."""
+        return D.symbols_of(dim) <= set(self.inputs)
+
+    def bounded(self, size: Dim) -> Dim:
+        """A size before the call that is at least as large; UNKNOWN where none is known."""
+        for _ in range(len(self.bounds) + 1):
+            late = D.symbols_of(size) - set(self.inputs)
+            if not late:
+                return size
+            if any(self.bounds.get(name, D.UNKNOWN) is D.UNKNOWN for name in late) or not _grows(size):
+                return D.UNKNOWN
+            size = D.substitute(size, {name: self.bounds[name] for name in late})
+        return D.UNKNOWN
+
+    def load(self, record: Any) -> dict[str, Any]:
+        """The values of the inputs' symbols, at the insertion point."""
+        return {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
+
+    def annotate(self, function: Any) -> None:
+        if not self.any:
+            return
+        texts = {
+            SYMBOLS: self.inputs,
+            SIZES: [str(dim) for dim in self.sizes],
+            LATE: [str(dim) for dim in self.sizes if not self.is_early(dim)],
+            CHECKS: [*(check.text for check in self.checks), *self.texts],
+        }
+        for key, values in texts.items():
+            function.attributes[key] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])
+
+    def build_function(self, name: str, after: Any) -> None:
+        """The function of sizes: it checks what the record says of the inputs, and writes all sizes known then."""
+        kind = ir.MemRefType.get([self.words], ir.IntegerType.get_signless(64))
+        with after.location, ir.InsertionPoint(after):
+            made = func.FuncOp(name + SIZES_SUFFIX, ir.FunctionType.get([kind], []))
+            made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+            record = made.add_entry_block().arguments[0]
+            with ir.InsertionPoint(made.operation.regions[0].blocks[0]):
+                sizes = Sizes(self.load(record))
+                code = emit_constant(0, ir.IndexType.get())
+                found = code
+                for i, check in reversed(list(enumerate(self.checks))):
+                    left, right = load_or_emit(self, sizes, record, check.left), sizes.emit(check.right)
+                    fails = compare("ne" if check.is_equality else "sgt", left, right)
+                    code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
+                    found = arith.SelectOp(fails, left, found).result
+                store_word(code, record, 0)
+                store_word(found, record, 1)
+                for dim in self.sizes:
+                    if self.is_early(dim):
+                        store_word(sizes.emit(dim), record, self.slot(dim))
+                func.ReturnOp([])
+
+
+def load_or_emit(symbols: Symbols, sizes: Sizes, record: Any, dim: Dim) -> Any:
+    """What an input's dim is: from the record, not computed."""
+    return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
+
+
+def compare(predicate: str, left: Any, right: Any) -> Any:
+    return arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), left, right).result
+
+
+def load_word(record: Any, slot: int) -> Any:
+    """A word of the record as an index."""
+    word = memref.LoadOp(record, [emit_constant(slot, ir.IndexType.get())]).result
+    return create("arith.index_cast", ir.IndexType.get(), word)
+
+
+def store_word(value: Any, record: Any, slot: int) -> None:
+    word = create("arith.index_cast", ir.IntegerType.get_signless(64), value)
+    memref.StoreOp(word, record, [emit_constant(slot, ir.IndexType.get())])
+
+
+def _grows(size: Dim) -> bool:
+    """Whether a size is larger, or as large, where its symbols are larger."""
+    return isinstance(size, int) or all(factor >= 0 and all(map(_atom_grows, atoms)) for atoms, factor in size.terms)
+
+
+def _atom_grows(atom: str) -> bool:
+    parts = D.atom_parts(atom)
+    if parts is None:
+        return True
+    function, left, right = parts
+    if function in ("min", "max"):
+        return _grows(left) and _grows(right)
+    return function == "floordiv" and isinstance(right, int) and right > 0 and _grows(left)

@@ -1,0 +1,96 @@
+"""Sizes of run time: the call record, what compiled code writes into it, and memory that a call asks for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.inputs import empty_aligned
+
+FIRST = 2
+"""The word of the record that holds the first dim of the inputs."""
+Allocator = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+"""`void* allocate(int64_t* record, int64_t number, int64_t bytes)`; null where there is no memory."""
+
+
+class Sizes:
+    """What an artifact says of sizes that are known at run time only."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.symbols = _texts(artifact, "symbols") or list(artifact.symbols)
+        self.sizes = _texts(artifact, "sizes")
+        self.checks = _texts(artifact, "checks")
+        self._words = {name: FIRST + i for i, name in enumerate((*self.symbols, *self.sizes))}
+        self.is_dynamic = bool(self.sizes)
+        self.words = FIRST + len(self.symbols) + len(self.sizes) + 1
+
+    @property
+    def known(self) -> set[str]:
+        """The dims that outputs may have."""
+        return set(self._words)
+
+    def record(self, dims: Mapping[str, int]) -> Any:
+        """The record of a call for these dims of the inputs."""
+        return (ctypes.c_int64 * self.words)(0, 0, *(dims[name] for name in self.symbols))
+
+    def arena_bytes(self, record: Any) -> int:
+        return int(record[FIRST + len(self.symbols)])
+
+    def shape(self, shape: Sequence[int | str], record: Any) -> tuple[int, ...]:
+        """A shape in numbers, as the record has them now."""
+        return tuple(dim if isinstance(dim, int) else int(record[self._words[dim]]) for dim in shape)
+
+    def require(self, record: Any) -> None:
+        """An error if compiled code found that sizes do not fit."""
+        code = int(record[0])
+        if code >= 0:
+            return
+        number = -1 - code
+        text = self.checks[number] if number < len(self.checks) else "a size"
+        raise InputError(f"{text}: found {int(record[1])}")
+
+
+class Allocations:
+    """Memory that one call asked for."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, np.ndarray] = {}
+        self._kept: list[np.ndarray] = []
+        self.failed = 0
+        self.function = Allocator(self._allocate)
+
+    @property
+    def address(self) -> int:
+        return ctypes.cast(self.function, ctypes.c_void_p).value or 0
+
+    def _allocate(self, record: int, number: int, size: int) -> int | None:
+        try:
+            memory = empty_aligned(np.dtype(np.uint8), (max(size, 1),))
+        except (MemoryError, ValueError):
+            self.failed = size
+            return None
+        self._kept.append(memory)
+        if number >= 0:
+            self.outputs[number] = memory
+        return int(memory.__array_interface__["data"][0])
+
+    def output(self, number: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """The output that was written to memory of this call."""
+        count = int(np.prod(shape, dtype=np.int64))
+        return self.outputs[number][: count * dtype.itemsize].view(dtype).reshape(shape)
+
+    def require(self) -> None:
+        if self.failed:
+            raise ArtifactError(f"the call needs {self.failed} bytes more memory than there is: give smaller inputs")
+
+
+def _texts(artifact: Artifact, key: str) -> list[str]:
+    found = artifact.metadata.get(key, [])
+    if not isinstance(found, (list, tuple)) or not all(isinstance(text, str) for text in found):
+        raise ArtifactError(f"metadata '{key}': expected a list of texts, found {found!r}")
+    return list(found)

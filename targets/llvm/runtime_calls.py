@@ -1,0 +1,64 @@
+"""Bodies for what a planned function asks of the run time: memory of sizes that data told, errors of such sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.targets.llvm.packed import return_on_failure
+
+
+def define(module: Any, callers: Sequence[str], allocator: int) -> None:
+    """Give the declarations their bodies, and let the callers return where something failed.
+
+    `allocator` is the word of the call record with the function that gives memory.
+    """
+    functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
+    declared = {name for name in (ALLOCATE, CHECK) if name in functions}
+    if not declared:
+        return
+    for name in declared:
+        functions[name].erase()
+    texts = {ALLOCATE: _allocate(allocator), CHECK: _CHECK}
+    made = ir.Module.parse("\n".join(texts[name] for name in sorted(declared)))
+    for op in made.body.operations:
+        module.body.append(op.operation.clone())
+    for caller in callers:
+        if caller in functions:
+            return_on_failure(functions[caller], declared)
+
+
+def _name(op: Any) -> str:
+    return ir.StringAttr(op.operation.attributes["sym_name"]).value
+
+
+def _allocate(word: int) -> str:
+    """The call of the function in this word of the record: with the record's address, it gives a pointer or null."""
+    return f"""
+      llvm.func internal @{ALLOCATE}(%record: !llvm.ptr, %number: i64, %bytes: i64) -> !llvm.ptr {{
+        %slot = llvm.getelementptr %record[{word}] : (!llvm.ptr) -> !llvm.ptr, i64
+        %function = llvm.load %slot : !llvm.ptr -> !llvm.ptr
+        %memory = llvm.call %function(%record, %number, %bytes) : !llvm.ptr, (!llvm.ptr, i64, i64) -> !llvm.ptr
+        llvm.return %memory : !llvm.ptr
+      }}"""
+
+
+_CHECK = f"""
+      llvm.func internal @{CHECK}(%record: !llvm.ptr, %value: i64, %most: i64, %number: i64) -> i1 {{
+        %zero = llvm.mlir.constant(0 : i64) : i64
+        %below = llvm.icmp "slt" %value, %zero : i64
+        %above = llvm.icmp "sgt" %value, %most : i64
+        %failed = llvm.or %below, %above : i1
+        llvm.cond_br %failed, ^report, ^done
+      ^report:
+        %minus = llvm.mlir.constant(-1 : i64) : i64
+        %code = llvm.sub %minus, %number : i64
+        llvm.store %code, %record : i64, !llvm.ptr
+        %second = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
+        llvm.store %value, %second : i64, !llvm.ptr
+        llvm.br ^done
+      ^done:
+        llvm.return %failed : i1
+      }}"""

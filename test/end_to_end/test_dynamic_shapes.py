@@ -1,0 +1,68 @@
+"""Models compiled once for sizes that only the call knows: batch, sequence, and what is computed from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.runtime.errors import InputError
+
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((64, 32), dtype=np.float32)
+
+
+def relu_of_product():
+    nodes = [node("MatMul", "x w", "p"), node("Relu", "p", "y")]
+    return make_model(nodes, {"x": (F32, ("batch", 64))}, ["y"], {"w": W})
+
+
+def test_one_compilation_serves_every_batch(tmp_path):
+    f = mirlo.compile(relu_of_product())
+    assert str(f.inputs[0]) == "x: f32[batch, 64]" and str(f.outputs[0]) == "y: f32[batch, 32]"
+    f.save(tmp_path / "model.mirlo")
+    for executable in (f, mirlo.load(tmp_path / "model.mirlo")):
+        for batch in (1, 3, 16, 17, 100, 0):
+            x = RNG.standard_normal((batch, 64), dtype=np.float32)
+            y = executable(x)
+            assert y.shape == (batch, 32)
+            np.testing.assert_allclose(y, np.maximum(x @ W, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_intermediates_share_an_arena_that_grows_with_the_sizes():
+    nodes = [node("Softmax", "x", "a", axis=-1), node("Softmax", "a", "b", axis=0), node("Softmax", "b", "y", axis=-1)]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "m"))}, ["y"]))
+
+    def softmax(x, axis):
+        raised = np.exp(x - x.max(axis, keepdims=True))
+        return raised / raised.sum(axis, keepdims=True)
+
+    for shape in ((2, 3), (40, 50), (5, 1)):
+        x = RNG.standard_normal(shape, dtype=np.float32)
+        np.testing.assert_allclose(f(x), softmax(softmax(softmax(x, -1), 0), -1), rtol=1e-5)
+
+
+def test_a_symbol_has_one_size_in_all_inputs():
+    nodes = [node("Add", "x y", "z")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", 4)), "y": (F32, ("n", 4))}, ["z"]))
+    assert f(np.ones((3, 4), np.float32), np.ones((3, 4), np.float32)).shape == (3, 4)
+    with pytest.raises(InputError, match=r"input 'y': dim 0 \('n'\) is 2, an earlier input has 3 there"):
+        f(np.ones((3, 4), np.float32), np.ones((2, 4), np.float32))
+
+
+def test_outputs_have_sizes_computed_from_symbols():
+    nodes = [node("Concat", "x y", "c", axis=0), node("Flatten", "c", "z", axis=0)]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "k")), "y": (F32, ("m", "k"))}, ["z"]))
+    assert str(f.outputs[0]) == "z: f32[1, k*m + k*n]"
+    for n, m, k in ((1, 2, 3), (0, 4, 5), (7, 3, 1)):
+        x, y = RNG.standard_normal((n, k), dtype=np.float32), RNG.standard_normal((m, k), dtype=np.float32)
+        np.testing.assert_array_equal(f(x, y), np.concatenate([x, y]).reshape(1, -1))
+
+
+def test_outputs_may_be_given():
+    f = mirlo.compile(relu_of_product())
+    out = np.empty((5, 32), np.float32)
+    assert f(np.ones((5, 64), np.float32), out=out) is out
+    with pytest.raises(InputError, match=r"out must be f32\[4, 32\], found f32\[5, 32\]"):
+        f(np.ones((4, 64), np.float32), out=out)
