@@ -5,6 +5,8 @@ What no converter reads is refused: an attribute is never silently without effec
 
 from __future__ import annotations
 
+import builtins
+import struct
 from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError
@@ -20,6 +22,10 @@ _MISSING: Any = object()
 
 Name = str
 """`str` under a name that the methods of `Attributes` do not hide."""
+
+
+def _rounded(value: builtins.float) -> builtins.float:
+    return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
 
 
 class Attributes:
@@ -49,7 +55,9 @@ class Attributes:
         return bool(value)
 
     def float(self, name: Name, default: Any = _MISSING) -> Any:
-        return self._get(name, 1, default)
+        """A number. ONNX's are f32, those that a node leaves out like those that it gives: 0.2 is 0.200000003."""
+        value = self._get(name, 1, default)
+        return value if value is None else _rounded(value)
 
     def str(self, name: Name, default: Any = _MISSING) -> Any:
         value = self._get(name, 3, default)

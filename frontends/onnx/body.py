@@ -316,7 +316,7 @@ def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
             if all(dim.HasField("dim_value") for dim in dims):
                 found[value.name] = tuple(dim.dim_value for dim in dims)
     for node in reversed(graph.node):
-        if node.op_type in _KEEP_SHAPE and not node.domain and node.input and node.output[0] in found:
+        if node.op_type in _KEEP_SHAPE and not node.domain and node.input and node.output and node.output[0] in found:
             found.setdefault(node.input[0], found[node.output[0]])
     return found
 

@@ -185,4 +185,17 @@ def emit_affine(expr: Any, indices: list[Any]) -> Any:
     if isinstance(expr, ir.AffineConstantExpr):
         return emit_constant(expr.value, index)
     name = next(n for kind, n in _BINARY.items() if isinstance(expr, kind))
-    return create(name, index, emit_affine(expr.lhs, indices), emit_affine(expr.rhs, indices))
+    left, right = emit_affine(expr.lhs, indices), emit_affine(expr.rhs, indices)
+    result = create(name, index, left, right)
+    if isinstance(expr, ir.AffineModExpr) and _may_be_negative(expr.lhs):
+        # The remainder has the sign of what is divided; a modulus has none.
+        return create(name, index, create("arith.addi", index, result, right), right)
+    return result
+
+
+def _may_be_negative(expr: Any) -> bool:
+    if isinstance(expr, ir.AffineConstantExpr):
+        return bool(expr.value < 0)
+    if isinstance(expr, (ir.AffineDimExpr, ir.AffineModExpr)):
+        return False
+    return _may_be_negative(expr.lhs) or _may_be_negative(expr.rhs)

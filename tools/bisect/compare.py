@@ -27,10 +27,13 @@ class Tolerance:
             epsilon = float(ml_dtypes.finfo(dtype).eps)
         except ValueError:
             return 0.0, 0.0
-        # Narrow floats are computed in f32: what differs is the last rounding, or two.
-        default = min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
-        rtol = default if self.rtol is None else self.rtol
+        rtol = tolerance_of(epsilon) if self.rtol is None else self.rtol
         return rtol, (rtol if self.atol is None else self.atol)
+
+
+def tolerance_of(epsilon: float) -> float:
+    """How far results of this rounding may be apart. Narrow floats are computed in f32: the last rounding differs."""
+    return min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
 
 
 def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:

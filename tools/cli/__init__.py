@@ -16,6 +16,7 @@ COMMANDS = {
     "info": "mirlo.tools.cli.info",
     "check": "mirlo.tools.cli.check",
     "bisect": "mirlo.tools.cli.bisecting",
+    "fuzz": "mirlo.tools.cli.fuzzing",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

@@ -37,6 +37,9 @@ class Arguments(argparse.Namespace):
     verbose: bool
     script: bool
     against: str
+    count: int
+    processes: int
+    timeout: int
     rtol: float | None
     atol: float | None
     debug: bool = False
@@ -93,6 +96,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_check_target(commands)
     _add_bisect(commands)
     add_cache(commands, _add)
+    _add_fuzz(commands)
     return parser
 
 
@@ -163,6 +167,19 @@ def _add_check_target(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print the page of the target")
+
+
+def _add_fuzz(commands: Any) -> None:
+    parser = _add(commands, "fuzz", "try random models against the oracles, or broken model files")
+    parser.add_argument("subject", choices=("graphs", "files"), help="random graphs to compute, or files to refuse")
+    parser.add_argument("--count", metavar="N", type=_positive, default=100, help="how many (default: 100)")
+    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
+    parser.add_argument("--processes", metavar="N", type=_positive, default=1, help="processes at a time (default: 1)")
+    parser.add_argument("--timeout", metavar="S", type=_positive, default=120, help="seconds for one (default: 120)")
+    parser.add_argument("-o", "--output", metavar="DIR", help="write the models that show a bug to this folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:

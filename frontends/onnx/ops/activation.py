@@ -23,7 +23,7 @@ WITH_NUMBERS = {
     "ThresholdedRelu": ("thresholded_relu", (("alpha", 1.0, "alpha"),)),
     "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2, "alpha"), ("beta", 0.5, "beta"))),
     "Shrink": ("shrink", (("lambd", 0.5, "lambd"), ("bias", 0.0, "bias"))),
-    "Selu": ("selu", (("alpha", 1.6732632423543772, "alpha"), ("gamma", 1.0507010221481323, "gamma"))),
+    "Selu": ("selu", (("alpha", 1.6732631921768188, "alpha"), ("gamma", 1.0507010221481323, "gamma"))),
 }
 
 

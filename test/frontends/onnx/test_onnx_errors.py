@@ -255,3 +255,10 @@ def test_many_problems_are_counted(context: Any) -> None:
 def test_nothing_large_is_made(context: Any, made: Any, constants: dict[str, Any], part: str) -> None:
     inputs = {"x": (F32, [10**9]), "signal": (F32, [1, 3 * 10**6, 1]), "image": (F32, [1, 1, 2 * 10**6, 1])}
     assert part in message(context, make_model([made], inputs, list(made.output), constants, opset=19))
+
+
+def test_a_node_without_outputs(context: Any) -> None:
+    model = make_model([node("Relu", "x", "y")], X, ["y"])
+    model.graph.node.add(op_type="Exp", input=["x"])
+    module, _ = import_model(model, context=context)
+    assert "relax.relu" in str(module) and "relax.exp" not in str(module)

@@ -89,3 +89,18 @@ func.func @moved(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
   %2 = "relax.permute"(%1) {axes = array<i64: 1, 0>} : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }
+
+// -----
+
+// Where a producer counts its axes, those of its reader are made: what is before the start counts from the end.
+// CHECK-LABEL: func.func @wrapped(
+// CHECK:       func.func private @fused_arange_pad(
+// CHECK:         %[[N:.*]] = arith.constant 5 : index
+// CHECK:         %[[R:.*]] = arith.remsi %{{.*}}, %[[N]] : index
+// CHECK:         %[[P:.*]] = arith.addi %[[R]], %[[N]] : index
+// CHECK:         arith.remsi %[[P]], %[[N]] : index
+func.func @wrapped() -> tensor<7xf32> {
+  %0 = "relax.arange"() {dtype = f32, start = 0.0, step = 1.0, stop = 5.0} : () -> tensor<5xf32>
+  %1 = "relax.pad"(%0) {mode = "wrap", pads = array<i64: 2, 0>} : (tensor<5xf32>) -> tensor<7xf32>
+  return %1 : tensor<7xf32>
+}

@@ -1,0 +1,77 @@
+"""`mirlo fuzz`: a few of the seeds that are run by the thousand outside of CI, and what is told of bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mirlo, output_of
+
+from mirlo.tools.fuzz.graphs import random_graph
+from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
+from mirlo.tools.fuzz.operators import load_planners
+from mirlo.tools.fuzz.workers import run_jobs
+
+WRONG_RULE = '''
+from mirlo.dialects.tir.compute import exp
+from mirlo.extend import legalize
+
+@legalize("relax.cumsum", target="llvm", priority=10)
+def wrong(op, b):
+    """The exponential, which it is not."""
+    return b.call_prim(lambda p, x: p.compute(x.shape, lambda *i: exp(x[i]), name="wrong"), op.x)
+'''
+
+
+def test_random_graphs_are_right() -> None:
+    report = json.loads(output_of(mirlo("fuzz", "graphs", "--count", 40, "--json")))
+    assert report["found"] == [] and report["states"].get("right", 0) >= 36
+
+
+def test_broken_files_are_refused() -> None:
+    report = json.loads(output_of(mirlo("fuzz", "files", "--count", 150, "--json")))
+    assert report["found"] == [] and report["states"]["refused"] >= 75
+
+
+def test_a_wrong_rule_is_found_and_its_graphs_are_written(tmp_path: Path) -> None:
+    (tmp_path / "plugin.py").write_text(WRONG_RULE)
+    seed = next(s for s in range(200) if "CumSum" in random_graph(s).operators)
+    done = mirlo(
+        "fuzz", "graphs", "--seed", seed, "--count", 1, "--json", "--plugin", tmp_path / "plugin.py", "-o", tmp_path
+    )
+    assert done.returncode == 1 and "1 of 1 seeds show a bug" in done.stderr
+    found = json.loads(done.stdout)["found"]
+    assert [(entry["seed"], entry["state"]) for entry in found] == [(seed, "wrong")]
+    folder = tmp_path / f"graphs-{seed}"
+    assert (folder / "model.onnx").is_file() and "mirlo bisect model.onnx" in (folder / "bisect.txt").read_text()
+
+
+def test_a_seed_is_one_graph_and_one_file() -> None:
+    first, again = random_graph(7), random_graph(7)
+    assert first.model == again.model and first.feeds.keys() == again.feeds.keys()
+    assert all(np.array_equal(first.feeds[name], again.feeds[name]) for name in first.feeds)
+    assert broken_file(11) == broken_file(11)
+
+
+def test_there_are_many_planners_and_mutations() -> None:
+    assert len(load_planners()) >= 60 and len(set(MUTATIONS)) >= 12
+
+
+def _job(seed: int) -> int:
+    if seed == 3:
+        os.abort()
+    if seed == 5:
+        while True:
+            pass
+    return seed * seed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")
+def test_jobs_that_crash_or_hang_do_not_take_others_with_them() -> None:
+    outcomes = {outcome.seed: outcome for outcome in run_jobs(_job, range(8), processes=2, timeout=2)}
+    assert sorted(outcomes) == list(range(8))
+    assert outcomes[3].crash == "killed by SIGABRT" and outcomes[5].crash == "no result after 2 s"
+    assert [outcomes[s].result for s in (0, 1, 2, 4, 6, 7)] == [0, 1, 4, 16, 36, 49]

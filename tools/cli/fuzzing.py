@@ -1,0 +1,108 @@
+"""`mirlo fuzz`: random models against the oracles, broken files against the importer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.tables import columns
+
+CRASHED = "crashed"
+BAD = ("wrong", "failed", CRASHED)
+FILE_MEMORY = 8 << 30
+"""Address space, in bytes, of a process that reads broken files."""
+
+
+def execute(arguments: Arguments) -> None:
+    """Run the seeds, tell what went wrong; anything that did is an error."""
+    from mirlo.tools.fuzz.workers import run_jobs
+
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    job, memory = _job(arguments)
+    found: list[dict[str, Any]] = []
+    counts: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    longest, start = 0.0, time.monotonic()
+    with Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
+        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, memory):
+            state = CRASHED if outcome.crash else outcome.result.state
+            counts[state] += 1
+            longest = max(longest, outcome.seconds)
+            if outcome.result is not None:
+                used.update(getattr(outcome.result, "operators", ()) or [outcome.result.mutation])
+            if state in BAD or (arguments.verbose and state == "disputed"):
+                text = outcome.crash or outcome.result.text
+                found.append({"seed": outcome.seed, "state": state, "what": text})
+            progress(f"{sum(counts.values())} of {len(seeds)}: {', '.join(f'{n} {s}' for s, n in counts.items())}")
+    report = {
+        "subject": arguments.subject, "first_seed": arguments.seed, "count": len(seeds), "states": dict(counts),
+        "seconds": round(time.monotonic() - start, 1), "longest": round(longest, 2), "used": dict(used.most_common()),
+        "found": found,
+    }  # fmt: skip
+    print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
+    sys.stdout.flush()
+    if arguments.output is not None:
+        _write(Path(arguments.output), arguments, found)
+    if any(entry["state"] in BAD for entry in found):
+        raise CommandError(f"{sum(counts[state] for state in BAD)} of {len(seeds)} seeds show a bug")
+
+
+def _job(arguments: Arguments) -> tuple[Callable[[int], Any], int | None]:
+    # Imported here, before processes are forked: each of them would do it again.
+    import mirlo.tools.compile  # noqa: F401
+
+    if arguments.subject == "files":
+        from mirlo.tools.fuzz import mutate
+
+        return mutate.judge, FILE_MEMORY
+    from mirlo.tools.fuzz import differential
+
+    return partial(differential.judge, target=arguments.target or "llvm", threads=arguments.threads or 1), None
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    from mirlo.tools.fuzz import differential, mutate
+
+    meanings = {**differential.STATES, **mutate.STATES, CRASHED: "the process ended, or gave no result in time"}
+    yield (
+        f"{report['count']} {report['subject']} from seed {report['first_seed']} in {report['seconds']:.0f} s, "
+        f"the longest {report['longest']:.1f} s"
+    )
+    rows = [(f"  {count}", state, meanings[state]) for state, count in report["states"].items()]
+    yield from columns(rows, numbers={0})
+    what = "mutations" if report["subject"] == "files" else "operators"
+    yield f"{what}: " + ", ".join(f"{name} {count}" for name, count in report["used"].items())
+    for entry in report["found"]:
+        yield f"seed {entry['seed']}: {entry['state']}: {entry['what']}"
+
+
+def _write(folder: Path, arguments: Arguments, found: list[dict[str, Any]]) -> None:
+    """The models of the seeds that show something, with what goes in."""
+    import numpy as np
+
+    for entry in found:
+        target = folder / f"{arguments.subject}-{entry['seed']}"
+        target.mkdir(parents=True, exist_ok=True)
+        if arguments.subject == "files":
+            from mirlo.tools.fuzz.mutate import broken_file
+
+            (target / "model.onnx").write_bytes(broken_file(entry["seed"])[0])
+            continue
+        from mirlo.tools.fuzz.graphs import random_graph
+
+        graph = random_graph(entry["seed"])
+        (target / "model.onnx").write_bytes(graph.model.SerializeToString())
+        given = []
+        for name, array in graph.feeds.items():
+            np.save(target / f"{name}.npy", array)
+            given.append(f"--input {name}={name}.npy")
+        (target / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(given)}\n")

@@ -1,0 +1,68 @@
+"""A random graph, compiled and compared: with the reference evaluator, and with ONNX Runtime where it can run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.tools.bisect.compare import Tolerance, difference, tolerance_of
+from mirlo.tools.bisect.oracles import OracleError, onnxruntime, reference
+from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
+
+RIGHT, WRONG, REFUSED, DISPUTED, FAILED = "right", "wrong", "refused", "disputed", "failed"
+STATES = {
+    RIGHT: "as an oracle computes it",
+    WRONG: "not as any oracle computes it",
+    REFUSED: "an error says that something is not supported",
+    DISPUTED: "the oracles differ from one another, and from Mirlo",
+    FAILED: "an error that is not the user's: a bug",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a graph."""
+
+    state: str
+    text: str = ""
+    operators: tuple[str, ...] = ()
+
+
+def judge(seed: int, target: str = "llvm", threads: int = 1) -> Verdict:
+    """Compile the graph of a seed, run it, compare."""
+    graph = random_graph(seed)
+    state, text = _judge(graph, target, threads)
+    return Verdict(state, text, tuple(graph.operators))
+
+
+def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
+    import mirlo
+    from mirlo.runtime.errors import MirloError
+
+    names = [value.name for value in graph.model.graph.output]
+    if not names:
+        return RIGHT, "no nodes"
+    try:
+        found = mirlo.compile(graph.model, target, threads=threads).run(graph.feeds)
+    except MirloError as error:
+        return (FAILED if getattr(error, "internal", False) else REFUSED), str(error)
+    except Exception as error:
+        return FAILED, f"{type(error).__name__}: {error}"
+    expected = reference(graph.model, graph.feeds, names)
+    departing = {name: text for name in names if (text := _departs(name, found, expected, graph)) is not None}
+    if not departing:
+        return RIGHT, ""
+    try:
+        other = onnxruntime(graph.model, graph.feeds, names)
+    except OracleError:
+        other = expected
+    told = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
+    wrong = [name for name in told if _departs(name, other, expected, graph) is None]
+    if wrong:
+        return WRONG, f"'{wrong[0]}': {told[wrong[0]]}"
+    return (DISPUTED, "; ".join(f"'{name}': {text}" for name, text in told.items())) if told else (RIGHT, "")
+
+
+def _departs(name: str, found: Mapping[str, Any], expected: Mapping[str, Any], graph: RandomGraph) -> str | None:
+    return difference(found[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))

@@ -1,0 +1,165 @@
+"""Random graphs: nodes are added one after another, each computed at once, so that the model is always valid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.fuzz.operators import load_planners
+from mirlo.tools.fuzz.pool import LIMIT, MOST_ELEMENTS, Plan, Pool, Value
+
+OPSET = 21
+MOST_NODES = 14
+TRIES = 12
+"""Plans per node that is to be added: many turn out not to fit."""
+
+
+@dataclass
+class RandomGraph:
+    """A model, and arrays for its inputs."""
+
+    seed: int
+    model: Any
+    feeds: dict[str, Any]
+    operators: list[str] = field(default_factory=list)
+    epsilons: dict[str, float] = field(default_factory=dict)
+    """For each output, the rounding of the narrowest floats that it was computed from."""
+
+
+def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
+    """The random graph of this seed; the same one each time."""
+    pool = Pool(seed)
+    planners = load_planners()
+    weights = np.array([weight for weight, _ in planners])
+    nodes: list[Any] = []
+    made: list[Value] = []
+    read: set[str] = set()
+    for _ in range(TRIES * pool.number(1, most_nodes)):
+        if len(nodes) >= most_nodes:
+            break
+        planner = planners[int(pool.rng.choice(len(planners), p=weights / weights.sum()))][1]
+        before = len(pool.inputs), len(pool.constants), len(pool.values)
+        plan = planner(pool)
+        results = _results(plan, len(nodes)) if plan is not None else None
+        if plan is None or results is None:
+            del pool.inputs[before[0] :], pool.constants[before[1] :], pool.values[before[2] :]
+            continue
+        nodes.append(_node(plan, results, len(nodes)))
+        read.update(value.name for value in plan.inputs if value is not None)
+        made += results
+        pool.values += results
+    outputs = [value for value in made if value.name not in read]
+    kept = outputs + [value for value in made if value.name in read and pool.chance(0.1)]
+    return RandomGraph(
+        seed,
+        _model(nodes, pool, kept, read),
+        {value.name: value.array for value in pool.inputs if value.name in read},
+        [node.op_type for node in nodes],
+        {value.name: value.epsilon for value in kept},
+    )
+
+
+def _results(plan: Plan, index: int) -> list[Value] | None:
+    """What the node computes; None where that is not fit for a comparison."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"v{index}_{i}" for i in range(plan.outputs)]
+    node = _proto(plan, names, index)
+    feeds = {value.name: value.array for value in plan.inputs if value is not None}
+    try:
+        with np.errstate(all="ignore"):
+            arrays = ReferenceEvaluator(_single(node, plan, names)).run(None, feeds)
+    except Exception:
+        # A plan that the reference evaluator does not take is one too many; there are others.
+        return None
+    if not _agrees_with_inference(node, plan, names, arrays):
+        return None
+    exact = plan.is_exact and all(value is None or value.is_exact for value in plan.inputs)
+    before = max((value.epsilon for value in plan.inputs if value is not None), default=0.0)
+    results = [
+        Value(name, np.asarray(array), exact, max(before, _epsilon(np.asarray(array).dtype)))
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    return results if all(map(_is_fit, results)) else None
+
+
+def _epsilon(dtype: Any) -> float:
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+
+
+def _agrees_with_inference(node: Any, plan: Plan, names: list[str], arrays: list[Any]) -> bool:
+    """Whether the evaluator computed what ONNX's shape inference says: it takes some nodes that are not valid."""
+    import onnx
+
+    model = _single(node, plan, names)
+    constants = (value for value in plan.inputs if value is not None and value.name.startswith("c"))
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value.array, value.name) for value in constants)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        return False
+    for info, array in zip(inferred.graph.output, arrays, strict=True):
+        dims = info.type.tensor_type.shape.dim
+        if info.type.tensor_type.HasField("shape"):
+            shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
+            pairs = zip(shape, array.shape, strict=False)
+            if len(shape) != array.ndim or any(dim is not None and dim != size for dim, size in pairs):
+                return False
+    return True
+
+
+def _is_fit(value: Value) -> bool:
+    if value.array.size > MOST_ELEMENTS or value.array.size == 0:
+        return False
+    if value.is_float:
+        with np.errstate(all="ignore"):
+            return bool(np.isfinite(value.array).all() and np.abs(value.array).max() < LIMIT)
+    return True
+
+
+def _proto(plan: Plan, outputs: list[str], index: int) -> Any:
+    from onnx import helper
+
+    inputs = [value.name if value is not None else "" for value in plan.inputs]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    name = f"{plan.operator}_{index}"
+    return helper.make_node(plan.operator, inputs, outputs, name=name, domain=plan.domain, **plan.attributes)
+
+
+def _node(plan: Plan, results: list[Value], index: int) -> Any:
+    return _proto(plan, [value.name for value in results], index)
+
+
+def _single(node: Any, plan: Plan, outputs: list[str]) -> Any:
+    """The node as a model: the evaluator wants to know the operator set."""
+    from onnx import helper
+
+    inputs = {value.name: _info(value) for value in plan.inputs if value is not None}
+    shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    return _finished(helper.make_graph([node], "node", list(inputs.values()), shown))
+
+
+def _model(nodes: list[Any], pool: Pool, outputs: list[Value], read: set[str]) -> Any:
+    from onnx import helper, numpy_helper
+
+    inputs = [_info(value) for value in pool.inputs if value.name in read]
+    constants = [numpy_helper.from_array(value.array, value.name) for value in pool.constants if value.name in read]
+    shown = [helper.make_empty_tensor_value_info(value.name) for value in outputs]
+    for info, value in zip(shown, outputs, strict=True):
+        info.CopyFrom(_info(value))
+    return _finished(helper.make_graph(nodes, "random", inputs, shown, constants))
+
+
+def _info(value: Value) -> Any:
+    from onnx import helper
+
+    return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _finished(graph: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

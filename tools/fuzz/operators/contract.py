@@ -1,0 +1,115 @@
+"""Products, convolutions, pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.fuzz.operators import plans
+from mirlo.tools.fuzz.pool import DIMS, Plan, Pool
+
+EINSUMS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->i", "ij->ji", "i,j->ij", "bij,kj->bik", "bhid,bhjd->bhij")
+
+
+@plans(4)
+def matmul(pool: Pool) -> Plan:
+    x = pool.floats(1, 4)
+    k, n = x.shape[-1], pool.choice(DIMS)
+    batch = [dim if pool.chance(0.7) else 1 for dim in x.shape[:-2]]
+    batch = batch[pool.number(0, len(batch)) if pool.chance(0.5) else 0 :]
+    y = pool.of_shape((k,) if pool.chance(0.1) else (*batch, k, n), x.dtype)
+    return Plan("MatMul", (x, y))
+
+
+@plans(2)
+def gemm(pool: Pool) -> Plan:
+    x = pool.floats(2, 2)
+    trans_a, trans_b = pool.number(0, 1), pool.number(0, 1)
+    m, k = x.shape[::-1] if trans_a else x.shape
+    n = pool.choice(DIMS)
+    y = pool.of_shape((n, k) if trans_b else (k, n), x.dtype)
+    bias = pool.of_shape(pool.choice(((n,), (1, n), (m, n), (m, 1), ())), x.dtype) if pool.chance(0.6) else None
+    attributes: dict[str, Any] = {"transA": trans_a, "transB": trans_b}
+    if pool.chance(0.3):
+        attributes |= {"alpha": 0.5, "beta": 0.25}
+    return Plan("Gemm", (x, y) if bias is None else (x, y, bias), attributes)
+
+
+@plans()
+def einsum(pool: Pool) -> Plan:
+    equation = pool.choice(EINSUMS)
+    sizes = {letter: pool.choice((1, 2, 3, 5, 8)) for letter in "bhijkd"}
+    terms = equation.split("->")[0].split(",")
+    inputs = [pool.of_shape([sizes[letter] for letter in term], np.float32) for term in terms]
+    return Plan("Einsum", tuple(inputs), {"equation": equation})
+
+
+def _window(pool: Pool, spatial: tuple[int, ...], dilated: bool = True) -> dict[str, Any] | None:
+    """Attributes of a window over these dims."""
+    kernel = [pool.number(1, min(5, dim + 1)) for dim in spatial]
+    dilations = [pool.choice((1, 1, 2)) if dilated else 1 for _ in spatial]
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [pool.choice((1, 1, 2, 3)) for _ in spatial]}
+    if dilated:
+        attributes["dilations"] = dilations
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    # Windows further apart than they are long would be padded by less than nothing: the oracles differ there.
+    touching = all(k >= stride for k, stride in zip(kernel, attributes["strides"], strict=True))
+    if pool.chance(0.2) and touching and all(d == 1 for d in dilations):
+        attributes["auto_pad"] = pool.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        fits = attributes["auto_pad"] != "VALID" or all(r <= dim for r, dim in zip(reach, spatial, strict=True))
+        return attributes if fits else None
+    pads = [pool.number(0, k - 1) for k in kernel * 2]
+    attributes["pads"] = pads
+    count = len(spatial)
+    padded = [dim + pads[i] + pads[i + count] for i, dim in enumerate(spatial)]
+    return attributes if all(r <= dim for r, dim in zip(reach, padded, strict=True)) else None
+
+
+@plans(4)
+def conv(pool: Pool) -> Plan | None:
+    x = pool.floats(3, 4, dtype=np.float32)
+    attributes = _window(pool, x.shape[2:])
+    if attributes is None:
+        return None
+    channels = x.shape[1]
+    group = channels if pool.chance(0.2) else pool.choice([g for g in (1, 1, 2, 3) if channels % g == 0])
+    out = group * pool.choice((1, 2, 3, 8, 16))
+    weight = pool.of_shape((out, channels // group, *attributes["kernel_shape"]), x.dtype)
+    bias = (pool.of_shape((out,), x.dtype),) if pool.chance(0.6) else ()
+    return Plan("Conv", (x, weight, *bias), attributes | {"group": group})
+
+
+@plans()
+def conv_transpose(pool: Pool) -> Plan:
+    x = pool.floats(3, 4, dtype=np.float32)
+    group = pool.choice([g for g in (1, 1, 2) if x.shape[1] % g == 0])
+    kernel = [pool.number(1, 4) for _ in x.shape[2:]]
+    strides = [pool.choice((1, 2, 3)) for _ in kernel]
+    weight = pool.of_shape((x.shape[1], pool.choice((1, 3, 8)), *kernel), x.dtype)
+    attributes = {"group": group, "strides": strides, "kernel_shape": kernel}
+    if pool.chance(0.4):
+        attributes["output_padding"] = [pool.number(0, stride - 1) for stride in strides]
+    return Plan("ConvTranspose", (x, weight), attributes)
+
+
+@plans(2)
+def pool_window(pool: Pool) -> Plan | None:
+    operator = pool.choice(("MaxPool", "AveragePool", "LpPool"))
+    x = pool.floats(3, 4, dtype=np.float32)
+    attributes = _window(pool, x.shape[2:], dilated=operator == "MaxPool")
+    if attributes is None:
+        return None
+    # What an implementation makes of windows that lie in the padding alone is its own affair.
+    if any(
+        pad >= kernel for pad, kernel in zip(attributes.get("pads", ()), attributes["kernel_shape"] * 2, strict=False)
+    ):
+        return None
+    if operator == "AveragePool":
+        attributes["count_include_pad"] = pool.number(0, 1)
+    return Plan(operator, (x,), attributes, is_exact=operator == "MaxPool")
+
+
+@plans()
+def global_pool(pool: Pool) -> Plan:
+    return Plan(pool.choice(("GlobalAveragePool", "GlobalMaxPool")), (pool.floats(3, 4, dtype=np.float32),))

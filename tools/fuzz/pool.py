@@ -1,0 +1,163 @@
+"""The values of a graph while it grows: each with its array, so that every node that is added is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+LIMIT = 1e3
+"""Larger floats are not let in: what they are rounded to depends on the order of a sum too much."""
+MOST_ELEMENTS = 4096
+
+FLOATS = (np.float32, np.float32, np.float32, np.float32, np.float64, np.float16)
+INTS = (np.int64, np.int32, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64)
+DIMS = (1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the graph."""
+
+    name: str
+    array: np.ndarray
+    is_exact: bool
+    """Whether every implementation computes the same bits: what rounds, compares or sorts may read it."""
+    epsilon: float = 0.0
+    """The rounding of the narrowest floats that it was computed from."""
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+    @property
+    def is_float(self) -> bool:
+        return self.array.dtype.kind == "f"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A node that may be added."""
+
+    operator: str
+    inputs: tuple[Value | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    is_exact: bool = False
+    """Whether the results are exact where the inputs are."""
+    domain: str = ""
+
+
+class Pool:
+    """Values to choose from; those that are missing are made, as inputs or constants of the graph."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.values: list[Value] = []
+        self.inputs: list[Value] = []
+        self.constants: list[Value] = []
+
+    # Choices
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def choice(self, items: Sequence[Any]) -> Any:
+        return items[int(self.rng.integers(len(items)))]
+
+    def number(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        return int(self.rng.integers(low, high + 1))
+
+    def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
+        found: list[int] = [self.choice(DIMS) for _ in range(self.number(low, high))]
+        while np.prod(found, dtype=np.int64) > MOST_ELEMENTS:
+            found[int(np.argmax(found))] = 1
+        return tuple(found)
+
+    # Values
+
+    def array(self, shape: Sequence[int], dtype: Any, low: float = -2.0, high: float = 2.0) -> np.ndarray:
+        """Numbers that floats of any width hold: multiples of 1/16, or small integers."""
+        kind = np.dtype(dtype)
+        if kind == np.bool_:
+            return self.rng.integers(0, 2, shape).astype(bool)
+        if kind.kind in "iu":
+            least = 0 if kind.kind == "u" else -7
+            return self.rng.integers(least, 8, shape).astype(kind)
+        return (np.round(self.rng.uniform(low, high, shape) * 16) / 16).astype(kind)
+
+    def leaf(self, array: np.ndarray, constant: bool | None = None) -> Value:
+        """A new input of the graph, or a constant."""
+        constant = self.chance(0.4) if constant is None else constant
+        owned = self.constants if constant else self.inputs
+        value = Value(f"{'c' if constant else 'x'}{len(owned)}", np.asarray(array), True)
+        owned.append(value)
+        self.values.append(value)
+        return value
+
+    def constant(self, array: Any) -> Value:
+        """A constant that only the node at hand reads: axes, shapes, indices."""
+        value = Value(f"c{len(self.constants)}", np.asarray(array), True)
+        self.constants.append(value)
+        return value
+
+    def find(self, fits: Callable[[Value], bool]) -> Value | None:
+        """A value that fits; the newer, the likelier: graphs are to be deep."""
+        found = [value for value in self.values if fits(value)]
+        if not found:
+            return None
+        weights = np.arange(1, len(found) + 1, dtype=float) ** 2
+        return found[int(self.rng.choice(len(found), p=weights / weights.sum()))]
+
+    def floats(self, low: int = 0, high: int = 4, exact: bool = False, dtype: Any = None) -> Value:
+        """A tensor of floats whose rank is from `low` to `high`."""
+
+        def fits(value: Value) -> bool:
+            right = value.is_float if dtype is None else value.dtype == dtype
+            return right and low <= value.rank <= high and (value.is_exact or not exact) and value.array.size > 0
+
+        found = self.find(fits) if self.chance(0.85) else None
+        return found or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
+
+    def of_shape(self, shape: Sequence[int], dtype: Any) -> Value:
+        """A tensor of this shape and type."""
+        found = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
+        return found or self.leaf(self.array(shape, dtype))
+
+    def any(self, low: int = 0, high: int = 5, kinds: str = "fiub", exact: bool = False) -> Value:
+        """A tensor of any type of these kinds."""
+
+        def fits(value: Value) -> bool:
+            right = value.dtype.kind in kinds and low <= value.rank <= high
+            return right and (value.is_exact or not exact) and value.array.size > 0
+
+        found = self.find(fits) if self.chance(0.85) else None
+        if found is not None:
+            return found
+        kind = self.choice(kinds)
+        dtype = {"f": self.choice(FLOATS), "b": np.bool_}.get(kind) or self.choice(
+            [t for t in INTS if np.dtype(t).kind == kind]
+        )
+        return self.leaf(self.array(self.shape(low, min(high, 4)), dtype))
+
+    def broadcastable(self, other: Value, dtype: Any = None) -> Value:
+        """A tensor that broadcasts with another one, in either direction."""
+        shape = list(other.shape)
+        for axis in range(len(shape)):
+            if self.chance(0.3):
+                shape[axis] = 1
+        shape = shape[self.number(0, len(shape)) if self.chance(0.3) else 0 :]
+        if shape and self.chance(0.1) and len(shape) < 4 and len(shape) == other.rank:
+            shape = [self.choice((1, 2, 3)), *shape]
+        return self.of_shape(shape, dtype or other.dtype)

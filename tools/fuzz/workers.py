@@ -1,0 +1,103 @@
+"""Many small jobs in processes that may crash: each job is told from the one that brought its process down."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+BATCH = 100
+"""Jobs of one process, before a new one takes over: what leaks does not add up."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job gave."""
+
+    seed: int
+    result: Any
+    crash: str | None = None
+    """How the process ended, where the job brought it down."""
+    seconds: float = 0.0
+
+
+def run_jobs(
+    job: Callable[[int], Any], seeds: Sequence[int], processes: int, timeout: float, memory: int | None = None
+) -> Iterator[Outcome]:
+    """The outcome of each job, in the order in which they end. `memory` bounds the address space of a process."""
+    waiting = list(reversed(seeds))
+    workers: list[_Worker] = []
+    while waiting or workers:
+        while waiting and len(workers) < processes:
+            batch = [waiting.pop() for _ in range(min(BATCH, len(waiting)))]
+            workers.append(_Worker(job, batch, memory))
+        late = min(worker.started + timeout for worker in workers) - time.monotonic()
+        ready = wait([worker.pipe for worker in workers], max(0.0, late))
+        for worker in list(workers):
+            if worker.pipe in ready:
+                outcome = worker.receive()
+                if outcome is not None:
+                    yield outcome
+            elif time.monotonic() - worker.started > timeout:
+                yield worker.stop(f"no result after {timeout:.0f} s")
+            if worker.is_done:
+                waiting += reversed(worker.left)
+                workers.remove(worker)
+
+
+class _Worker:
+    def __init__(self, job: Callable[[int], Any], seeds: list[int], memory: int | None) -> None:
+        context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+        self.left = seeds
+        self.pipe, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory), daemon=True)  # type: ignore[attr-defined]
+        self.process.start()
+        sender.close()
+        self.started = time.monotonic()
+        self.is_done = False
+
+    def receive(self) -> Outcome | None:
+        try:
+            result, seconds = self.pipe.recv()
+        except EOFError:
+            if self.left:
+                return self.stop(None)
+            self._finish()
+            return None
+        self.started = time.monotonic()
+        return Outcome(self.left.pop(0), result, None, seconds)
+
+    def stop(self, why: str | None) -> Outcome:
+        """The process is at its end, or is put to it."""
+        if why is not None:
+            self.process.kill()
+        self._finish()
+        return Outcome(self.left.pop(0), None, why or _death(self.process.exitcode))
+
+    def _finish(self) -> None:
+        self.process.join()
+        self.pipe.close()
+        self.is_done = True
+
+
+def _work(job: Callable[[int], Any], seeds: list[int], sender: Any, memory: int | None) -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 2)
+    if memory is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for seed in seeds:
+        start = time.perf_counter()
+        result = job(seed)
+        sender.send((result, time.perf_counter() - start))
+    sender.close()
+
+
+def _death(code: int | None) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
