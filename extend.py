@@ -14,8 +14,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
+from mirlo.passes.byoc.connected import several
 from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
 from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
+from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
@@ -32,5 +34,6 @@ __all__ = [
     "conv_bias_activation", "converter", "decline", "elementwise", "find_target", "intrinsic", "is_const", "is_op",
     "is_var", "legalize", "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option",
     "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass",
-    "register_target", "repeat", "result", "results", "same_shape_as", "schedule", "wildcard", "with_activation",
+    "register_target", "repeat", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several",
+    "wildcard", "with_activation",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,16 +37,29 @@ class FuseByPattern(Pass):
     bind_constants: bool = option(True, "move the constants that a match reads into the composite")
     annotate: bool = option(False, "make each composite a region of its own")
     functions: tuple[str, ...] = option((), "functions to look at; all when none is named")
+    explain: bool = option(False, "tell for each operator that patterns name why it was not taken")
 
     def run(self, op: Any, session: Any) -> None:
         if not self.target:
             raise PassError("'fuse-by-pattern' needs the option 'target': whose patterns to match")
         placement = Placement((self.target,))
         tables = {self.target: entries_of(self.target, self.target_options)}
-        fuse(op.operation, tables, session, placement, self.bind_constants, self.functions)
+        locations = fuse(op.operation, tables, session, placement, self.bind_constants, self.functions)
         if self.annotate:
             single_regions(op.operation, self.target, placement, session)
         session.notes.append(placement)
+        if self.explain:
+            explain(placement, locations, session)
+
+
+def explain(placement: Placement, locations: Sequence[Any], session: Any) -> None:
+    """Tell for every node that a target's patterns name why the target did not take it."""
+    for node, location in zip(placement.nodes, locations, strict=True):
+        for target in placement.targets:
+            if node.operator in placement.operators[target]:
+                why = placement.why_not(node.id, target)
+                if why:
+                    session.remark(f"{node.operator} is not on {target}: {why}", location)
 
 
 def fuse(
@@ -55,8 +69,9 @@ def fuse(
     placement: Placement,
     bind_constants: bool = True,
     only: tuple[str, ...] = (),
-) -> None:
-    """Make composites of what the patterns of targets match, the first target first."""
+) -> list[Any]:
+    """Make composites of what the patterns of targets match, the first target first; gives the nodes' locations."""
+    locations: list[Any] = []
     symbols = ir.SymbolTable(module)
     for target, entries in tables.items():
         placement.operators[target] = sorted(set().union(*(entry.operators for entry in entries)))
@@ -64,11 +79,13 @@ def fuse(
         for block in blocks(function):
             erase_dead(block, is_pure_relax)
             graph = Graph(block, session)
+            locations += [node.op.location for node in graph.nodes if not node.is_terminator]
             recorder = Recorder(placement, graph, symbol_name(function))
             selector = Selector(graph, recorder)
             for entries in tables.values():
                 selector.select(entries)
             _outline(selector.choices, graph, module, symbols, recorder, bind_constants)
+    return locations
 
 
 def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:

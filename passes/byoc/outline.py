@@ -100,6 +100,17 @@ def free_name(base: str, symbols: Any) -> str:
 def copy_op(op: Any, env: Mapping[Any, Any]) -> Any:
     """A copy at the insertion point that reads other values."""
     operation = op.operation
+    if len(operation.regions):
+        copied = operation.clone()
+
+        def remap(inner: Any) -> Any:
+            for i, value in enumerate(inner.operands):
+                if value in env:
+                    inner.operands[i] = env[value]
+            return ir.WalkResult.ADVANCE
+
+        copied.walk(remap, ir.WalkOrder.PRE_ORDER)
+        return copied
     attributes = {operation.attributes[i].name: operation.attributes[i].attr for i in range(len(operation.attributes))}
     return ir.Operation.create(
         operation.name,

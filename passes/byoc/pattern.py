@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.byoc.graph import Value
@@ -64,6 +65,24 @@ class Pattern:
         """This, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
         return wrap(self) | self
 
+    def used_by(self, consumer: Pattern, index: int = -1) -> Links:
+        """A link for `several`: this is an operand of another part, the one at `index` or any; also `a ^ b`."""
+        return Links([Link(self, consumer, index)])
+
+    def only_used_by(self, consumer: Pattern, index: int = -1) -> Links:
+        """The same, and nothing else uses it; also `a >> b`."""
+        return Links([Link(self, consumer, index, only=True)])
+
+    def fork_to(self, *consumers: Pattern) -> Links:
+        """It is used by each of these."""
+        return Links([Link(self, consumer) for consumer in consumers])
+
+    def __xor__(self, other: Pattern) -> Links:
+        return self.used_by(other)
+
+    def __rshift__(self, other: Pattern) -> Links:
+        return self.only_used_by(other)
+
     def __or__(self, other: Pattern) -> Alternatives:
         return Alternatives([self, other])
 
@@ -108,6 +127,38 @@ class Pattern:
 
     def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """One part of a pattern is an operand of another."""
+
+    producer: Pattern
+    consumer: Pattern
+    index: int = -1
+    """Which operand, or -1 for any."""
+    only: bool = False
+    """Whether nothing else may use it."""
+
+    def operands(self, operands: Sequence[Value]) -> list[Value]:
+        """Those of a node's operands that the link is about."""
+        return list(operands) if self.index < 0 else list(operands[self.index : self.index + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Links between parts of a pattern, for `several`; `a >> b >> c` and `a ^ b ^ c` are chains."""
+
+    links: Sequence[Link]
+
+    def _then(self, consumer: Pattern, only: bool) -> Links:
+        return Links([*self.links, Link(self.links[-1].consumer, consumer, only=only)])
+
+    def __xor__(self, consumer: Pattern) -> Links:
+        return self._then(consumer, False)
+
+    def __rshift__(self, consumer: Pattern) -> Links:
+        return self._then(consumer, True)
 
 
 class Leaf(Pattern):

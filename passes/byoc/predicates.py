@@ -102,7 +102,7 @@ def same_shape(labels: Sequence[str]) -> Callable[[Match], Any]:
 def argument_name(value: Value) -> str:
     """What users call an argument of the function; its number where it has no name."""
     mlir = value.mlir
-    function = mlir.owner.owner if isinstance(mlir, ir.BlockArgument) else None
+    function = mlir.owner.owner.operation if isinstance(mlir, ir.BlockArgument) else None
     attributes = function.attributes if function is not None and function.name == "func.func" else {}
     if "arg_attrs" in attributes:
         entry = list(attributes["arg_attrs"])[value.number]

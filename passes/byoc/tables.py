@@ -79,13 +79,30 @@ def _generated(target: str, options: str) -> Sequence[Any]:
     return generator_of(target, options).patterns()
 
 
+def split_options(text: str) -> tuple[str, str]:
+    """Name and options of `mine{fast-math}`."""
+    name, brace, rest = text.partition("{")
+    if brace and not rest.endswith("}"):
+        raise PatternError(f"'{text}': expected options as in 'mine{{fast-math}}'")
+    return name, rest[:-1] if brace else ""
+
+
+def is_host(target: str) -> bool:
+    """Whether a target compiles whole models and has no patterns: it takes what others leave."""
+    if target in _TABLES or target not in target_names():
+        return False
+    found = find_target(target)
+    return found.codegen is None and found.emit is not None
+
+
 def entry_of(target: str, row: Any) -> Entry:
     """A row of a table, checked."""
     if isinstance(row, Entry):
         return row
     parts = tuple(row) if isinstance(row, (tuple, list)) else ()
     name, pattern, check = parts if len(parts) == 3 else (*parts, None) if len(parts) == 2 else (None, None, None)
-    if not (isinstance(name, str) and isinstance(pattern, Pattern) and (check is None or callable(check))):
+    checked = check is None or callable(check) or isinstance(check, Predicate)
+    if not (isinstance(name, str) and isinstance(pattern, Pattern) and checked):
         raise PatternError(
             f"target '{target}': a row of its patterns must be (name, pattern) or (name, pattern, check), got {row!r}"
         )

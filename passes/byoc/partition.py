@@ -1,0 +1,138 @@
+"""The pass `partition`: a model is divided among targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.passes.byoc.fuse_by_pattern import explain, fuse
+from mirlo.passes.byoc.inline import Inliner, all_operations
+from mirlo.passes.byoc.outline import callee_of, functions_of
+from mirlo.passes.byoc.records import Placement, RegionRecord
+from mirlo.passes.byoc.regions import Merger
+from mirlo.passes.byoc.tables import Entry, entries_of, is_host, split_options
+from mirlo.passes.byoc.work import total
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What regions must be like; 0 sets no limit."""
+
+    max_nodes: int = 0
+    max_regions: int = 0
+    min_nodes: int = 0
+    min_flops: int = 0
+
+    def objection(self, region: RegionRecord) -> str | None:
+        """Why a region is not worth its call, if it is not."""
+        if len(region.nodes) < self.min_nodes:
+            return f"it has {len(region.nodes)} operators, at least {self.min_nodes} are wanted"
+        if region.flops is not None and region.flops < self.min_flops:
+            return f"it does {region.flops} operations, at least {self.min_flops} are wanted"
+        return None
+
+
+@dataclass
+class Partitioner:
+    """Divides one module; the tables of targets come in the order of their priority."""
+
+    module: Any
+    session: Any
+    tables: dict[str, list[Entry]]
+    limits: Limits = field(default_factory=Limits)
+    bind_constants: bool = True
+    functions: tuple[str, ...] = ()
+    locations: list[Any] = field(default_factory=list)
+    """Where the nodes of the placement stand, after a run."""
+
+    def run(self) -> Placement:
+        placement = Placement(tuple(self.tables))
+        self.locations = fuse(self.module, self.tables, self.session, placement, self.bind_constants, self.functions)
+        nodes = {taken.function: taken.nodes for taken in placement.taken}
+        for target in self.tables:
+            start = len(placement.regions)
+            Merger(self.module, target, placement, self.limits.max_nodes).run(self.session)
+            for region in placement.regions[start:]:
+                region.nodes = tuple(sorted(n for name in region.composites for n in nodes.get(name, ())))
+                region.flops = total([placement.nodes[n].flops for n in region.nodes])
+            self._limit(placement.regions[start:], placement)
+        self.session.notes.append(placement)
+        return placement
+
+    def _limit(self, regions: Sequence[RegionRecord], placement: Placement) -> None:
+        """Give back the regions that are not worth it, and the smallest where there are too many."""
+        kept = []
+        for region in regions:
+            region.reason = self.limits.objection(region) or ""
+            if not region.reason:
+                kept.append(region)
+        if self.limits.max_regions and len(kept) > self.limits.max_regions:
+            kept.sort(key=lambda r: (-(r.flops or 0), -len(r.nodes), r.nodes))
+            for region in kept[self.limits.max_regions :]:
+                larger = f"{self.limits.max_regions} regions are allowed, that many do more"
+                region.reason = larger
+        dropped = [region for region in regions if region.reason]
+        inliner = Inliner(self.module)
+        for region in dropped:
+            region.kept = False
+            self._dissolve(region, inliner)
+            gone = set(region.composites)
+            placement.taken = [taken for taken in placement.taken if taken.function not in gone]
+        inliner.drop_unused()
+
+    def _dissolve(self, region: RegionRecord, inliner: Inliner) -> None:
+        functions = functions_of(self.module)
+        for function in functions.values():
+            for op in all_operations(function):
+                if callee_of(op) == region.function:
+                    inliner.put_back(op, functions[region.function], self.module)
+                    return
+
+
+@register_pass
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Divide a model among targets: composites of what their patterns match, merged to regions.
+
+    The targets are tried in the order given; what the first one takes is not offered to the next. A target that
+    compiles whole models may come last: what nobody took is its. Options of a code generator follow its name,
+    `targets=mine{fast-math},llvm`. Regions are convex, and the limits hold for each target. Why each node went where
+    it did is appended to the session's notes.
+    """
+
+    name = "partition"
+    targets: tuple[str, ...] = option((), "targets in the order of their priority")
+    max_nodes: int = option(0, "most operators in a region; 0 for any number")
+    max_regions: int = option(0, "most regions of a target, the largest are kept; 0 for any number")
+    min_nodes: int = option(0, "fewest operators in a region")
+    min_flops: int = option(0, "least work in a region, in floating point operations")
+    bind_constants: bool = option(True, "move the constants that a match reads into the composite")
+    functions: tuple[str, ...] = option((), "functions to divide; all when none is named")
+    explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
+
+    def run(self, op: Any, session: Any) -> None:
+        limits = Limits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
+        tables = tables_of(self.targets)
+        partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions)
+        placement = partitioner.run()
+        if self.explain:
+            explain(placement, partitioner.locations, session)
+
+
+def tables_of(targets: Sequence[str]) -> dict[str, list[Entry]]:
+    """The patterns of targets, given by names with options; the last may be one that takes what is left."""
+    if not targets:
+        raise PassError("'partition' needs the option 'targets': who gets parts of the model")
+    tables: dict[str, list[Entry]] = {}
+    for i, text in enumerate(targets):
+        target, options = split_options(text)
+        if target in tables:
+            raise PassError(f"target '{target}' is named twice")
+        if is_host(target):
+            if i != len(targets) - 1:
+                raise PassError(f"target '{target}' takes all that is left: nothing would come to '{targets[i + 1]}'")
+            continue
+        tables[target] = entries_of(target, options)
+    return tables

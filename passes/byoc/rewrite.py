@@ -1,0 +1,221 @@
+"""Graph rewriting with the pattern language, to a fixed point with a bound; and the pass `rewrite`.
+
+@rewriter(is_op("relax.add")(x, is_op("relax.negative")(y)))
+def subtract(match, b):
+    return b.emit(OPS["subtract"], match["x"].mlir, match["y"].mlir)
+
+rewrite(subtract, function)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.outline import Outliner
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import Match, PatternError, Search, State
+from mirlo.passes.byoc.select import MAX_WAYS, is_open, match_of
+from mirlo.passes.byoc.structure import check_pattern
+from mirlo.passes.graph.constants import make_constant
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rewrite import Rewriter
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import DEFAULT, Decline, Rule, nearest, run_rule
+from mirlo.passes.session import Session
+
+MAX_REWRITES = 10_000
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A pattern, and what takes its place: `replacement(match, builder)` returns a value, or `decline('why')`.
+
+    For a match of several outputs it returns a dictionary: the label of each output, and its value.
+    """
+
+    pattern: Pattern
+    replacement: Callable[[Match, Builder], Any]
+    name: str = ""
+
+    def __or__(self, other: Rewrite | Sequence[Rewrite]) -> list[Rewrite]:
+        return [self, *([other] if isinstance(other, Rewrite) else other)]
+
+    def __ror__(self, others: Sequence[Rewrite]) -> list[Rewrite]:
+        return [*others, self]
+
+
+@dataclass
+class Rewritten:
+    """What a call of `rewrite` did."""
+
+    count: int = 0
+    rounds: int = 0
+    converged: bool = True
+    """Whether it stopped because nothing matched any more, and not at the bound."""
+    declined: list[tuple[str, Decline]] = field(default_factory=list)
+    """Replacements that did not want a match, with their reasons."""
+
+
+REWRITES: dict[str, Rewrite] = {}
+"""Those that have a name of their own, for the pass `rewrite`."""
+
+
+def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Builder], Any]], Rewrite]:
+    """Make a `Rewrite` of the decorated function; with a name, the pass `rewrite` knows it by that."""
+    check_pattern(pattern)
+
+    def make(function: Callable[[Match, Builder], Any]) -> Rewrite:
+        made = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
+        if name:
+            if name in REWRITES:
+                raise PatternError(f"rewrite '{name}' is registered twice")
+            REWRITES[name] = made
+        return made
+
+    return make
+
+
+def rewrite(
+    rules: Rewrite | Sequence[Rewrite], function: Any, session: Any = None, limit: int = MAX_REWRITES
+) -> Rewritten:
+    """Replace what the patterns match until none does, or `limit` replacements were made.
+
+    Rules are tried in order at each operation. An inner node of a match that is used elsewhere stays.
+    """
+    session = session if session is not None else Session()
+    given = [rules] if isinstance(rules, Rewrite) else list(rules)
+    done = Rewritten()
+    changed = True
+    while changed and done.count < limit:
+        done.rounds += 1
+        done.declined.clear()
+        changed = False
+        for block in blocks(function):
+            erase_dead(block, is_pure_relax)
+            changed |= _Round(Graph(block, session), given, done, limit, session).run()
+            erase_dead(block, is_pure_relax)
+    done.converged = not changed
+    if changed:
+        names = ", ".join(f"'{rule.name}'" for rule in given)
+        session.warning(f"rewriting by {names} stopped after {done.count} replacements: they still match")
+    return done
+
+
+class Builder(Rewriter):
+    """Makes operators and constants right behind the root of a match, whose value they may read."""
+
+    def __init__(self, root: Any, session: Any):
+        super().__init__(root, session)
+        self.behind = next_operation(root)
+        self.made: list[Any] = []
+
+    def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
+        with ir.InsertionPoint(self.behind), self.op.location:
+            built = operator.build(*values, **attributes).operation
+        self.made.append(built)
+        return built.results[0] if len(built.results) == 1 else tuple(built.results)
+
+    def constant(self, array: Any, kind: Any, name: str = "constant") -> Any:
+        with ir.InsertionPoint(self.behind), self.op.location:
+            return make_constant(array, kind, self.session, name)
+
+
+def next_operation(op: Any) -> Any:
+    """The operation behind one that is not the last of its block."""
+    operations = [other.operation for other in op.block.operations]
+    return operations[operations.index(op) + 1]
+
+
+@dataclass
+class _Round:
+    """One pass over a block. What was replaced, and what it reads, is not looked at again before the next."""
+
+    graph: Graph
+    rules: list[Rewrite]
+    done: Rewritten
+    limit: int
+    session: Any
+    touched: set[int] = field(default_factory=set)
+
+    def run(self) -> bool:
+        before = self.done.count
+        for node in self.graph.nodes:
+            if node.is_terminator or not node.results:
+                continue
+            for rule in self.rules:
+                if self.done.count < self.limit and self._apply(rule, node):
+                    break
+        return self.done.count > before
+
+    def _apply(self, rule: Rewrite, node: Node) -> bool:
+        roots = rule.pattern.roots()
+        if roots is not None and node.name not in roots:
+            return False
+        search = Search(self.graph, muted=True)
+        ways = (state for value in node.results for state in rule.pattern.solve(value, State(), search))
+        for state in itertools.islice(ways, MAX_WAYS):
+            match = match_of(self.graph, node, state)
+            if not self.touched & self._values(match) and self._replace(rule, match):
+                return True
+        return False
+
+    def _values(self, match: Match) -> set[int]:
+        read = (v for node in match.nodes for v in (*node.operands, *node.results))
+        return {id(v) for v in itertools.chain(read, match.labels.values()) if not v.is_constant}
+
+    def _replace(self, rule: Rewrite, match: Match) -> bool:
+        if is_open(match) and match.outputs & ~(1 << match.root.index):
+            body = self.graph.block.owner.operation.parent
+            Outliner(self.graph, body, None).prepare([match.mask])
+        builder = Builder(match.root.op, self.session)
+        known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)
+        made = run_rule(known, match, builder)
+        if isinstance(made, Decline):
+            self.done.declined.append((rule.name, made))
+            return False
+        for old, new in _pairs(rule, match, made):
+            if old.type != new.type:
+                raise PatternError(f"rewrite '{rule.name}': {new.type} cannot take the place of {old.type}")
+            old.replace_all_uses_except(new, builder.made)
+        self.touched |= self._values(match)
+        self.done.count += 1
+        return True
+
+
+def _pairs(rule: Rewrite, match: Match, made: Any) -> Iterable[tuple[Any, Any]]:
+    """The values that go, and those that come."""
+    if isinstance(made, dict):
+        return [(match[label].mlir, value) for label, value in made.items()]
+    values = list(made) if isinstance(made, (tuple, list)) else [made]
+    if len(values) != len(match.root.results) or not all(isinstance(value, ir.Value) for value in values):
+        raise PatternError(
+            f"rewrite '{rule.name}' must return {len(match.root.results)} values for {match.root.name}, got {made!r}"
+        )
+    return zip((result.mlir for result in match.root.results), values, strict=True)
+
+
+@register_pass
+@dataclass(frozen=True)
+class RewriteByPattern(Pass):
+    """Replace subgraphs by rules that were registered with `@rewriter(pattern, name="...")`, to a fixed point."""
+
+    name = "rewrite"
+    anchor = "func.func"
+    rules: tuple[str, ...] = option((), "names of the rules, in the order in which they are tried")
+    limit: int = option(MAX_REWRITES, "most replacements in a function")
+
+    def run(self, op: Any, session: Any) -> None:
+        if not self.rules:
+            raise PassError("'rewrite' needs the option 'rules': names of rules")
+        found = []
+        for name in self.rules:
+            if name not in REWRITES:
+                raise PassError(f"there is no rewrite '{name}'{nearest(name, REWRITES)}")
+            found.append(replace(REWRITES[name]))
+        rewrite(found, op, session, self.limit)

@@ -1,0 +1,48 @@
+"""The pass `run-on-external`: any pass or pipeline, on the external modules of one target and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.byoc.outline import EXTERNAL, string_fact
+from mirlo.passes.byoc.outline_external import external_modules
+from mirlo.passes.registry import Pass, option, register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class RunOnExternal(Pass):
+    """Run passes on the nested modules that are for a target; the rest of the model stays as it is.
+
+    `run-on-external{target=npu pipeline="convert-layout,fold-constant"}`. Without a pipeline, it is that of the
+    target's code generator. The passes see the external module as their whole module: what they may do to any, they may
+    do to it; but its public functions are called from outside, and keep their types.
+    """
+
+    name = "run-on-external"
+    target: str = option("", "target whose modules the passes run on; all external ones when none is named")
+    pipeline: str = option("", "the passes; the pipeline of the target's code generator when there are none")
+
+    def __post_init__(self) -> None:
+        from mirlo.passes.pipeline import Pipeline
+
+        Pipeline(self.pipeline)  # an error in it is shown where it is written
+
+    def run(self, op: Any, session: Any) -> None:
+        from mirlo.passes.pipeline import Pipeline
+
+        for module in external_modules(op.operation).values():
+            target = string_fact(module, EXTERNAL) or ""
+            if self.target in ("", target):
+                Pipeline(self.pipeline or pipeline_of(target)).run(module.opview, session)
+
+
+def pipeline_of(target: str) -> str:
+    """The passes that a target's code generator wants to be run on its module."""
+    from mirlo.passes.byoc.codegen import generator_of
+    from mirlo.passes.targets import find_target, target_names
+
+    if target not in target_names() or find_target(target).codegen is None:
+        return ""
+    return generator_of(target).pipeline
