@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import detach_artifacts
+from mirlo.passes.byoc.way import Targets
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
@@ -56,7 +57,7 @@ class CompileOptions:
 
 def compile(
     model: Any,
-    target: str = "llvm",
+    target: str | Sequence[str] = "llvm",
     *,
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
@@ -73,6 +74,8 @@ def compile(
 ) -> Executable:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
+    `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`: the code generators
+    of the first ones take the parts of the model that their patterns match, the last one compiles the rest.
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
     operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that
     come before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which
@@ -85,22 +88,29 @@ def compile(
     from mirlo.runtime.executable import Executable
 
     kept = open_cache(cache)
-    options = CompileOptions(target, threads, opt_level, jobs, kept)
-    chosen = find_target(target)
+    targets = Targets.parse(target)
+    if targets.host is None:
+        raise TargetError(
+            f"target '{targets.names[-1]}' compiles parts of models: name what compiles the rest, '{targets},llvm'"
+        )
+    options = CompileOptions(targets.host.name, threads, opt_level, jobs, kept)
+    chosen = find_target(targets.host.name)
     if chosen.pipeline is None or chosen.emit is None:
-        raise TargetError(f"target '{target}' makes no code: it has no pipeline or no emitter")
+        raise TargetError(f"target '{chosen.name}' makes no code: it has no pipeline or no emitter")
     given = Pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     tell = progress or _silent
     tell("import")
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
-    require_sizes(module, target)
+    require_sizes(module, chosen.name)
     if chosen.prepare is not None and _is_large(module):
         chosen.prepare(options)
     session.options["legalize"] = dict(legalize or {})
     session.options["intrinsics"] = dict(intrinsics or {})
     session.options["strategies"] = bound_strategies(strategies, options, session)
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
+    if given is None and not opened.pipeline:
+        steps.prepend(targets.steps())
     instruments: list[Instrument] = [_Steps(tell)]
     if save_ir is not None:
         instruments.append(_SaveStages(Path(save_ir), session))

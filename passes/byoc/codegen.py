@@ -22,13 +22,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Value
 from mirlo.passes.options import OptionError, RegistrationError, make_from_options
 from mirlo.passes.registry import option
 from mirlo.passes.targets import TargetError, find_target, where_from
 from mirlo.runtime.external import ExternalArtifact as Artifact
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Artifact",
@@ -66,6 +69,10 @@ class CodeGenerator:
         A generator without this method leaves its regions to Mirlo, which compiles what they became in its pipeline.
         """
         raise NotImplementedError
+
+    def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
+        """What a user can leave with, by file name: source, models. `params` are those that the artifact asks for."""
+        return {}
 
     @property
     def makes_artifacts(self) -> bool:

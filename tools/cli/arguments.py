@@ -22,6 +22,7 @@ class Arguments(argparse.Namespace):
     pipeline: str | None
     save_ir: str | None
     timing: bool
+    emit: str
     input: list[tuple[str, str]]
     output_dir: str | None
     repeat: int
@@ -104,6 +105,12 @@ def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", "compile a model to a .mirlo file")
     parser.add_argument("model", metavar="MODEL", help="an ONNX model, IR of any stage (.mlir), or a script (.py)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
+    parser.add_argument(
+        "--emit",
+        choices=("executable", "source"),
+        default="executable",
+        help="'source' writes what code generators make that people can take along, C or ONNX, to the folder -o names",
+    )
     _add_compilation(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
 
@@ -184,7 +191,14 @@ def _add_fuzz(commands: Any) -> None:
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("compilation")
-    group.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm, this machine's CPU)")
+    group.add_argument(
+        "--targets",
+        "--target",
+        dest="target",
+        metavar="NAME,...",
+        help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code generators "
+        "take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: 'c{compiler=clang},llvm'",
+    )
     group.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
     _add_shapes(group)
     _add_strategies(group)

@@ -20,6 +20,9 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: 'mirlo run' runs it")
+    if arguments.emit == "source":
+        _emit_source(arguments)
+        return
     output = Path(arguments.output or f"{Path(arguments.model).stem}.mirlo")
     if output.is_dir():
         raise CommandError(f"'{output}' is a folder: name a file with -o")
@@ -32,6 +35,17 @@ def execute(arguments: Arguments) -> None:
     print(f"{output}: {output.stat().st_size / 2**20:.1f} MiB, {executable.memory}; compiled in {progress.summary()}")
     if arguments.timing:
         print(progress.table())
+
+
+def _emit_source(arguments: Arguments) -> None:
+    """Write what code generators made to a folder."""
+    from mirlo.tools.emit_source import emit_source
+
+    if arguments.target is None:
+        raise CommandError("'--emit source' needs '--targets': which code generators write it, such as 'c'")
+    folder = Path(arguments.output or Path(arguments.model).stem)
+    for path in emit_source(arguments.model, arguments.target, folder, arguments.shapes):
+        print(f"wrote {path}: {path.stat().st_size} bytes")
 
 
 def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:

@@ -1,0 +1,105 @@
+"""The way of a model through several targets: which passes place parts of it, and compile those.
+
+    targets = Targets.parse("onednn,c{flags=-O3},llvm")
+    pipeline.prepend(targets.steps())
+
+The last target compiles what the others do not take. Those before it have code generators, tried in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirlo.passes.byoc.codegen import CodeGenerator, generator_of
+from mirlo.passes.options import quote, split_list
+from mirlo.passes.targets import TargetError, find_target
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A target as the user names it, with options of its code generator."""
+
+    name: str
+    options: str = ""
+
+    @property
+    def generator(self) -> CodeGenerator:
+        return generator_of(self.name, self.options)
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of a compilation: code generators first, then what compiles the rest."""
+
+    generators: tuple[Chosen, ...]
+    host: Chosen | None
+    """What compiles the rest; None where the last target compiles parts of models only."""
+
+    @staticmethod
+    def parse(given: str | Iterable[str]) -> Targets:
+        """From names, with options in braces: `"onednn,llvm"`, `["onnx{provider=cpu}", "llvm"]`."""
+        pieces = split_list(given) if isinstance(given, str) else [part for text in given for part in split_list(text)]
+        chosen = [_chosen(piece.strip()) for piece in pieces if piece.strip()]
+        if not chosen:
+            raise TargetError("no target is named: expected names such as 'llvm' or 'onednn,llvm'")
+        names = [target.name for target in chosen]
+        for name in names:
+            if names.count(name) > 1:
+                raise TargetError(f"target '{name}' is named twice in '{','.join(names)}'")
+        last = find_target(names[-1])
+        hosted = last.emit is not None or last.codegen is None
+        generators = chosen[:-1] if hosted else chosen
+        for target in generators:
+            _ = target.generator  # an error here names what is wrong before anything is compiled
+        return Targets(tuple(generators), chosen[-1] if hosted else None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them in order."""
+        return tuple(target.name for target in self._all)
+
+    @property
+    def _all(self) -> tuple[Chosen, ...]:
+        return self.generators if self.host is None else (*self.generators, self.host)
+
+    def steps(self) -> str:
+        """The passes that place parts of a model on the code generators, and let them compile; none without one."""
+        if not self.generators:
+            return ""
+        steps = ["simplify", "fold-constant", "cse", "remove-dead"]
+        for target in self.generators:
+            options = f" target-options={quote(target.options)}" if target.options else ""
+            steps.append(f"fuse-by-pattern{{target={target.name}{options}}}")
+        steps += [f"merge-composites{{target={target.name}}}" for target in self.generators]
+        steps.append("outline-external")
+        steps += [step for target in self.generators for step in _own_steps(target)]
+        if any(not target.generator.makes_artifacts for target in self.generators):
+            steps.append("inline-external")
+        return ",".join([*steps, "remove-dead"])
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self._all))
+
+
+def _own_steps(target: Chosen) -> list[str]:
+    """A target's passes on its external module, and its code generation."""
+    generator = target.generator
+    steps = []
+    if generator.pipeline:
+        steps.append(f"run-on-external{{target={target.name} pipeline={quote(generator.pipeline)}}}")
+    if generator.makes_artifacts:
+        options = f" options={quote(target.options)}" if target.options else ""
+        steps.append(f"codegen-external{{target={target.name}{options}}}")
+    return steps
+
+
+def _chosen(text: str) -> Chosen:
+    name, brace, options = text.partition("{")
+    if brace and not options.endswith("}"):
+        raise TargetError(f"target '{text}': its options have no closing brace")
+    find_target(name.strip())
+    return Chosen(name.strip(), options[:-1].strip() if brace else "")

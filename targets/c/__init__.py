@@ -1,0 +1,11 @@
+"""Target `c`: C source that one can read, for parts of a model or for all of it."""
+
+from __future__ import annotations
+
+from mirlo.passes.targets import Target
+
+TARGET = Target(
+    name="c",
+    help="C source, compiled by the system's C compiler",
+    codegen="mirlo.targets.c.generator:CGenerator",
+)

@@ -1,0 +1,39 @@
+"""How operators are written in C: `EMITTERS`, by operator, a file per family."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mirlo.passes.byoc.view import Node
+from mirlo.targets.c.writer import Writer
+
+Emitter = Callable[[Writer, Node], None]
+Check = Callable[[Any], Any]
+EMITTERS: dict[str, Emitter] = {}
+CHECKS: dict[str, Check] = {}
+"""Further conditions of operators: functions of the operation, which return True or a decline."""
+FAMILIES = ("elementwise", "contraction", "pool", "reduce", "normalize", "movement", "index")
+
+
+def emits(*names: str, check: Check | None = None) -> Callable[[Emitter], Emitter]:
+    """Register how operators of these names are written."""
+
+    def register(function: Emitter) -> Emitter:
+        for name in names:
+            EMITTERS[f"relax.{name}"] = function
+            if check is not None:
+                CHECKS[f"relax.{name}"] = check
+        return function
+
+    return register
+
+
+@cache
+def load_emitters() -> dict[str, Emitter]:
+    """All of them."""
+    for family in FAMILIES:
+        importlib.import_module(f"mirlo.targets.c.emit.{family}")
+    return EMITTERS

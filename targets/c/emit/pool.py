@@ -1,0 +1,89 @@
+"""Pools: one result per window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mirlo.passes.byoc.view import Node
+from mirlo.targets.c.emit import emits
+from mirlo.targets.c.emit.contraction import Window
+from mirlo.targets.c.types import least
+from mirlo.targets.c.writer import Writer, dims, element_type
+
+
+class _Pool:
+    """One pool: its loops, and the element that is read in the innermost."""
+
+    def __init__(self, w: Writer, node: Node):
+        self.w, self.x, self.out = w, node["x"], node.output
+        self.window = Window(node, self.x, self.out)
+        self.kernel = [str(size) for size in node["kernel"]]
+        self.kind = element_type(self.out)
+
+    @contextmanager
+    def each_result(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Loops over the results: the index of one, and the spatial part of it."""
+        w, window, shape = self.w, self.window, dims(self.out)
+        with w.loop("n", shape[0]) as n, w.loop("c", window.channels(shape)) as c, w.loops(window.output, "y") as at:
+            yield window.place(n, c, at), at
+
+    @contextmanager
+    def each_element(self, index: list[str], at: list[str]) -> Iterator[str]:
+        """Loops over the elements of a window that are inside; gives the element."""
+        n, c = index[0], index[-1] if self.window.last else index[1]
+        with self.w.loops(self.kernel, "k") as k, self.window.inside(self.w, at, k) as source:
+            yield self.w.at(self.x, self.window.place(n, c, source))
+
+
+@emits("max_pool")
+def max_pool(w: Writer, node: Node) -> None:
+    pool = _Pool(w, node)
+    with pool.each_result() as (index, at):
+        w.line(f"{pool.kind} most = {least(node.output.type.dtype)};")
+        with pool.each_element(index, at) as element:
+            w.line(f"const {pool.kind} e = {element};")
+            w.line("if (e > most || e != e) most = e;")
+        w.line(f"{w.at(node.output, index)} = most;")
+
+
+@emits("avg_pool")
+def avg_pool(w: Writer, node: Node) -> None:
+    """With `count_include_pad`, what a window has beyond the padding does not count either."""
+    pool = _Pool(w, node)
+    with pool.each_result() as (index, at):
+        w.line(f"{pool.kind} sum = 0;")
+        if not node["count_include_pad"]:
+            w.line("int64_t count = 0;")
+        with pool.each_element(index, at) as element:
+            w.line(f"sum += {element};")
+            if not node["count_include_pad"]:
+                w.line("++count;")
+        if node["count_include_pad"]:
+            w.line(f"const int64_t count = {_padded_count(pool, at)};")
+        w.line(f"{w.at(node.output, index)} = sum / ({pool.kind})count;")
+
+
+def _padded_count(pool: _Pool, at: list[str]) -> str:
+    window, factors = pool.window, []
+    for i, place in enumerate(at):
+        begin, end = window.pads[i]
+        size, dilation = pool.kernel[i], window.dilations[i]
+        if not window.rounds_up:
+            factors.append(size)
+            continue
+        room = f"{window.input[i]} + {begin + end} - {place} * {window.strides[i]}"
+        factors.append(f"mirlo_min({size}, ({room} + {dilation - 1}) / {dilation})")
+    return " * ".join(factors)
+
+
+@emits("lp_pool")
+def lp_pool(w: Writer, node: Node) -> None:
+    pool = _Pool(w, node)
+    f, p = "f" if pool.kind == "float" else "", node["p"]
+    with pool.each_result() as (index, at):
+        w.line(f"{pool.kind} sum = 0;")
+        with pool.each_element(index, at) as element:
+            w.line(f"sum += {f'fabs{f}({element})' if p == 1 else f'pow{f}(fabs{f}({element}), {p})'};")
+        root = "sum" if p == 1 else f"sqrt{f}(sum)" if p == 2 else f"pow{f}(sum, ({pool.kind})1 / {p})"
+        w.line(f"{w.at(node.output, index)} = {root};")

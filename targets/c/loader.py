@@ -1,0 +1,66 @@
+"""Loads what target `c` compiled: the shared library, with the constants as the state of its functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from typing import Any
+
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.runtime.loaders import llvm_host
+from mirlo.runtime.thunks import bind_state
+
+OUT_OF_MEMORY = 1
+
+
+def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    """The functions of the library; it is closed when they are released."""
+    made_for, here = artifact.metadata.get("triple"), llvm_host()["triple"]
+    if made_for != here:
+        raise ArtifactError(f"it was compiled for {made_for}, this machine is {here}: compile the model again for it")
+    library, path = _open(artifact.data, str(artifact.metadata.get("suffix", ".so")))
+    arrays = [context.params[name] for name in artifact.params]
+    addresses = [array.__array_interface__["data"][0] for array in arrays]
+    state = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+    symbols: dict[str, str] = artifact.metadata["symbols"]
+    pairs = {name: (getattr(library, symbols[name]), state) for name in artifact.functions}
+    functions, engine = bind_state(pairs)
+    return ExternalFunctions(
+        functions, keep=(library, state, arrays, engine), release=lambda: _close(library, path), explain=_explain
+    )
+
+
+def _explain(function: str, code: int) -> str | None:
+    return f"there is no memory for the workspace of '{function}'" if code == OUT_OF_MEMORY else None
+
+
+def _open(data: bytes, suffix: str) -> tuple[Any, str]:
+    # A file of its own for each load: libraries of one path would share their memory.
+    handle, path = tempfile.mkstemp(prefix="mirlo-c-", suffix=suffix)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        return ctypes.CDLL(path), path
+    except OSError as error:
+        os.unlink(path)
+        raise ArtifactError(f"its library cannot be opened: {error}") from error
+    finally:
+        # Where an open file may be unlinked, it is not left behind even by a process that is killed.
+        if sys.platform != "win32" and os.path.exists(path):
+            os.unlink(path)
+
+
+def _close(library: Any, path: str) -> None:
+    if sys.platform != "win32":
+        from _ctypes import dlclose
+
+        dlclose(library._handle)
+        return
+    from _ctypes import FreeLibrary  # type: ignore[attr-defined]
+
+    FreeLibrary(library._handle)
+    if os.path.exists(path):
+        os.unlink(path)

@@ -1,0 +1,100 @@
+"""Where the intermediate tensors of a region lie: one workspace, in which places are used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirlo.passes.byoc.view import Value
+from mirlo.targets.c.types import product
+from mirlo.targets.c.writer import INDENT, dims, element_type
+
+if TYPE_CHECKING:
+    from mirlo.targets.c.function import CFunction
+
+ALIGNMENT = 64
+
+
+@dataclass
+class Slot:
+    """A piece of the workspace."""
+
+    bytes: str
+    """Its size as a C expression."""
+
+
+@dataclass
+class Workspace:
+    """The slots, and which values lie where."""
+
+    slots: list[Slot] = field(default_factory=list)
+    places: dict[Value, int] = field(default_factory=dict)
+
+    @staticmethod
+    def plan(region: CFunction) -> Workspace:
+        """A value lies in its slot from the step that computes it to the last that reads it."""
+        from mirlo.targets.c.function import reads
+
+        made = Workspace()
+        stored = set(region.function.outputs) - set(region.roots)
+        last: dict[Value, int] = {}
+        for number, step in enumerate(region.steps):
+            for value in reads(step):
+                last[region.root(value)] = number
+        for value in region.function.outputs:
+            last[region.root(value)] = len(region.steps)
+        free: list[int] = []
+        for number, step in enumerate(region.steps):
+            for value in step[-1].outputs:
+                if value not in stored:
+                    made.places[value] = made._take(_bytes(value), free)
+            ended = [v for v, slot in made.places.items() if last.get(v, number) <= number and slot not in free]
+            free += list(
+                dict.fromkeys(made.places[value] for value in ended if made._holder(made.places[value]) is value)
+            )
+        return made
+
+    def _holder(self, slot: int) -> Value:
+        """The last value that was given a slot."""
+        return [value for value, place in self.places.items() if place == slot][-1]
+
+    def _take(self, size: str, free: list[int]) -> int:
+        fits = [slot for slot in free if self.slots[slot].bytes == size]
+        if not fits and size.isdigit():
+            known = [slot for slot in free if self.slots[slot].bytes.isdigit()]
+            fits = sorted(known, key=lambda slot: abs(int(self.slots[slot].bytes) - int(size)))[:1]
+            for slot in fits:
+                self.slots[slot].bytes = str(max(int(self.slots[slot].bytes), int(size)))
+        if fits:
+            free.remove(fits[0])
+            return fits[0]
+        self.slots.append(Slot(size))
+        return len(self.slots) - 1
+
+    def size_lines(self) -> list[str]:
+        """The body of the function that says how many bytes the workspace takes."""
+        total = " + ".join(_aligned(slot.bytes) for slot in self.slots) or "0"
+        if all(slot.bytes.isdigit() for slot in self.slots):
+            total = str(sum(int(_aligned(slot.bytes)) for slot in self.slots))
+        return [f"{INDENT}return {total};"]
+
+    def pointer_lines(self, region: CFunction) -> list[str]:
+        """A pointer for each slot and each value in one."""
+        lines, offset = [], "(char *)workspace"
+        for number, slot in enumerate(self.slots):
+            lines.append(f"{INDENT}char *const slot{number} = {offset};")
+            offset = f"slot{number} + {_aligned(slot.bytes)}"
+        for value, slot_number in self.places.items():
+            kind = element_type(value)
+            lines.append(f"{INDENT}{kind} *{region.writer.names[value]} = ({kind} *)slot{slot_number};")
+        return lines
+
+
+def _bytes(value: Value) -> str:
+    return product([*dims(value), str(value.type.dtype.bytes)])
+
+
+def _aligned(size: str) -> str:
+    if size.isdigit():
+        return str(-(-int(size) // ALIGNMENT) * ALIGNMENT)
+    return f"({size} + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT}"

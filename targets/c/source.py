@@ -1,0 +1,73 @@
+"""All regions of a module as one C file, and its header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mirlo.passes.byoc.view import ExternalModule
+from mirlo.targets.c.function import CFunction, is_small
+from mirlo.targets.c.prelude import DLPACK, prelude
+
+ALIGNMENT = 64
+
+
+@dataclass
+class CSource:
+    """The source of a module."""
+
+    module: ExternalModule
+
+    @cached_property
+    def params(self) -> tuple[str, ...]:
+        """The constants that are handed in, in the order of the array `params`."""
+        return tuple(name for name, array in self.module.constants.items() if not is_small(array))
+
+    @cached_property
+    def functions(self) -> list[CFunction]:
+        places = {name: place for place, name in enumerate(self.params)}
+        return [CFunction(function, places) for function in self.module.functions]
+
+    @property
+    def symbols(self) -> dict[str, str]:
+        """The C functions of the regions."""
+        return {made.function.name: made.symbol for made in self.functions}
+
+    def text(self) -> str:
+        """The file."""
+        title = f"Written by Mirlo, target '{self.module.target}'.{self._contents()}"
+        return prelude(title) + "\n" + "\n".join(made.text() for made in self.functions)
+
+    def header(self) -> str:
+        """What a program needs to call it."""
+        lines = [f"/* Written by Mirlo, target '{self.module.target}'.{self._contents()} */", "#pragma once"]
+        lines += ["#include <stddef.h>", "#include <stdbool.h>", "#include <stdint.h>", "", DLPACK]
+        for made in self.functions:
+            lines += [*made.prototypes, ""]
+        return "\n".join(lines)
+
+    def _contents(self) -> str:
+        """What is in the array `params`, for people."""
+        if not self.params:
+            return " No constants are handed in: `params` may be NULL."
+        rows = []
+        for place, name in enumerate(self.params):
+            array = self.module.constants[name]
+            rows.append(f"   params[{place}]: {array.dtype}{list(array.shape)} {name}".replace("*/", "* /"))
+        return "\n   Constants are handed in, as an array of pointers:\n" + "\n".join(rows) + "\n"
+
+
+def weights_blob(target: str, params: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
+    """The constants that are handed in, one after the other, and C that finds them in a copy of that in memory."""
+    blob, lines = bytearray(), []
+    for place, array in enumerate(params.values()):
+        blob += bytes(-len(blob) % ALIGNMENT)
+        lines.append(f"  params[{place}] = (const char *)file + {len(blob)};")
+        blob += np.ascontiguousarray(array).tobytes()
+    count = f"#define {target.upper()}_PARAMS {len(lines)}\n#define {target.upper()}_PARAMS_BYTES {len(blob)}\n"
+    what = f"/* The array that functions take as `params`, from the bytes of {target}_params.bin in memory. */\n"
+    head = f"static inline void {target}_bind_params(const void *file, const void **params) {{\n"
+    return bytes(blob), "" if not lines else count + what + head + "\n".join([*lines, "}", ""])

@@ -1,0 +1,117 @@
+"""Element types, numbers and dims in C."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+
+C_TYPES = {
+    "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
+    "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "bool": "bool",
+}  # fmt: skip
+"""The element types that C has."""
+_LIMITS = {"i8": "INT8", "i16": "INT16", "i32": "INT32", "i64": "INT64", "u8": "UINT8", "u16": "UINT16",
+           "u32": "UINT32", "u64": "UINT64"}  # fmt: skip
+
+
+def c_type(dtype: DType) -> str:
+    """The C type of an element type."""
+    return C_TYPES[dtype.name]
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """A number as an element of a type, exactly."""
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if dtype.is_integer:
+        return _integer(int(value), dtype)
+    suffix = "f" if dtype.name == "f32" else ""
+    number = float(value)
+    if math.isnan(number):
+        return "NAN"
+    if math.isinf(number):
+        return "INFINITY" if number > 0 else "-INFINITY"
+    text = f"{number:.9g}" if suffix else repr(number)
+    return (text if any(mark in text for mark in ".en") else f"{text}.0") + suffix
+
+
+def _integer(value: int, dtype: DType) -> str:
+    if dtype.bits < 64:
+        return str(value) if value > -(2**31) else "INT32_MIN"
+    if value == -(2**63):
+        return "INT64_MIN"
+    return f"UINT64_C({value})" if dtype.is_unsigned else f"INT64_C({value})"
+
+
+def least(dtype: DType) -> str:
+    """What every element is at least: where a maximum starts."""
+    if dtype.is_bool:
+        return "false"
+    if dtype.is_float:
+        return "-INFINITY"
+    return "0" if dtype.is_unsigned else f"{_LIMITS[dtype.name]}_MIN"
+
+
+def most(dtype: DType) -> str:
+    """What every element is at most: where a minimum starts."""
+    if dtype.is_bool:
+        return "true"
+    return "INFINITY" if dtype.is_float else f"{_LIMITS[dtype.name]}_MAX"
+
+
+def identifier(name: str) -> str:
+    """A name that C accepts, from any."""
+    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return made if made and not made[0].isdigit() else f"_{made}"
+
+
+def symbol_name(symbol: str) -> str:
+    """The C variable that holds the size which a symbol stands for."""
+    return f"dim_{identifier(symbol)}"
+
+
+def c_dim(dim: Dim) -> str:
+    """A dim as a C expression over the variables of its symbols."""
+    if isinstance(dim, int):
+        return str(dim)
+    if dim is D.UNKNOWN:
+        raise ValueError("a dim that nothing is known about")
+    text = _expression(ast.parse(str(dim), mode="eval").body)
+    return text if text.isidentifier() else f"({text})"
+
+
+_OPERATORS: dict[type[Any], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+
+
+def _expression(node: Any) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return symbol_name(ast.unparse(node))
+    if isinstance(node, ast.UnaryOp):
+        return f"-{_expression(node.operand)}"
+    if isinstance(node, ast.BinOp):
+        sides = f"{_expression(node.left)} {_OPERATORS[type(node.op)]} {_expression(node.right)}"
+        return sides if isinstance(node.op, ast.Mult) else f"({sides})"
+    if isinstance(node, ast.Call):
+        return f"mirlo_{node.func.id}({', '.join(map(_expression, node.args))})"  # type: ignore[attr-defined]
+    raise ValueError(f"a dim that C cannot say: {ast.unparse(node)}")
+
+
+def product(dims: list[str]) -> str:
+    """The product of dims, numbers multiplied out."""
+    number, rest = 1, []
+    for dim in dims:
+        if dim.isdigit():
+            number *= int(dim)
+        else:
+            rest.append(dim)
+    if not rest or number == 0:
+        return str(number)
+    return " * ".join(rest if number == 1 else [str(number), *rest])

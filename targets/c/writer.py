@@ -1,0 +1,104 @@
+"""C text: lines, blocks, loops, and the places of elements in tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mirlo.passes.byoc.view import Value
+from mirlo.targets.c.types import c_dim, c_type, product
+
+INDENT = "  "
+
+
+@dataclass
+class Writer:
+    """Writes the body of one function; knows the C names of its values."""
+
+    names: dict[Value, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+
+    def line(self, text: str = "") -> None:
+        self.lines.append(INDENT * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head {` ... `}`"""
+        self.line(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    @contextmanager
+    def loop(self, name: str, extent: str) -> Iterator[str]:
+        """A loop from 0; one that runs once gives "0" in place of its variable."""
+        if extent == "1":
+            yield "0"
+            return
+        with self.block(f"for (int64_t {name} = 0; {name} < {extent}; ++{name})"):
+            yield name
+
+    @contextmanager
+    def loops(self, extents: Sequence[str], prefix: str = "i") -> Iterator[list[str]]:
+        """Loops over an index space; gives the variables."""
+        if not extents:
+            yield []
+            return
+        with self.loops(extents[:-1], prefix) as outer, self.loop(f"{prefix}{len(extents) - 1}", extents[-1]) as last:
+            yield [*outer, last]
+
+    def at(self, value: Value, index: Sequence[str]) -> str:
+        """The element of a value at an index."""
+        return f"{self.names[value]}[{linear(dims(value), index)}]"
+
+    def broadcast(self, value: Value, index: Sequence[str]) -> str:
+        """The element that broadcasts to an index of a tensor of the same or a higher rank."""
+        own = dims(value)
+        last = list(index)[len(index) - len(own) :]
+        return self.at(value, ["0" if dim == "1" else i for dim, i in zip(own, last, strict=True)])
+
+    @contextmanager
+    def each(self, value: Value) -> Iterator[list[str]]:
+        """Loops over the elements of a value."""
+        with self.loops(dims(value)) as index:
+            yield index
+
+
+def dims(value: Value) -> list[str]:
+    """The dims of a value as C expressions."""
+    return [c_dim(dim) for dim in value.type.shape]
+
+
+def count(value: Value) -> str:
+    """How many elements a value has."""
+    return product(dims(value))
+
+
+def element_type(value: Value) -> str:
+    return c_type(value.type.dtype)
+
+
+def linear(extents: Sequence[str], index: Sequence[str]) -> str:
+    """The position of an element in row-major order."""
+    place = "0"
+    for extent, at in zip(extents, index, strict=True):
+        if extent == "1":
+            continue
+        if place == "0":
+            place = at
+        elif at == "0":
+            place = f"{_factor(place)} * {extent}"
+        else:
+            place = f"{_factor(place)} * {extent} + {_term(at)}"
+    return place
+
+
+def _factor(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _term(text: str) -> str:
+    return text if not any(mark in text for mark in "?<>=") else f"({text})"

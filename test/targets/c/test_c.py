@@ -1,0 +1,180 @@
+"""Target `c`: what it computes, with open sizes as well, and the source that people leave with."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from commands import mirlo as mirlo_command
+from commands import output_of
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.byoc.artifacts import artifacts_of
+from mirlo.passes.byoc.way import Targets
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.runtime.dlpack import DLTensor, tensor_of_array
+from mirlo.runtime.external import load_externals
+from mirlo.targets.c.emit import load_emitters
+from mirlo.targets.c.emit.movement import VIEWS
+from mirlo.tools.conformance.check import check_target, names
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
+OPERATORS = (
+    "add", "divide", "mod", "maximum", "shift_right", "sign", "round", "gelu", "selu", "clip", "hard_swish", "cast",
+    "where", "matmul", "conv", "conv_transpose", "max_pool", "avg_pool", "lp_pool", "reduce_mean", "reduce_max",
+    "reduce_log_sum_exp", "argmax", "cumsum", "softmax", "log_softmax", "layer_norm", "group_norm", "lrn", "permute",
+    "expand", "tile", "reverse", "strided_slice", "concat", "stack", "split", "pad", "depth_to_space", "gather",
+    "gather_elements", "gather_nd", "one_hot", "quantize", "dequantize", "tri",
+)  # fmt: skip
+
+
+@needs_compiler
+def test_operators_compute_what_numpy_does() -> None:
+    names()  # reads the table of cases
+    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS])
+    wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
+    assert not wrong and matrix.count("ok") > 200
+
+
+def test_every_operator_checked_is_written_in_c() -> None:
+    assert {f"relax.{name}" for name in OPERATORS} <= {*load_emitters(), *VIEWS}
+
+
+def _network(seed: int = 0) -> Any:
+    random = np.random.default_rng(seed)
+    constants = {
+        "w1": random.standard_normal((8, 3, 3, 3), np.float32) / 5,
+        "b1": random.standard_normal(8, np.float32),
+        "w2": random.standard_normal((8, 1, 3, 3), np.float32) / 3,
+        "fc": random.standard_normal((8, 10), np.float32),
+    }
+    nodes = [
+        node("Conv", "x w1 b1", "c1", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Relu", "c1", "r1"),
+        node("Conv", "r1 w2", "c2", pads=[1, 1, 1, 1], group=8),
+        node("Sigmoid", "c2", "s2"),
+        node("Mul", "c2 s2", "m2"),
+        node("Add", "m2 r1", "a2"),
+        node("GlobalAveragePool", "a2", "g"),
+        node("Flatten", "g", "f"),
+        node("MatMul", "f fc", "y"),
+    ]
+    return make_model(nodes, {"x": (F32, [2, 3, 16, 16])}, ["y"], constants)
+
+
+@needs_compiler
+def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> None:
+    model = _network()
+    executable = mirlo.compile(model, ["c", "llvm"])
+    assert [k.symbol for k in executable.artifact.kernels] == ["c.c_0"]
+    x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(executable(x), expected, rtol=1e-4, atol=1e-5)
+    executable.save(tmp_path / "m.mirlo")
+    np.testing.assert_array_equal(mirlo.load(tmp_path / "m.mirlo")(x), executable(x))
+
+
+MAIN = """
+#include <stdio.h>
+#include "c.h"
+static char file[C_PARAMS_BYTES];
+static float x[2 * 3 * 16 * 16], y[2 * 10];
+static char workspace[1 << 20];
+int main(void) {
+  const void *params[C_PARAMS];
+  FILE *f = fopen("c_params.bin", "rb");
+  if (!f || fread(file, 1, sizeof file, f) != sizeof file) return 1;
+  for (int i = 0; i < 2 * 3 * 16 * 16; ++i) x[i] = (float)(i % 7) - 3;
+  c_bind_params(file, params);
+  if (c_0_workspace() > sizeof workspace) return 2;
+  c_0_run(params, x, y, workspace);
+  for (int i = 0; i < 20; ++i) printf("%.9g\\n", y[i]);
+  return 0;
+}
+"""
+
+
+@needs_compiler
+def test_the_source_is_a_whole_program(tmp_path: Path) -> None:
+    model = _network()
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    told = output_of(
+        mirlo_command("compile", tmp_path / "m.onnx", "--targets", "c", "--emit", "source", "-o", tmp_path)
+    )
+    assert [line.split(":")[0] for line in told.splitlines()] == [
+        f"wrote {tmp_path / name}" for name in ("c.c", "c.h", "c_params.bin")
+    ]
+    (tmp_path / "main.c").write_text(MAIN)
+    flags = ["-std=c11", "-O1", "-Wall", "-Werror", "-Wno-unused-function"]
+    subprocess.run([str(COMPILER), *flags, "main.c", "c.c", "-lm", "-o", "main"], check=True, cwd=tmp_path)
+    printed = subprocess.run(["./main"], check=True, cwd=tmp_path, capture_output=True, text=True).stdout
+    x = (np.arange(2 * 3 * 16 * 16, dtype=np.float32) % 7 - 3).reshape(2, 3, 16, 16)
+    expected = mirlo.compile(model)(x)
+    np.testing.assert_allclose(np.array(printed.split(), np.float32).reshape(2, 10), expected, rtol=1e-4, atol=1e-5)
+
+
+OPEN = """
+func.func @main(%x: tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>) -> tensor<?x4xf32, #relax.dims<["n", 4]>> {
+  %b = "relax.constant"() {value = dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>} : () -> tensor<4xf32>
+  %0 = "relax.add"(%x, %b) : (tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>, tensor<4xf32>) -> tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>
+  %1 = "relax.softmax"(%0) {axis = 1 : i64} : (tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>) -> tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>
+  %2 = "relax.reduce_max"(%1) {axes = array<i64: 1>} : (tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>) -> tensor<?x4xf32, #relax.dims<["n", 4]>>
+  return %2 : tensor<?x4xf32, #relax.dims<["n", 4]>>
+}
+"""  # noqa: E501
+
+
+@needs_compiler
+def test_sizes_come_with_the_tensors() -> None:
+    with make_context(), ir.Location.unknown():
+        module, session = ir.Module.parse(OPEN), Session()
+        Pipeline(Targets.parse("c,llvm").steps()).run(module, session)
+        artifacts = artifacts_of(module)
+    loaded = load_externals(artifacts, session.params, 1)
+    for n, t in ((2, 3), (5, 1)):
+        x = np.random.default_rng(n).standard_normal((n, 2 * t + 1, 4), np.float32)
+        y = np.empty((n, 4), np.float32)
+        tensors = [tensor_of_array(array) for array in (x, y)]
+        pointers = (ctypes.POINTER(DLTensor) * 2)(*map(ctypes.pointer, tensors))
+        assert loaded.functions["c.c_0"](pointers, 2) == 0
+        shifted = np.exp(x + np.float32([1, 2, 3, 4]))
+        np.testing.assert_allclose(y, (shifted / shifted.sum(1, keepdims=True)).max(1), rtol=1e-5)
+    loaded.release()
+
+
+def test_no_compiler_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(mirlo.MirloError, match=r"no C compiler: looked for no-such-cc\. Install one, .*--emit source"):
+        mirlo.compile(_network(), ["c{compiler=no-such-cc}", "llvm"])
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_told_with_what_it_wrote() -> None:
+    with pytest.raises(mirlo.MirloError, match="(?s)code generator of target 'c' .*failed with code .*no-such-flag"):
+        mirlo.compile(_network(), ["c{flags=-no-such-flag}", "llvm"])
+
+
+def test_all_must_be_placed_where_nothing_compiles_the_rest(tmp_path: Path) -> None:
+    nodes = [node("Einsum", "x x", "e", equation="ij,jk->ki"), node("Relu", "e", "y")]
+    model = make_model(nodes, {"x": (F32, [4, 4])}, ["y"])
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    done = mirlo_command("compile", tmp_path / "m.onnx", "--targets", "c", "--emit", "source", "-o", tmp_path / "out")
+    assert done.returncode == 1 and "target 'c' does not take 1 of the model's operators:" in done.stderr
+    assert "(c: no pattern of c has the operator relax.einsum)" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_c_alone_compiles_nothing_whole() -> None:
+    with pytest.raises(mirlo.MirloError, match="target 'c' compiles parts of models: .* 'c,llvm'"):
+        mirlo.compile(_network(), "c")

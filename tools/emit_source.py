@@ -1,0 +1,113 @@
+"""What code generators make that people can take along, as files: `mirlo compile MODEL --targets c --emit source`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.artifacts import artifacts_of
+from mirlo.passes.byoc.codegen import generator_of
+from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.way import Chosen, Targets
+from mirlo.passes.files import FileError
+from mirlo.passes.locations import describe
+from mirlo.passes.options import options_of
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.passes.targets import TargetError
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.models import open_model
+
+SHOWN = 5
+"""How many operators that no target took are named."""
+BETWEEN = ("relax.call_dps_packed", "relax.constant", "func.return")
+
+
+class NotPlaced(MirloError, ValueError):
+    """Operators are left that none of the targets takes."""
+
+
+def emit_source(
+    model: Any, target: str | Sequence[str], folder: str | os.PathLike[str], shapes: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write what the code generators of these targets make of a model to a folder; returns the files.
+
+    Where the last target is a code generator as well, the whole model must be theirs.
+    """
+    targets = Targets.parse(target)
+    if not targets.generators:
+        raise TargetError(f"target '{targets}' has no code generator whose source could be written")
+    opened = open_model(model, shapes)
+    with opened.module.context, ir.Location.unknown():
+        Pipeline(_source_only(targets).steps()).run(opened.module, opened.session)
+        artifacts = artifacts_of(opened.module)
+        if targets.host is None:
+            _require_all_placed(opened.module, opened.session, targets)
+    files: dict[str, bytes] = {}
+    for artifact in artifacts:
+        params = {name: opened.session.params.get(name) for name in artifact.params}
+        files.update(generator_of(artifact.target).files(artifact, params))
+    if not files:
+        made = ", ".join(f"'{artifact.target}'" for artifact in artifacts)
+        raise TargetError(f"{made} made nothing to take along" if made else f"no part of the model is for '{targets}'")
+    return _write(files, Path(folder))
+
+
+def _source_only(targets: Targets) -> Targets:
+    """Code generators that can leave out compiling need no compiler here."""
+
+    def changed(chosen: Chosen) -> Chosen:
+        if "source-only" not in options_of(type(chosen.generator)) or "source-only" in chosen.options:
+            return chosen
+        return Chosen(chosen.name, f"{chosen.options} source-only".strip())
+
+    return Targets(tuple(map(changed, targets.generators)), targets.host)
+
+
+def _require_all_placed(module: Any, session: Session, targets: Targets) -> None:
+    left = [
+        op.operation
+        for function in module.body.operations
+        if function.operation.name == "func.func"
+        for op in function.operation.regions[0].blocks[0].operations
+        if op.operation.name not in BETWEEN
+    ]
+    if not left:
+        return
+    reasons = _reasons(session, targets)
+    shown = [f"  {op.name} {describe(op.location)}{reasons.get(describe(op.location), '')}" for op in left[:SHOWN]]
+    more = f"\n  and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    listed = "\n".join(shown)
+    raise NotPlaced(
+        f"target '{targets}' does not take {len(left)} of the model's operators:\n{listed}{more}\n"
+        f"Name a target that compiles the rest, '{targets},llvm', to get the source of what it takes"
+    )
+
+
+def _reasons(session: Session, targets: Targets) -> dict[str, str]:
+    """Why operators were not taken, by where they come from."""
+    found: dict[str, str] = {}
+    for note in session.notes:
+        if isinstance(note, Placement):
+            for node in note.nodes:
+                said = [f"{name}: {why}" for name in note.targets if (why := note.why_not(node.id, name))]
+                found[_place(node)] = f" ({'; '.join(said)})" if said else ""
+    return found
+
+
+def _place(node: Any) -> str:
+    names = ", ".join(f'"{name}"' for name in node.names)
+    return str(node.place if not names or names in node.place else names)
+
+
+def _write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise FileError(f"cannot write to '{folder}': {error.strerror or error}") from error
+    return [folder / name for name in files]
