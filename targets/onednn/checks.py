@@ -123,6 +123,12 @@ def reduction(node: Node) -> Any:
     return decline("no axis is reduced") if axes == () else True
 
 
+def strided_slice(node: Node) -> Any:
+    """Forwards."""
+    steps = node.attribute("strides")
+    return True if all(step > 0 for step in steps) else decline("a slice that goes backwards", strides=steps)
+
+
 def _window_rank(node: Node) -> Any:
     rank = len(_shape(node.operands[0]))
     return True if 3 <= rank <= 5 else decline("windows of 1 to 3 dims are known", rank=rank)

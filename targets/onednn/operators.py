@@ -200,6 +200,24 @@ def _concat(t: Translator, node: Node) -> Draft:
     return Draft("concat", operands, {"axis": node["axis"] % node.output.type.rank})
 
 
+def _strided_slice(t: Translator, node: Node) -> Draft:
+    shape = shape_of(node["x"])
+    begin, steps = [0] * len(shape), [1] * len(shape)
+    for axis, *bounds in zip(node["axes"], node["begin"], node["end"], node["strides"], strict=True):
+        begin[axis], _, steps[axis] = slice(*bounds).indices(shape[axis])
+    return Draft("slice", {"x": t.value(node["x"])}, {"begin": tuple(begin), "steps": tuple(steps)})
+
+
+def split(t: Translator, node: Node) -> None:
+    """The pieces of a tensor, each a slice."""
+    begin = [0] * node["x"].type.rank
+    axis = node["axis"] % len(begin)
+    for piece in node.outputs:
+        attributes = {"begin": tuple(begin), "steps": (1,) * len(begin)}
+        t.nodes.append(plan.Node("slice", {"x": t.value(node["x"])}, t.value(piece), attributes))
+        begin[axis] += shape_of(piece)[axis]
+
+
 def _permute(t: Translator, node: Node) -> Draft:
     rank = node["x"].type.rank
     return Draft("permute", {"x": t.value(node["x"])}, {"axes": tuple(axis % rank for axis in node["axes"])})
@@ -225,6 +243,7 @@ DRAFTS: dict[str, Callable[[Translator, Node], Draft]] = {
     "relax.log_softmax": _softmax,
     "relax.concat": _concat,
     "relax.permute": _permute,
+    "relax.strided_slice": _strided_slice,
     **dict.fromkeys(("relax.reshape", "relax.expand_dims", "relax.squeeze"), _reshape),
     **dict.fromkeys((f"relax.reduce_{name}" for name in ("mean", "sum", "max", "min", "prod")), _reduce),
     **dict.fromkeys(BINARY, _binary),

@@ -26,7 +26,7 @@ NORMS = {
     "relax.lrn": checks.lrn,
 }
 REDUCTIONS = ("relax.reduce_mean", "relax.reduce_sum", "relax.reduce_max", "relax.reduce_min", "relax.reduce_prod")
-VIEWS = ("relax.reshape", "relax.permute", "relax.expand_dims", "relax.squeeze")
+VIEWS = ("relax.reshape", "relax.permute", "relax.expand_dims", "relax.squeeze", "relax.split")
 
 
 def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
@@ -45,6 +45,7 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
         ("eltwise", is_op(*ELTWISE), checks.alone(checks.anything)),
         ("reduce", is_op(*REDUCTIONS), checks.alone(checks.reduction)),
         ("concat", is_op("relax.concat"), checks.alone(checks.anything)),
+        ("slice", is_op("relax.strided_slice"), checks.alone(checks.strided_slice)),
         ("view", is_op(*VIEWS), checks.alone(checks.anything)),
     ]
     return rows

@@ -85,9 +85,11 @@ class Translator:
 
     def step(self, nodes: Sequence[Node]) -> None:
         """The nodes for an operator and the elementwise ones that follow it."""
-        from mirlo.targets.onednn.operators import DRAFTS
+        from mirlo.targets.onednn.operators import DRAFTS, split
 
         first = nodes[0]
+        if first.op == "relax.split":
+            return split(self, first)
         make: Callable[[Translator, Node], Draft] | None = DRAFTS.get(first.op)
         if make is None:
             raise TranslationError(f"target 'onednn' has no operation for {first}")
@@ -96,7 +98,7 @@ class Translator:
         for node in nodes[1:]:
             draft = self._followed(draft, node, value)
             value = node.output
-        self._finish(_with_bias(self, draft), value)
+        return self._finish(_with_bias(self, draft), value)
 
     def _followed(self, draft: Draft, node: Node, value: Value) -> Draft:
         return replace(draft, post_ops=draft.post_ops + self.post_ops(node, value, draft.axes))
@@ -197,7 +199,7 @@ def _with_bias(translator: Translator, draft: Draft) -> Draft:
 
 
 def _is_constant(translator: Translator, name: str) -> bool:
-    views = {node.result: node.operands["x"] for node in translator.nodes if node.op in ("reshape", "permute")}
+    views = {node.result: node.operands["x"] for node in translator.nodes if node.op in ("reshape", "permute", "slice")}
     while name in views:
         name = views[name]
     return name in translator.params

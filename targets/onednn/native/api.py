@@ -38,6 +38,7 @@ NORM_GLOBAL_STATS, NORM_SCALE, NORM_SHIFT = 1, 2, 4
 SCRATCHPAD_USER = 1
 
 QUERY_IMPL_INFO = 8
+QUERY_STRIDES, QUERY_INNER_BLOCKS = 14, 263
 QUERY_SRC, QUERY_WEIGHTS, QUERY_DST, QUERY_SCRATCHPAD, QUERY_EXEC_ARG = 129, 131, 133, 136, 255
 
 SRC, SRC_1, DST, WEIGHTS, BIAS = 1, 2, 17, 33, 41
@@ -72,6 +73,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
     "dnnl_memory_desc_permute_axes": [_OUT, _P, POINTER(c_int)],
     "dnnl_memory_desc_clone": [_OUT, _P],
     "dnnl_memory_desc_destroy": [_P],
+    "dnnl_memory_desc_query": [_P, c_int, _P],
     "dnnl_memory_create": [_OUT, _P, _P, _P],
     "dnnl_memory_destroy": [_P],
     "dnnl_memory_set_data_handle": [_P, _P],

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, plain
+from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, plain, strided
 from mirlo.targets.onednn.native.storage import Storage, Value, aligned
 from mirlo.targets.onednn.plan import Function, Node, Tensor
 
@@ -128,6 +128,20 @@ class Builder:
             assert desc is not None, "row-major memory can take any shape"
         return self._view(value, desc)
 
+    def sliced(self, value: Value, begin: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> Value:
+        """Some of the elements; nothing moves, unless the layout has blocks."""
+        if value.desc.strides is None:
+            value = self.plainly(value)
+        strides = value.desc.strides
+        assert strides is not None, "row-major memory has no blocks"
+        first = sum(stride * place for stride, place in zip(strides, begin, strict=True))
+        desc = strided(shape, value.desc.dtype, [s * step for s, step in zip(strides, steps, strict=True)])
+        return self._view(value, desc, value.offset + first * ITEM_BYTES)
+
+    def dense(self, value: Value) -> Value:
+        """The value without room between its elements, which elementwise primitives do not expect."""
+        return value if value.desc.is_dense else self.plainly(value)
+
     def permuted(self, value: Value, axes: Sequence[int]) -> Value:
         """The value with its axes in another order; nothing moves."""
         return self._view(value, value.desc.permuted(axes))
@@ -137,8 +151,8 @@ class Builder:
         wanted, output = self._preferred[name]
         if output and desc.shape == wanted.shape and desc == wanted and output in self._outputs:
             return Value(desc, self._outputs[output])
-        if over is not None and over.storage.kind == "arena" and over.storage.bytes >= desc.bytes:
-            return Value(desc, over.storage)
+        if over is not None and over.storage.kind == "arena" and over.desc.bytes >= desc.bytes:
+            return over.seen_as(desc)
         storage = Storage("arena", desc.bytes)
         self.storages.append(storage)
         return Value(desc, storage)
@@ -155,14 +169,15 @@ class Builder:
 
     # What is behind it.
 
-    def _view(self, value: Value, desc: Desc) -> Value:
+    def _view(self, value: Value, desc: Desc, offset: int | None = None) -> Value:
         if value.desc is desc:
             return value
+        offset = value.offset if offset is None else offset
         # Whoever asks for the same view gets the same value, and with it the layouts that it was brought to.
         for known in value.views:
-            if known.desc.shape == desc.shape and known.desc == desc:
+            if known.offset == offset and known.desc.shape == desc.shape and known.desc == desc:
                 return known
-        made = Value(desc, value.storage)
+        made = Value(desc, value.storage, offset)
         value.views.append(made)
         return made
 
@@ -223,7 +238,7 @@ def reorder_now(source: Value, target: Value) -> None:
     scratchpad = aligned(bytes_of_primitive(descriptor.pointer, api.QUERY_SCRATCHPAD))
     engine = api.engine()
     places = [
-        (api.SRC, source.desc.pointer, source.storage.array.ctypes.data),
+        (api.SRC, source.desc.pointer, source.storage.array.ctypes.data + source.offset),
         (api.DST, target.desc.pointer, target.storage.array.ctypes.data),
     ]
     memories = [(role, api.make("memory_create", "memory_destroy", desc, engine, data)) for role, desc, data in places]
@@ -237,7 +252,9 @@ def reorder_now(source: Value, target: Value) -> None:
     api.call("stream_wait", stream.pointer)
 
 
-VIEWS = ("reshape", "permute")
+VIEWS = ("reshape", "permute", "slice")
+ITEM_BYTES = 4
+"""Of f32, in which everything is computed."""
 
 
 def _last_uses(function: Function) -> dict[str, int]:
@@ -270,7 +287,7 @@ def preferred_layouts(function: Function) -> dict[str, tuple[Desc, str]]:
         tensor = function.tensors[name]
         desc, output = plain(tensor.shape, tensor.dtype), name if name in function.outputs else ""
         mine = readers.get(name, [])
-        if not output and len(mine) == 1 and mine[0].op in VIEWS:
+        if not output and len(mine) == 1 and mine[0].op in ("reshape", "permute"):
             view = mine[0]
             after, output_after = wanted[view.result]
             if view.op == "permute":

@@ -34,6 +34,28 @@ class Desc:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Steps from one element to the next along each axis, or None if the layout has blocks."""
+        blocks, found = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
+        api.call("memory_desc_query", self.pointer, api.QUERY_INNER_BLOCKS, ctypes.byref(blocks))
+        if blocks.value:
+            return None
+        api.call("memory_desc_query", self.pointer, api.QUERY_STRIDES, ctypes.byref(found))
+        return tuple(found[: len(self.shape)])
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is no room between the elements, but for the padding of blocks."""
+        strides = self.strides
+        steps = [] if strides is None else [(s, dim) for s, dim in zip(strides, self.shape, strict=True) if dim > 1]
+        expected = 1
+        for step, dim in sorted(steps):
+            if step != expected:
+                return False
+            expected *= dim
+        return True
+
     def reshaped(self, shape: Sequence[int]) -> Desc | None:
         """The same memory under another shape, or None if this layout does not allow it."""
         if tuple(shape) == self.shape:

@@ -70,22 +70,22 @@ class Program:
     def _table(self, builder: Builder) -> CallTable:
         """The steps as what native code reads."""
         made: dict[int, api.Owned] = {}
-        boundary: list[tuple[int, int]] = []
+        boundary: list[tuple[int, int, int]] = []
 
         def memory(value: Value) -> int:
             known = made.get(id(value))
             if known is None:
                 storage = value.storage
                 if storage.kind == "constant":
-                    data: int | None = storage.array.ctypes.data
+                    data: int | None = storage.array.ctypes.data + value.offset
                 elif storage.kind == "arena":
-                    data = self._arena.ctypes.data + storage.offset
+                    data = self._arena.ctypes.data + storage.offset + value.offset
                 else:
                     data = None
                 known = api.make("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
                 made[id(value)] = known
                 if storage.kind == "boundary":
-                    boundary.append((storage.boundary, known.pointer))
+                    boundary.append((storage.boundary, value.offset, known.pointer))
             return known.pointer
 
         rows = []

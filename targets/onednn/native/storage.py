@@ -38,14 +38,25 @@ class Storage:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor: memory and the layout in which it lies there."""
+    """A tensor, or a part of one: memory and the layout in which it lies there."""
 
     desc: Desc
     storage: Storage
+    offset: int = 0
+    """Bytes from the begin of the storage."""
     converted: list[Value] = field(default_factory=list)
     """The same tensor in other layouts."""
     views: list[Value] = field(default_factory=list)
     """Other tensors in the same memory."""
+
+    def seen_as(self, desc: Desc) -> Value:
+        """The same memory in another way."""
+        return Value(desc, self.storage, self.offset)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all that is in its storage."""
+        return self.offset == 0 and self.desc.bytes == self.storage.bytes
 
 
 def aligned(count: int) -> np.ndarray:

@@ -28,15 +28,15 @@ class CallTable:
     """A function as native code reads it."""
 
     tensors: int
-    boundary: tuple[tuple[int, int], ...]
-    """Number of a tensor of the call, memory object that is to point to it."""
+    boundary: tuple[tuple[int, int, int], ...]
+    """Number of a tensor of the call, offset in it, memory object that is to point there."""
     steps: tuple[tuple[int, int, int], ...]
     """Primitive, count and address of its arguments."""
 
 
 _WALK = """
 %tensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
-%bound = type { i64, ptr }
+%bound = type { i64, i64, ptr }
 %step = type { ptr, i64, ptr }
 %table = type { i64, i64, ptr, i64, ptr }
 
@@ -117,13 +117,16 @@ bind:
 bound:
   %index_at = getelementptr %bound, ptr %bounds, i64 %i, i32 0
   %index = load i64, ptr %index_at
-  %memory_at = getelementptr %bound, ptr %bounds, i64 %i, i32 1
+  %inner_at = getelementptr %bound, ptr %bounds, i64 %i, i32 1
+  %inner = load i64, ptr %inner_at
+  %memory_at = getelementptr %bound, ptr %bounds, i64 %i, i32 2
   %memory = load ptr, ptr %memory_at
   %tensor_at = getelementptr ptr, ptr %tensors, i64 %index
   %tensor = load ptr, ptr %tensor_at
   %data = load ptr, ptr %tensor
   %offset_at = getelementptr %tensor, ptr %tensor, i32 0, i32 9
-  %offset = load i64, ptr %offset_at
+  %outer = load i64, ptr %offset_at
+  %offset = add i64 %outer, %inner
   %first = getelementptr i8, ptr %data, i64 %offset
   %set = call i32 inttoptr (i64 SET_HANDLE to ptr)(ptr %memory, ptr %first)
   %i1 = add i64 %i, 1
@@ -160,7 +163,7 @@ end:
 
 
 class _Bound(ctypes.Structure):
-    _fields_ = [("index", ctypes.c_int64), ("memory", ctypes.c_void_p)]
+    _fields_ = [("index", ctypes.c_int64), ("offset", ctypes.c_int64), ("memory", ctypes.c_void_p)]
 
 
 class _Step(ctypes.Structure):

@@ -264,6 +264,32 @@ def test_reduction(algorithm: str) -> None:
     close(Region([node], {"x": x}, {"y": (4, 1, 6)})(), compute(x, axis=1, keepdims=True))  # type: ignore[operator]
 
 
+def test_slices_are_views() -> None:
+    x, w = random(2, 6, 12), random(12, 24)
+    pieces = [((0, 0, 8 * i), (1, 1, 1)) for i in range(3)]
+    nodes = [Node("matmul", {"x": "x", "weight": "w"}, "m")]
+    nodes += [Node("slice", {"x": "m"}, f"p{i}", {"begin": b, "steps": s}) for i, (b, s) in enumerate(pieces)]
+    nodes += [
+        Node("permute", {"x": "p1"}, "q1", {"axes": (0, 2, 1)}),
+        Node("matmul", {"x": "p0", "weight": "q1"}, "s"),
+        Node("eltwise", {"x": "p2"}, "r", {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}),
+        Node("matmul", {"x": "s", "weight": "r"}, "y"),
+        Node("slice", {"x": "y"}, "z", {"begin": (1, 1, 0), "steps": (1, 2, 3)}),
+    ]
+    shapes = {"m": (2, 6, 24), "p0": (2, 6, 8), "p1": (2, 6, 8), "p2": (2, 6, 8), "q1": (2, 8, 6), "s": (2, 6, 6)}
+    shapes |= {"r": (2, 6, 8), "y": (2, 6, 8), "z": (1, 3, 3)}
+    m = x @ w
+    expected = m[..., :8] @ m[..., 8:16].transpose(0, 2, 1) @ np.maximum(m[..., 16:], 0)
+    region = Region(nodes, {"x": x}, shapes, {"w": w}, outputs=("y", "z"))
+    y, z = region()
+    close(y, expected)
+    close(z, expected[1:, 1::2, ::3])
+    inputs = Region(
+        [Node("slice", {"x": "x"}, "y", {"begin": (1, 0, 2), "steps": (1, 5, 2)})], {"x": x}, {"y": (1, 2, 5)}
+    )
+    np.testing.assert_array_equal(inputs(), x[1:, ::5, 2::2])
+
+
 def test_concat_and_views() -> None:
     x, y = random(2, 3, 4), random(2, 5, 4)
     nodes = [

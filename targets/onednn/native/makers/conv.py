@@ -45,7 +45,7 @@ def convolution(builder: Builder, node: Node) -> Value:
     }
     if bias is not None:
         arguments[api.BIAS] = bias
-    over = Value(target, accumulate.value.storage) if accumulate is not None else None
+    over = accumulate.value.seen_as(target) if accumulate is not None else None
     result = over or builder.result(node.result, target)
     builder.emit(descriptor, {**arguments, api.DST: result})
     return apart(builder, result, left)
@@ -57,7 +57,7 @@ def _accumulated(builder: Builder, post_ops: PostOps, x: Value, target: Desc) ->
     if residual is None or not builder.is_last_use(residual.name):
         return None
     storage = residual.value.storage
-    fits = storage.kind == "arena" and residual.value.desc == target
+    fits = storage.kind == "arena" and residual.value.is_whole and residual.value.desc == target
     return residual if fits and storage is not x.storage else None
 
 

@@ -11,7 +11,7 @@ from mirlo.targets.onednn.plan import Node
 
 def eltwise(builder: Builder, node: Node) -> Value:
     """`x`, with attributes `algorithm`, `alpha`, `beta`."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     over = x if builder.is_last_use(node.operands["x"]) else None
     algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
     made = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
@@ -31,7 +31,7 @@ def eltwise_step(builder: Builder, x: Value, algorithm: str, alpha: float, beta:
 
 def binary(builder: Builder, node: Node) -> Value:
     """`x` and `y`, which broadcasts to it, with attribute `algorithm`."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     y = broadcastable(builder, builder.values[node.operands["y"]], x.desc.shape)
     if y.desc.shape == x.desc.shape:
         # Constants follow; of two computed operands that differ, the one that is row-major does.
@@ -73,7 +73,7 @@ def _describe_binary(algorithm: str, x: Value, y: Value, attr: api.Owned) -> api
 
 def prelu(builder: Builder, node: Node) -> Value:
     """`x`, and `slope` which broadcasts to it."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     slope = broadcastable(builder, builder.values[node.operands["slope"]], x.desc.shape)
     result = builder.result(node.result, x.desc)
     attr = attributes()

@@ -53,7 +53,7 @@ def matmul(builder: Builder, node: Node) -> Value:
     whole = choice.target.reshaped(final.shape)
     assert whole is not None, "the layout of a flat result is that of the whole one"
     result = builder.result(node.result, whole)
-    made = Value(choice.target, result.storage)
+    made = result.seen_as(choice.target)
     builder.emit(choice.descriptor, {**arguments, api.DST: made})
     apart(builder, made, choice.left, adapt)
     return result

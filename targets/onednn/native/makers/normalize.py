@@ -15,7 +15,7 @@ from mirlo.targets.onednn.plan import Node
 
 def softmax(builder: Builder, node: Node) -> Value:
     """`x` along attribute `axis`; attribute `algorithm`."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
 
     def describe(x: Value) -> api.Owned:
         attr = attributes()
@@ -53,13 +53,13 @@ def layer_norm(builder: Builder, node: Node) -> Value:
     )  # fmt: skip
     over = x if builder.is_last_use(node.operands["x"]) else None
     whole = builder.result(node.result, plain(shape, x.desc.dtype), over)
-    builder.emit(descriptor, {**arguments, api.DST: Value(x.desc, whole.storage)})
+    builder.emit(descriptor, {**arguments, api.DST: whole.seen_as(x.desc)})
     return whole
 
 
 def batch_norm(builder: Builder, node: Node) -> Value:
     """`x` [N, C, ...], `scale`, `bias`, and statistics `mean` and `variance` that are given."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     roles = {"mean": api.MEAN, "variance": api.VARIANCE, "scale": api.SCALE, "bias": api.SHIFT}
     arguments = {role: builder.values[node.operands[name]] for name, role in roles.items()}
     flags = api.NORM_GLOBAL_STATS | api.NORM_SCALE | api.NORM_SHIFT
@@ -85,7 +85,7 @@ def group_norm(builder: Builder, node: Node) -> Value:
     x = builder.reshaped(builder.plainly(builder.values[node.operands["x"]]), flat)
     descriptor = _batch_norm(x, node.attributes["epsilon"], 0)
     whole = builder.result(node.result, plain(shape, tensor.dtype))
-    builder.emit(descriptor, {api.SRC: x, api.DST: Value(x.desc, whole.storage)})
+    builder.emit(descriptor, {api.SRC: x, api.DST: whole.seen_as(x.desc)})
     channels = (1, shape[1], *(1,) * (len(shape) - 2))
     for name, algorithm in (("scale", "mul"), ("bias", "add")):
         factor = builder.reshaped(builder.values[node.operands[name]], channels)
@@ -103,7 +103,7 @@ def _batch_norm(x: Value, epsilon: float, flags: int) -> api.Owned:
 
 def lrn(builder: Builder, node: Node) -> Value:
     """`x` [N, C, ...], across channels; attributes `size`, `alpha`, `beta`, `bias`."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     attr = attributes()
     descriptor = primitive_desc(
         "lrn_forward", api.engine(), api.FORWARD_INFERENCE, api.LRN_ACROSS_CHANNELS, x.desc.pointer, x.desc.pointer,

@@ -12,7 +12,7 @@ from mirlo.targets.onednn.plan import Node
 
 def pooling(builder: Builder, node: Node) -> Value:
     """`x` [N, C, ...], with attributes `algorithm` and the window."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     tensor = builder.tensor(node.result)
     target = anyhow(tensor.shape, tensor.dtype)
     names = ("strides", "kernel", "dilations", "padding_begin", "padding_end")
@@ -29,7 +29,7 @@ def pooling(builder: Builder, node: Node) -> Value:
 
 def reduction(builder: Builder, node: Node) -> Value:
     """`x`; the dims of the result that are 1 are reduced; attribute `algorithm`."""
-    x = builder.values[node.operands["x"]]
+    x = builder.dense(builder.values[node.operands["x"]])
     tensor = builder.tensor(node.result)
 
     def describe(x: Value, target: Desc) -> api.Owned:

@@ -124,10 +124,10 @@ def apart(
     for post in post_ops:
         over = value
         if post.kind == "eltwise":
-            value = eltwise_step(builder, value, post.algorithm, post.alpha, post.beta, Value(over.desc, over.storage))
+            value = eltwise_step(builder, value, post.algorithm, post.alpha, post.beta, over.seen_as(over.desc))
         else:
             operand = broadcastable(builder, adapt(builder.values[post.operand]), value.desc.shape)
-            value = binary_step(builder, post.algorithm, value, operand, Value(over.desc, over.storage))
+            value = binary_step(builder, post.algorithm, value, operand, over.seen_as(over.desc))
     return value
 
 

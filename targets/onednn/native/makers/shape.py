@@ -19,9 +19,16 @@ def permute(builder: Builder, node: Node) -> Value:
     return builder.permuted(builder.values[node.operands["x"]], node.attributes["axes"])
 
 
+def slice_(builder: Builder, node: Node) -> Value:
+    """Of `x`, what attributes `begin` and `steps` say, one number for each axis."""
+    x = builder.values[node.operands["x"]]
+    shape = builder.tensor(node.result).shape
+    return builder.sliced(x, node.attributes["begin"], node.attributes["steps"], shape)
+
+
 def concat(builder: Builder, node: Node) -> Value:
     """Operands `x0`, `x1`..., along attribute `axis`."""
-    values = [builder.values[node.operands[f"x{index}"]] for index in range(len(node.operands))]
+    values = [builder.dense(builder.values[node.operands[f"x{index}"]]) for index in range(len(node.operands))]
     tensor = builder.tensor(node.result)
     target = anyhow(tensor.shape, tensor.dtype)
     descs = (api.c_void_p * len(values))(*(value.desc.pointer for value in values))
@@ -34,4 +41,4 @@ def concat(builder: Builder, node: Node) -> Value:
     return result
 
 
-MAKERS = {"reshape": reshape, "permute": permute, "concat": concat}
+MAKERS = {"reshape": reshape, "permute": permute, "slice": slice_, "concat": concat}
