@@ -105,6 +105,17 @@ def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | N
     return total
 
 
+def explain(function: Any, book: RuleBook, session: Any) -> None:
+    """Say of each operator that rules of a book are for why none of them accepts."""
+    for block in blocks(function):
+        for op in [op.operation for op in block.operations if op.operation.name in book.subjects()]:
+            _, rule, attempts = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))
+            if rule is None:
+                reasons = "".join(f"\n  {attempt.rule.name}: {attempt.decline}" for attempt in attempts)
+                session.remark(f"'{op.name}' stays as it is{reasons}", op.location)
+        erase_dead(block, is_pure_relax)
+
+
 def _rewrite_op(op: Any, book: RuleBook, session: Any) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False

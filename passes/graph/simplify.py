@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.passes.graph.rewrite import load_rules, rewrite
-from mirlo.passes.registry import Pass, register_pass
+from mirlo.passes.graph.rewrite import explain, load_rules, rewrite
+from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
 
 
@@ -21,10 +21,13 @@ class Simplify(Pass):
 
     name = "simplify"
     anchor = "func.func"
+    explain: bool = option(False, "tell why rules of recognition left operators as they are")
 
     def run(self, op: Any, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")
         rewrite(op, RECOGNIZE, session)
+        if self.explain:
+            explain(op, RECOGNIZE, session)
         rewrite(op, SIMPLIFY, session)

@@ -1,0 +1,249 @@
+"""Attention that a model spells out: softmax(q @ k^T * scale + mask) @ v, in the forms that exporters write.
+
+The factor may stand before or after the product or on its operands, masks may be added or chosen by `where`, keys and
+values may be repeated for groups of query heads, and a softmax of rows without any key may be guarded against NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
+from mirlo.passes.rules import Decline, decline, recognize
+
+_HIDDEN = -1e30
+"""What is added to a score to hide it: no score comes near, so that its exponential is zero."""
+
+
+@dataclass
+class _Scores:
+    """A matrix of scores: the product of two operands, a factor, and what is added to it."""
+
+    query: Any
+    keys: Any
+    """[..., T, D] where `transposed`, else [..., D, T]."""
+    transposed: bool
+    scale: float = 1.0
+    masks: list[Any] = field(default_factory=list)
+
+
+@recognize("relax.matmul")
+def attention(op: Any, b: Rewriter) -> Any:
+    """softmax(query @ key^T * scale + mask) @ value, with masks that are added or chosen by `where`."""
+    if op.transpose_lhs or op.out_dtype is not None:
+        return decline("the weights are transposed, or summed up in another type")
+    weights = _weights(op.lhs, b)
+    if isinstance(weights, Decline):
+        return weights
+    scores = _scores(weights, b)
+    if isinstance(scores, Decline):
+        return scores
+    rank = kind_of(op.output).rank
+    if rank not in (3, 4):
+        return decline("attention is of tensors of rank 3 or 4", rank=rank)
+    value = _swapped(op.rhs, b) if op.transpose_rhs else op.rhs
+    query = _moved_factor(scores.query, scores, b)
+    keys = _moved_factor(scores.keys, scores, b)
+    key = keys if scores.transposed else _swapped(keys, b)
+    if len({kind_of(v).dtype for v in (query, key, value)}) != 1 or any(
+        kind_of(v).shape[: rank - 2] != kind_of(op.output).shape[: rank - 2] for v in (query, key, value)
+    ):
+        return decline("query, key and value differ in their types or in the dims of the batch")
+    mask = _joined(scores.masks, kind_of(query).dtype, b)
+    if isinstance(mask, Decline):
+        return mask
+    causal = mask is not None and _is_causal(mask, kind_of(weights).shape, b)
+    given = [query, key, value] + ([] if mask is None or causal else [mask])
+    if rank == 3:
+        given = [_raised(v, b) for v in given]
+    if len(given) == 3:
+        given.append(None)
+    made = b.emit(OPS["attention"], *given, scale=scores.scale, causal=causal)
+    return made if rank == 4 else b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+
+
+@recognize("relax.attention")
+def grouped_heads(op: Any, b: Rewriter) -> Any:
+    """Keys and values that are repeated for groups of query heads are read once by each group."""
+    key, value = _unrepeated(op.key), _unrepeated(op.value)
+    if key is None or value is None:
+        return decline("key and value are not both repeated along the heads")
+    if kind_of(key).shape[1] != kind_of(value).shape[1]:
+        return decline("key and value are repeated differently")
+    return b.emit(OPS["attention"], op.query, key, value, op.mask, **op.attribute_values())
+
+
+def _weights(value: Any, b: Rewriter) -> Any | Decline:
+    """The scores whose softmax a value is, along the last axis."""
+    guarded = defining(value, "relax.where")
+    if guarded is not None and only_use(value):
+        # where(isnan(p), 0, p): of a query without keys. Attention gives zeros for it.
+        test = defining(guarded.condition, "relax.isnan")
+        if test is not None and test.x == guarded.y and b.splat(guarded.x) == 0:
+            value = guarded.y
+        else:
+            guarded = None
+    softmax = defining(value, "relax.softmax")
+    if softmax is None:
+        return decline("the left operand is no softmax")
+    if not beside(value, b):
+        return decline("the softmax is computed in another block")
+    users = {str(use.owner.operation.name) for use in value.uses}
+    if not users <= {"relax.matmul", "relax.isnan", "relax.where"} or (guarded is None and not only_use(value)):
+        return decline("the weights are used by something else")
+    rank = kind_of(value).rank
+    if softmax.axis % rank != rank - 1:
+        return decline("the softmax is not along the last axis", axis=softmax.axis)
+    return softmax.x
+
+
+def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
+    """Scores taken apart, from the last operation to the product."""
+    masks: list[Any] = []
+    scale, shape = 1.0, kind_of(value).shape
+    while True:
+        if not only_use(value) or not beside(value, b):
+            return decline("scores are used by something else")
+        if kind_of(value).shape != shape:
+            return decline("scores are broadcast")
+        if (product := defining(value, "relax.matmul")) is not None:
+            if product.transpose_lhs or product.out_dtype is not None:
+                return decline("the query is transposed, or the scores are summed up in another type")
+            return _Scores(product.lhs, product.rhs, bool(product.transpose_rhs), scale, masks)
+        step = _factor(value, b)
+        if step is not None:
+            value, factor = step
+            scale *= factor
+            continue
+        if scale != 1.0:
+            return decline("a factor stands after something else than the product")
+        found = _masked(value, shape, b)
+        if found is None:
+            return decline("scores are no product with a factor and a mask", operation=_name(value))
+        value, mask = found
+        masks.append(mask)
+
+
+def _factor(value: Any, b: Rewriter) -> tuple[Any, float] | None:
+    """A value as another one times a number."""
+    product, quotient = defining(value, "relax.multiply"), defining(value, "relax.divide")
+    if product is not None:
+        for x, number in ((product.lhs, b.splat(product.rhs)), (product.rhs, b.splat(product.lhs))):
+            if number is not None and kind_of(x).shape == kind_of(value).shape:
+                return x, number
+    if quotient is not None:
+        number = b.splat(quotient.rhs)
+        if number and kind_of(quotient.lhs).shape == kind_of(value).shape:
+            return quotient.lhs, 1.0 / number
+    return None
+
+
+def _masked(value: Any, shape: Any, b: Rewriter) -> tuple[Any, Any] | None:
+    """A value as scores and what is added to them."""
+    total = defining(value, "relax.add")
+    if total is not None:
+        for scores, mask in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
+            if kind_of(scores).shape == shape and _leads_to_product(scores):
+                return scores, mask
+        return None
+    choice = defining(value, "relax.where")
+    if choice is None:
+        return None
+    for scores, number, hides in ((choice.x, choice.y, False), (choice.y, choice.x, True)):
+        fill = b.splat(number)
+        if fill is None or fill > _HIDDEN or kind_of(scores).shape != shape or not _leads_to_product(scores):
+            continue
+        zero = b.constant(np.zeros((), kind_of(number).dtype.to_numpy()), kind_of(number).with_shape(()))
+        pair = (number, zero) if hides else (zero, number)
+        return scores, b.emit(OPS["where"], choice.condition, *pair)
+    return None
+
+
+def _leads_to_product(value: Any, depth: int = 0) -> bool:
+    """Whether a value is a matrix product, but for factors and masks: which operand of a sum the scores are."""
+    if defining(value, "relax.matmul") is not None:
+        return True
+    steps = (defining(value, name) for name in ("relax.add", "relax.multiply", "relax.divide", "relax.where"))
+    step = next((op for op in steps if op is not None), None)
+    if step is None or depth > 4:
+        return False
+    return any(_leads_to_product(v, depth + 1) for v in step.operation.operands if v.type == value.type)
+
+
+def _moved_factor(value: Any, scores: _Scores, b: Rewriter) -> Any:
+    """An operand of the product without the number that it is multiplied with, which goes to the scale."""
+    swapped = defining(value, "relax.permute")
+    inner = swapped.x if swapped is not None else value
+    step = _factor(inner, b)
+    if step is None or not only_use(inner) or not beside(inner, b):
+        return value
+    scores.scale *= step[1]
+    return step[0] if swapped is None else b.emit(OPS["permute"], step[0], axes=swapped.axes)
+
+
+def _swapped(value: Any, b: Rewriter) -> Any:
+    """A matrix transposed; where it is a permute already, of one permute."""
+    rank = kind_of(value).rank
+    axes = [*range(rank - 2), rank - 1, rank - 2]
+    inner = defining(value, "relax.permute")
+    if inner is None:
+        return b.emit(OPS["permute"], value, axes=axes)
+    joined = [inner.axes[axis] for axis in axes]
+    return inner.x if joined == list(range(rank)) else b.emit(OPS["permute"], inner.x, axes=joined)
+
+
+def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
+    """All masks as one."""
+    if any(kind_of(mask).dtype is not dtype for mask in masks):
+        return decline("a mask has another type than the scores")
+    if not masks:
+        return None
+    made = masks[0]
+    for mask in masks[1:]:
+        made = b.emit(OPS["add"], made, mask)
+    return made
+
+
+def _is_causal(mask: Any, shape: Any, b: Rewriter) -> bool:
+    """Whether a constant mask hides exactly the keys after each query."""
+    array = b.array(mask)
+    if array is None or array.ndim < 2 or any(dim != 1 for dim in array.shape[:-2]) or array.shape[-2:] != shape[-2:]:
+        return False
+    plane = array.reshape(array.shape[-2:])
+    visible = np.tril(np.ones(plane.shape, bool))
+    return bool((plane[visible] == 0).all() and (plane[~visible] <= _HIDDEN).all() and (~visible).any())
+
+
+def _raised(value: Any, b: Rewriter) -> Any:
+    """A tensor of rank 3, or a mask of less, with its batch as heads."""
+    shape = kind_of(value).shape
+    return b.emit(OPS["reshape"], value, shape=((1,) * (4 - len(shape)) + tuple(shape)))
+
+
+def _unrepeated(value: Any) -> Any | None:
+    """[B, KV, T, D] whose heads a value [B, KV * G, T, D] repeats, each G times in a row."""
+    flat = defining(value, "relax.reshape")
+    if flat is None or kind_of(flat.x).rank != 5:
+        return None
+    expanded = defining(flat.x, "relax.expand")
+    if expanded is None:
+        return None
+    inner = defining(expanded.x, "relax.reshape") or defining(expanded.x, "relax.expand_dims")
+    if inner is None or kind_of(inner.x).rank != 4:
+        return None
+    batch, heads, length, size = kind_of(inner.x).shape
+    groups = kind_of(flat.x).shape[2]
+    one, many = (batch, heads, 1, length, size), (batch, heads, groups, length, size)
+    if kind_of(expanded.x).shape != one or kind_of(flat.x).shape != many or not isinstance(heads, int):
+        return None
+    wanted = (batch, heads * groups, length, size) if isinstance(groups, int) else None
+    return inner.x if kind_of(value).shape == wanted else None
+
+
+def _name(value: Any) -> str:
+    return str(value.owner.name) if isinstance(value, ir.OpResult) else "none"
