@@ -81,6 +81,18 @@ def items(attributes: Any) -> Iterator[tuple[str, Any]]:
         yield name, attributes[name]
 
 
+def is_given_away(function: Any) -> bool:
+    """Whether a function was given to a code generator: a composite or a region that stands outside its module.
+
+    Passes that work on the graph leave it alone; those that are run on the external module see it.
+    """
+    attributes = function.attributes
+    if "relax.composite" not in attributes and "relax.external" not in attributes:
+        return False
+    parent = function.operation.parent
+    return parent is None or "relax.external" not in parent.attributes
+
+
 def _is(kind: str, attribute: Any) -> bool:
     if kind == ARTIFACTS:
         return artifact_problem(attribute) is None

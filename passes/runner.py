@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.facts import is_given_away
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline_parser import Nested, Step
@@ -67,7 +68,7 @@ class Runner:
             self._run_pass(step, op)
 
     def _run_pass(self, step: Leaf, op: Any) -> None:
-        if isinstance(step, Pass) and step.anchor == "func.func" and op.is_external:
+        if isinstance(step, Pass) and step.anchor == "func.func" and (op.is_external or is_given_away(op)):
             return
         for instrument in self.instruments:
             instrument.before_pass(step, op)

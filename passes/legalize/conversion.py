@@ -9,6 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.facts import is_given_away
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import PassError
@@ -73,6 +74,8 @@ class Conversion:
         """Names of all operators that there were to legalize, and the keys of nodes whose rules were tried."""
         self._by_node = any(key.startswith(NODE) for key in custom)
         self._refused: list[_Refused] = []
+        self._given_away: set[Any] = set()
+        """Operators in regions of code generators, which the driver of the conversion comes to as well."""
         self._choices: dict[Any, str] = {}
         self._rules: dict[str, list[Rule]] = {}
 
@@ -100,18 +103,38 @@ class Conversion:
         return len(self.records) > before
 
     def pending(self) -> list[Any]:
-        """Operators that are not legal yet, outside prim functions."""
+        """Operators that are not legal yet, outside prim functions and what was given to code generators."""
         found: list[Any] = []
+        given_away: list[Any] = []
 
         def visit(op: Any) -> Any:
             name = op.name
             if self.is_pending(name):
                 found.append(op)
-            if name == "func.func" and "tir.prim_func" in op.attributes:
+            elif name == "func.func":
+                if "tir.prim_func" in op.attributes:
+                    return ir.WalkResult.SKIP
+                if is_given_away(op):
+                    given_away.append(op)
+                    return ir.WalkResult.SKIP
+            elif name == "builtin.module" and "relax.external" in op.attributes and op != self.module.operation:
+                given_away.append(op)
                 return ir.WalkResult.SKIP
             return ir.WalkResult.ADVANCE
 
         self.module.walk(visit, ir.WalkOrder.PRE_ORDER)
+        self._given_away = {inner for op in given_away for inner in self._pending_in(op)}
+        return found
+
+    def _pending_in(self, op: Any) -> list[Any]:
+        found: list[Any] = []
+
+        def visit(inner: Any) -> Any:
+            if self.is_pending(inner.name):
+                found.append(inner)
+            return ir.WalkResult.ADVANCE
+
+        op.walk(visit, ir.WalkOrder.PRE_ORDER)
         return found
 
     def rules(self, name: str) -> list[Rule]:
@@ -169,6 +192,8 @@ class Conversion:
     def _convert(self, op: Any, adaptor: Any, converter: Any, rewriter: Any) -> Any:
         """The pattern of all operators. True says that it stays as it is."""
         operation = op.operation
+        if operation in self._given_away:
+            return True
         try:
             return self._try_rules(op, operation, list(adaptor.operands), rewriter)
         except RuleError as error:

@@ -25,3 +25,9 @@ def one():
 @pattern_table("two")
 def two():
     return [("tanh", is_op("relax.tanh")(wildcard())), ("multiply", is_op("relax.multiply")(wildcard(), wildcard()))]
+
+
+@pattern_table("greedy")
+def greedy():
+    """One operator more than others take at once."""
+    return [("tanh_relu", is_op("relax.relu")(is_op("relax.tanh")(wildcard())))]
