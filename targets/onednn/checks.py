@@ -8,10 +8,54 @@ from typing import Any
 from mirlo.passes.byoc.graph import Node, Value
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import decline
-from mirlo.targets.onednn.post_ops import BINARY
+from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 
 Check = Callable[[Node], Any]
 MAX_RANK = 6
+
+
+HEAVY = frozenset(
+    f"relax.{name}"
+    for name in ("conv", "conv_transpose", "matmul", "attention", "max_pool", "avg_pool", "layer_norm", "batch_norm",
+                 "instance_norm", "group_norm", "lrn", "softmax", "log_softmax")
+)  # fmt: skip
+"""What the library is worth calling for."""
+LIGHT = frozenset(
+    f"relax.{name}"
+    for name in ("reshape", "permute", "expand_dims", "squeeze", "split", "strided_slice", "concat", "reduce_mean",
+                 "reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
+) | {*BINARY, *ELTWISE}  # fmt: skip
+"""What it computes, but compiled kernels better, which do several such operators at once."""
+
+
+def beside(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
+    """A check of light operators: they are taken where they are between, before or after heavy ones."""
+
+    def ask_first(match: Match) -> Any:
+        said = ask(match)
+        if said is True and not _reaches_heavy(match):
+            return decline("no operator that is worth the library is near: compiled kernels do it better")
+        return said
+
+    ask_first.__name__ = "beside"
+    return ask_first
+
+
+def _reaches_heavy(match: Match) -> bool:
+    seen = {node.index for node in match.nodes}
+    front = list(match.nodes)
+    while front:
+        node = front.pop()
+        makers = [value.node for value in node.operands if value.node is not None]
+        for other in (*makers, *node.users):
+            if other.index in seen:
+                continue
+            seen.add(other.index)
+            if other.name in HEAVY and _tensors(other) is True:
+                return True
+            if other.name in LIGHT and _tensors(other) is True:
+                front.append(other)
+    return False
 
 
 def alone(check: Check) -> Callable[[Match], Any]:

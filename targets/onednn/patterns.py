@@ -41,12 +41,12 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
     rows += [(op.partition(".")[2], is_op(op), checks.alone(check)) for op, check in NORMS.items()]
     rows += [
         ("softmax", is_op("relax.softmax", "relax.log_softmax"), checks.alone(checks.anything)),
-        ("binary", _chain(is_op(*BINARY)), checks.chain(checks.binary)),
-        ("eltwise", is_op(*ELTWISE), checks.alone(checks.anything)),
-        ("reduce", is_op(*REDUCTIONS), checks.alone(checks.reduction)),
-        ("concat", is_op("relax.concat"), checks.alone(checks.anything)),
-        ("slice", is_op("relax.strided_slice"), checks.alone(checks.strided_slice)),
-        ("view", is_op(*VIEWS), checks.alone(checks.anything)),
+        ("binary", _chain(is_op(*BINARY)), checks.beside(checks.chain(checks.binary))),
+        ("eltwise", is_op(*ELTWISE), checks.beside(checks.alone(checks.anything))),
+        ("reduce", is_op(*REDUCTIONS), checks.beside(checks.alone(checks.reduction))),
+        ("concat", is_op("relax.concat"), checks.beside(checks.alone(checks.anything))),
+        ("slice", is_op("relax.strided_slice"), checks.beside(checks.alone(checks.strided_slice))),
+        ("view", is_op(*VIEWS), checks.beside(checks.alone(checks.anything))),
     ]
     return rows
 
