@@ -123,7 +123,8 @@ class Placement:
         tried = [a for a in self.about(node) if a.target == target and not a.accepted]
         if not tried:
             return f"no pattern of {target} came to it"
-        best = max(tried, key=lambda a: (a.depth, a.root == node))
+        # Of those that got equally far, one whose check said no tells more than one that expected something else.
+        best = max(tried, key=lambda a: (a.depth, bool(a.predicate), a.root == node))
         return f"{best.target}.{best.pattern} matched {best.depth} deep: {best.reason}"
 
     def to_json(self) -> dict[str, Any]:

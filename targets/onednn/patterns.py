@@ -55,6 +55,6 @@ def _chain(start: Pattern) -> Pattern:
     def step(before: Pattern) -> Pattern:
         # `subtract` and `divide` are not commutative: the chain can be either operand.
         either = is_op(*BINARY)(before, wildcard()) | is_op("relax.subtract")(wildcard(), before)
-        return is_op(*ELTWISE)(before) | either
+        return is_op(*ELTWISE)(before).has_dtype("f32") | either
 
     return repeat(start, step, most=MAX_CHAIN)
