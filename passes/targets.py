@@ -37,6 +37,8 @@ class Target:
     """Make the run-time artifact of a module that went through the pipeline."""
     prepare: Callable[[Any], None] | None = None
     """Called with the options before the pipeline runs on a large model: a chance to start what `emit` will need."""
+    fingerprint: Callable[[], str] | None = None
+    """What of this machine the code depends on, as text; without it compiled models are not kept in the cache."""
     pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
     codegen: Any = None
@@ -96,6 +98,17 @@ def target_names() -> list[str]:
 @cache
 def find_target(name: str) -> Target:
     """The target of this name, with its rules registered."""
+    target = declared_target(name)
+    try:
+        for module in target.rule_modules if name not in _REGISTERED else ():
+            importlib.import_module(module)
+    except Exception as error:
+        raise TargetError(f"target '{name}' of {where_from(name)} does not load: {error}") from error
+    return target
+
+
+def declared_target(name: str) -> Target:
+    """The target of this name, without its rules, whose modules take time to import."""
     if name in _REGISTERED:
         return _checked(_REGISTERED[name][0], name, where_from(name))
     entry = _entry_points().get(name)
@@ -106,9 +119,6 @@ def find_target(name: str) -> Target:
     where = where_from(name)
     try:
         target = entry.load()
-        if isinstance(target, Target):
-            for module in target.rule_modules:
-                importlib.import_module(module)
     except Exception as error:
         raise TargetError(f"target '{name}' of {where} does not load: {error}") from error
     return _checked(target, name, where)

@@ -225,30 +225,32 @@ def default_folder() -> Path:
 def digest_of(content: bytes | memoryview) -> str:
     """The digest of bytes: of the digests of their blocks, which are computed side by side."""
     view = memoryview(content)
-    blocks = [view[at : at + _BLOCK] for at in range(0, len(view), _BLOCK)]
-    if len(blocks) < 4:
-        leaves = list(map(_sha256, blocks))
+    return _digest_of_blocks(lambda at: view[at : at + _BLOCK], len(view))
+
+
+def digest_of_file(path: str | os.PathLike[str]) -> str:
+    """The digest of a file's content, which is read by blocks: a mapping would count as memory of this process."""
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if hasattr(os, "pread"):
+            return _digest_of_blocks(lambda at: os.pread(file.fileno(), _BLOCK, at), size)
+        return digest_of(file.read())
+
+
+def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> str:
+    starts = range(0, size, _BLOCK)
+
+    def digest(at: int) -> bytes:
+        return hashlib.sha256(block(at)).digest()
+
+    if len(starts) < 4:
+        leaves = list(map(digest, starts))
     else:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            leaves = list(pool.map(_sha256, blocks))
-    return _sha256(b"".join(leaves) + str(len(view)).encode()).hex()[:40]
-
-
-def digest_of_file(path: str | os.PathLike[str]) -> str:
-    """The digest of a file's content."""
-    import mmap
-
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return digest_of(b"")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            return digest_of(view)
-
-
-def _sha256(content: bytes | memoryview) -> bytes:
-    return hashlib.sha256(content).digest()
+            leaves = list(pool.map(digest, starts))
+    return hashlib.sha256(b"".join(leaves) + str(size).encode()).hexdigest()[:40]
 
 
 def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:

@@ -62,6 +62,8 @@ class ParameterStore:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._files: dict[Path, MappedFile] = {}
+        self.files: set[Path] = set()
+        """Files that the model refers to, besides its own; whoever imports it notes them."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

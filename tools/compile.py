@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirlo.dialects.bindings import ir
-from mirlo.passes.byoc.artifacts import detach_artifacts
-from mirlo.passes.byoc.way import Targets
-from mirlo.passes.files import FileError, write_ir
-from mirlo.passes.instrumentation import Instrument
-from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.reproducer import configuration
-from mirlo.passes.session import Session
-from mirlo.passes.targets import TargetError, find_target
-from mirlo.tools.models import open_model, require_sizes
+from mirlo.passes.targets import TargetError, declared_target, find_target
+from mirlo.tools.model_cache import LEAST_SECONDS, Question, Unkept, ask
 
 if TYPE_CHECKING:
-    from mirlo.passes.pipeline_parser import Step
+    from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.session import Session
+    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
@@ -88,21 +83,72 @@ def compile(
     from mirlo.runtime.executable import Executable
 
     kept = open_cache(cache)
+    options = CompileOptions("", threads, opt_level, jobs, kept)
+    tell = progress or _silent
+    if kept is not None:
+        tell("cache")
+    changing = {
+        "threads": threads, "opt_level": opt_level, "shapes": shapes, "pipeline": pipeline, "legalize": legalize,
+        "intrinsics": intrinsics, "strategies": strategies, "params": params, "save_ir": save_ir and object(),
+    }  # fmt: skip
+    question = _question(kept, model, target, changing)
+    known = question.answer() if isinstance(question, Question) else None
+    if known is not None:
+        return known
+    start = time.perf_counter()
+    artifact, session = _compile(
+        model, target, shapes, pipeline, legalize, intrinsics, strategies, save_ir, tell, params, options
+    )
+    if isinstance(question, Question) and time.perf_counter() - start >= LEAST_SECONDS:
+        tell("keep")
+        question.keep(artifact, session.params, session.params.files)
+    if kept is not None and kept.problem is not None:
+        session.warning(f"nothing was kept in the cache: {kept.problem}")
+    tell("load")
+    return Executable(artifact, session.params)
+
+
+def _question(cache: Cache | None, model: Any, target: str | Sequence[str], changing: Mapping[str, Any]) -> Any:
+    if not isinstance(target, str) or "," in target:
+        return Unkept("models for several targets are not kept whole")
+    return ask(cache, model, declared_target(target), changing)
+
+
+def _compile(
+    model: Any,
+    target: str | Sequence[str],
+    shapes: Mapping[str, Sequence[int | str]] | None,
+    pipeline: Pipeline | str | None,
+    legalize: Mapping[str, Callable[..., Any]] | None,
+    intrinsics: Mapping[str, Callable[..., Any]] | None,
+    strategies: Strategies | Measured | str | None,
+    save_ir: str | Path | None,
+    tell: Progress,
+    params: ParameterStore | None,
+    options: CompileOptions,
+) -> tuple[Artifact, Session]:
+    # Imported here: a model that the cache has needs nothing of the compiler.
+    from mirlo.dialects.bindings import ir
+    from mirlo.passes.byoc.artifacts import detach_artifacts
+    from mirlo.passes.byoc.way import Targets
+    from mirlo.passes.pipeline import Pipeline
+    from mirlo.tools.models import open_model, require_sizes
+    from mirlo.tools.stages import SaveStages, Steps
+
     targets = Targets.parse(target)
     if targets.host is None:
         raise TargetError(
             f"target '{targets.names[-1]}' compiles parts of models: name what compiles the rest, '{targets},llvm'"
         )
-    options = CompileOptions(targets.host.name, threads, opt_level, jobs, kept)
     chosen = find_target(targets.host.name)
     if chosen.pipeline is None or chosen.emit is None:
         raise TargetError(f"target '{chosen.name}' makes no code: it has no pipeline or no emitter")
+    options = replace(options, target=chosen.name)
     given = Pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    tell = progress or _silent
     tell("import")
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
-    require_sizes(module, chosen.name)
+    require_sizes(module, options.target)
     if chosen.prepare is not None and _is_large(module):
         chosen.prepare(options)
     session.options["legalize"] = dict(legalize or {})
@@ -111,18 +157,14 @@ def compile(
     steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
     if given is None and not opened.pipeline:
         steps.prepend(targets.steps())
-    instruments: list[Instrument] = [_Steps(tell)]
+    instruments: list[Any] = [Steps(tell)]
     if save_ir is not None:
-        instruments.append(_SaveStages(Path(save_ir), session))
+        instruments.append(SaveStages(Path(save_ir), session))
     with module.context, ir.Location.unknown():
         steps.run(module, session, instruments)
         tell("emit")
         externals = detach_artifacts(module)
-        artifact = replace(chosen.emit(module, options), externals=externals)
-    if kept is not None and kept.problem is not None:
-        session.warning(f"nothing was kept in the cache: {kept.problem}")
-    tell("load")
-    return Executable(artifact, session.params)
+        return replace(chosen.emit(module, options), externals=externals), session
 
 
 def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:
@@ -168,40 +210,3 @@ def _is_large(module: Any) -> bool:
 
 def _silent(step: str) -> None:
     """No one wants to know."""
-
-
-@dataclass
-class _Steps(Instrument):
-    """Tells the progress of a pipeline."""
-
-    progress: Progress
-
-    def before_pass(self, step: Any, op: Any) -> None:
-        self.progress(step.name)
-
-
-@dataclass
-class _SaveStages(Instrument):
-    """Writes the module of every stage and the passes that it has before it: `00-import.mlir`, `01-legalize.mlir`..."""
-
-    folder: Path
-    session: Session
-    count: int = field(default=0, init=False)
-    last: str = field(default="import", init=False)
-
-    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
-        self._write(op, remaining)
-        step = remaining[0]
-        self.last = step.name
-
-    def end_run(self, op: Any) -> None:
-        self._write(op, ())
-
-    def _write(self, op: Any, remaining: Sequence[Step]) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"cannot write IR to '{self.folder}': {error.strerror or error}") from error
-        path = self.folder / f"{self.count:02}-{self.last}.mlir"
-        write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
-        self.count += 1

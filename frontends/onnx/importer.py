@@ -40,6 +40,7 @@ def import_model(
     module, store = new_module(loaded, context), ParameterStore()
     with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
         build_main(loaded, shapes, store)
+    store.files.update(loaded.weights.files)
     return module, store
 
 

@@ -26,6 +26,11 @@ class Weights:
         self._data = data
         self._files: dict[Path, memoryview] = {}
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that were read for tensors, besides the model's own."""
+        return tuple(self._files)
+
     def array(self, tensor: Any, name: str | None = None) -> np.ndarray:
         """The values of a TensorProto, in its shape and element type."""
         what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"

@@ -19,6 +19,13 @@ def _emit(module: Any, options: Any) -> Any:
     return emit(module, threads=options.threads, opt_level=options.opt_level, cache=options.cache, jobs=options.jobs)
 
 
+def _fingerprint() -> str:
+    from mirlo.runtime.loaders import llvm_host
+    from mirlo.targets.llvm.machine import host_machine
+
+    return f"{llvm_host()} {host_machine()}"
+
+
 def _prepare(options: Any) -> None:
     from mirlo.targets.llvm.processes import prepare
 
@@ -40,4 +47,5 @@ TARGET = Target(
     emit=_emit,
     prepare=_prepare,
     symbolic_dims=True,
+    fingerprint=_fingerprint,
 )

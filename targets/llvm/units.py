@@ -16,6 +16,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.lower.parallel import FORK
 from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
 
 _PLACEHOLDER = "KERNEL"
@@ -50,7 +51,7 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
-        unit = _kernel_unit(name, texts, uses, settings)
+        unit = _kernel_unit(name, operations, texts, uses, settings)
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
@@ -61,9 +62,12 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
     return [Unit(MAIN, MAIN, key, text, entry), *units.values()]
 
 
-def _kernel_unit(name: str, texts: dict[str, str], uses: dict[str, list[str]], settings: str) -> Unit:
+def _kernel_unit(
+    name: str, operations: dict[str, Any], texts: dict[str, str], uses: dict[str, list[str]], settings: str
+) -> Unit:
     members = _closure([name], uses, stop=set())
-    names = {member: f"{_PLACEHOLDER}.{i}" if i else _PLACEHOLDER for i, member in enumerate(members)}
+    own = [member for member in members if _is_defined_here(operations[member])]
+    names = {member: f"{_PLACEHOLDER}.{i}" if i else _PLACEHOLDER for i, member in enumerate(own)}
     parts = [_renamed(texts[member], names) for member in members]
     # The kernel is called from another object file.
     text = "\n".join([parts[0].replace("func.func private ", "func.func ", 1), *parts[1:]])
@@ -113,6 +117,11 @@ def _declaration(function: Any) -> str:
 def _symbol(op: Any) -> str:
     attributes = op.operation.attributes
     return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+
+
+def _is_defined_here(op: Any) -> bool:
+    """Whether the module has, or will have, a definition; what it only declares is a function of somebody else."""
+    return op.name != "func.func" or _has_body(op) or FORK in op.attributes
 
 
 def _has_body(function: Any) -> bool:

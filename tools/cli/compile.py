@@ -32,7 +32,8 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
     executable, progress = compile_model(arguments)
     executable.save(output)
-    print(f"{output}: {output.stat().st_size / 2**20:.1f} MiB, {executable.memory}; compiled in {progress.summary()}")
+    size = f"{output.stat().st_size / 2**20:.1f} MiB"
+    print(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
     if arguments.timing:
         print(progress.table())
 

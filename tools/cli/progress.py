@@ -52,6 +52,11 @@ class Progress:
     def total(self) -> float:
         return sum(self.seconds.values())
 
+    @property
+    def how(self) -> str:
+        """Whether there was anything to compile."""
+        return "compiled" if "import" in self.seconds else "taken from the cache"
+
     def summary(self, longest: int = 4) -> str:
         """`12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the steps that took most of it."""
         steps = sorted(self.seconds.items(), key=lambda item: -item[1])

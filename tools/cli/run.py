@@ -51,7 +51,7 @@ def _executable(arguments: Arguments) -> Executable:
     from mirlo.tools.cli.compile import compile_model
 
     executable, progress = compile_model(arguments)
-    print(f"{arguments.model}: compiled in {progress.summary()}; {executable.memory}")
+    print(f"{arguments.model}: {progress.how} in {progress.summary()}; {executable.memory}")
     return executable
 
 

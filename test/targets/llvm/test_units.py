@@ -71,6 +71,13 @@ def test_a_kernel_has_what_it_uses_and_strings_are_left_alone() -> None:
     assert 'note = "@first"' in third.text
 
 
+def test_functions_of_others_keep_their_names() -> None:
+    body = "call @somebody_elses(%a) : (memref<4xf32>) -> ()\n  %t = memref.get_global"
+    text = PLANNED.replace("%t = memref.get_global", body)
+    _, _, third = _units(text + "func.func private @somebody_elses(memref<4xf32>)")
+    assert "call @somebody_elses(" in third.text and "func.func private @somebody_elses(" in third.text
+
+
 def test_keys_hold_the_text_and_the_options() -> None:
     keys = [unit.key for unit in _units(PLANNED)]
     assert keys == [unit.key for unit in _units(PLANNED)]

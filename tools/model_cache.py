@@ -1,0 +1,174 @@
+"""Whole models in the cache: what a model's file was compiled to, with its packed weights, ready to be mapped.
+
+The key holds all that the result depends on: the content of the model's file and of those that it refers to, the
+options, the machine, the sources of Mirlo and of installed packages that extend it, the versions of the libraries.
+Where something cannot be part of a key, such as rules that a script registered, the model is compiled as if there were
+no such cache; `Unkept` says why. Nothing here imports the compiler: an answer costs what reading the files costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, digest_of_file
+
+if TYPE_CHECKING:
+    from mirlo.passes.targets import Target
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.params import ParameterStore
+
+LEAST_SECONDS = 0.5
+"""Models that compile faster are not kept."""
+_LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
+_FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "tools")
+_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders")
+
+
+@dataclass(frozen=True)
+class Unkept:
+    """Why a compilation has no place in the cache."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A compilation whose result the cache may have."""
+
+    cache: Cache
+    model: Path
+    key: str
+
+    def answer(self) -> Executable | None:
+        """The compiled model, or None where there is none that is whole."""
+        from mirlo.runtime.errors import ArtifactError
+        from mirlo.runtime.executable import load
+
+        manifest = self.cache.get(MANIFESTS, self.key)
+        if manifest is None:
+            return None
+        try:
+            found = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
+            return None if found is None else load(found)
+        except (OSError, ArtifactError):
+            return None  # a file that the model refers to is gone: the compilation will tell
+
+    def keep(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
+        """Store what the model was compiled to. `files` are those that it refers to."""
+        from mirlo.runtime.artifact import save
+
+        names = sorted({os.path.relpath(file.resolve(), self._folder) for file in files})
+        size = len(artifact.code) + sum(params.get(spec.name).nbytes for spec in artifact.params)
+        try:
+            full_key = self._full_key(names)
+        except OSError:
+            return
+        self.cache.put_file(MODELS, full_key, size, lambda path: save(path, artifact, params))
+        self.cache.put(MANIFESTS, self.key, json.dumps({"files": names}).encode())
+
+    @property
+    def _folder(self) -> Path:
+        return self.model.resolve().parent
+
+    def _full_key(self, names: list[str]) -> str:
+        parts = [self.key, *(f"{name} {digest_of_file(self._folder / name)}" for name in names)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
+def ask(cache: Cache | None, model: Any, target: Target, options: Mapping[str, Any]) -> Question | Unkept:
+    """The question for a compilation; `options` are all that `mirlo.compile` was given and that change the result."""
+    if cache is None:
+        return Unkept("there is no cache")
+    if not isinstance(model, (str, os.PathLike)) or Path(model).suffix.lower() != ".onnx":
+        return Unkept("only models in .onnx files are kept whole")
+    if target.fingerprint is None:
+        return Unkept(f"target '{target.name}' does not say what of the machine its code depends on")
+    extended = _extended(target)
+    if extended is not None:
+        return Unkept(extended)
+    if options.get("strategies") == "measure":
+        return Unkept("strategies are measured anew")
+    given = {name: value for name, value in options.items() if value}
+    try:
+        text = json.dumps(given, sort_keys=True)
+    except TypeError as error:
+        return Unkept(f"an option cannot be part of a key: {error}")
+    try:
+        digest = digest_of_file(model)
+    except OSError as error:
+        return Unkept(f"the model cannot be read: {error.strerror or error}")
+    parts = [digest, target.name, target.fingerprint(), text, compiler_version()]
+    return Question(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
+
+
+def _extended(target: Target) -> str | None:
+    """What this process added to the compiler, which no key can hold."""
+    from mirlo.passes.targets import plugin_of
+
+    if plugin_of(target.name) is not None:
+        return f"target '{target.name}' belongs to no installed package"
+    if "mirlo.extend" in sys.modules:
+        return "this process has extended the compiler (mirlo.extend)"
+    names = [
+        name for name in ("legalize", "onnx_operator", "prim_func", "script") if name in vars(sys.modules["mirlo"])
+    ]
+    if names:
+        return f"this process has extended the compiler (mirlo.{names[0]})"
+    rules = sys.modules.get("mirlo.passes.rules")
+    if rules is None:
+        return None
+    for book in vars(rules).values():
+        if isinstance(book, rules.RuleBook):
+            for rule in book:
+                module = getattr(rule.function, "__module__", "") or ""
+                if not module.startswith("mirlo."):
+                    return f"this process has extended the compiler (rule {rule.name} of module '{module}')"
+    return None
+
+
+@cache
+def compiler_version() -> str:
+    """The sources of Mirlo and of the packages that extend it, and the versions of what they use."""
+    from importlib.metadata import PackageNotFoundError, entry_points, version
+
+    parts = [sys.version]
+    for name in _LIBRARIES:
+        try:
+            parts.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    root = Path(__file__).resolve().parents[1]
+    parts.append(_digest_of_sources(root / folder for folder in _FOLDERS))
+    modules = {entry.value.split(":")[0].split(".")[0] for group in _GROUPS for entry in entry_points(group=group)}
+    for module in sorted(modules - {"mirlo"}):
+        parts.append(f"{module} {_digest_of_sources(_places_of(module))}")
+    return "\n".join(parts)
+
+
+def _places_of(module: str) -> list[Path]:
+    """The folders, or the file, of a module, which is not imported."""
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    if spec is None:
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
+
+
+def _digest_of_sources(places: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for place in places:
+        files = sorted(p for p in place.rglob("*") if p.suffix in (".py", ".ll")) if place.is_dir() else [place]
+        for file in files:
+            digest.update(f"{file.name}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

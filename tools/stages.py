@@ -1,0 +1,53 @@
+"""What `mirlo.compile` attaches to a pipeline: telling its progress, writing the IR of every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo.passes.files import FileError, write_ir
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.reproducer import configuration
+from mirlo.passes.session import Session
+
+if TYPE_CHECKING:
+    from mirlo.passes.pipeline_parser import Step
+
+
+@dataclass
+class Steps(Instrument):
+    """Tells the progress of a pipeline."""
+
+    progress: Callable[[str], None]
+
+    def before_pass(self, step: Any, op: Any) -> None:
+        self.progress(step.name)
+
+
+@dataclass
+class SaveStages(Instrument):
+    """Writes the module of every stage and the passes that it has before it: `00-import.mlir`, `01-legalize.mlir`..."""
+
+    folder: Path
+    session: Session
+    count: int = field(default=0, init=False)
+    last: str = field(default="import", init=False)
+
+    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+        self._write(op, remaining)
+        step = remaining[0]
+        self.last = step.name
+
+    def end_run(self, op: Any) -> None:
+        self._write(op, ())
+
+    def _write(self, op: Any, remaining: Sequence[Step]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write IR to '{self.folder}': {error.strerror or error}") from error
+        path = self.folder / f"{self.count:02}-{self.last}.mlir"
+        write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
+        self.count += 1
