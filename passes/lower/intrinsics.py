@@ -85,15 +85,14 @@ class LowerIntrinsics(Pass):
     target: str = option("llvm", "target whose rules are used")
 
     def run(self, op: Any, session: Session) -> None:
-        load_default_rules()
         try:
             targets = chain(self.target)
         except TargetError as error:
             raise PassError(str(error)) from error
         given = session.options.get(CUSTOM_RULES) or {}
         custom = {name.removeprefix("tir."): rules for name, rules in given.items()}
-        _check_names(targets, custom)
         lowering = Lowering(targets, custom)
+        _check_names(targets, custom)
         try:
             lowering.run(op.operation)
             lower_calls(op)
@@ -123,6 +122,7 @@ class Lowering:
     """One run over one operation and all that is in it."""
 
     def __init__(self, targets: tuple[str, ...], custom: Given | None = None):
+        load_default_rules()
         self.targets = targets
         self.custom = custom
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}

@@ -39,6 +39,7 @@ def to_binaries(module: Any) -> list[KernelCode]:
     _run(module, f"gpu.module({EMULATE})")
     keep_as_bits(module)
     _keep_private(module)
+    _order_all_memory(module)
     capabilities, extensions = ", ".join(CAPABILITIES), ", ".join(EXTENSIONS)
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(
         f"#spirv.target_env<#spirv.vce<{VERSION}, [{capabilities}], [{extensions}]>, api=Vulkan, "
@@ -86,6 +87,18 @@ def _keep_kernels(module: Any) -> None:
         function.attributes["spirv.entry_point_abi"] = ir.Attribute.parse(
             f"#spirv.entry_point_abi<workgroup_size = {size}>"
         )
+
+
+def _order_all_memory(module: Any) -> None:
+    """A barrier orders buffers, too, not only the memory that a block shares."""
+    scope = ir.Attribute.parse("#spirv.scope<Workgroup>")
+    semantics = ir.Attribute.parse("#spirv.memory_semantics<AcquireRelease|UniformMemory|WorkgroupMemory>")
+    names = ("execution_scope", "memory_scope", "memory_semantics")
+    attributes = dict(zip(names, (scope, scope, semantics), strict=True))
+    for barrier in find(module, "gpu.barrier"):
+        with ir.InsertionPoint(barrier), barrier.location:
+            ir.Operation.create("spirv.ControlBarrier", attributes=attributes)
+        barrier.erase()
 
 
 def _keep_private(module: Any) -> None:

@@ -7,19 +7,23 @@ from typing import Any
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.targets.gpu.schedule.contraction import ContractionPlan, plan_contraction
 from mirlo.targets.gpu.schedule.points import BlockPlan, PointsPlan, plan_points
+from mirlo.targets.gpu.schedule.rows import RowsPlan
+from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.analysis import is_product
 from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, unfit
 
 LANES = Machine("gpu", vector_bytes=32, vector_registers=32, masked=True)
 """What the analyses of rows and elements ask of a machine; they only decide what is too short to share."""
-PLANNERS = (plan_points,)
+PLANNERS = (plan_points, plan_rows)
 _LONGEST = 16
 """Most blocks that are tried as one stage."""
 
-Stage = PointsPlan | BlockPlan
-_NAMES: dict[type, str] = {PointsPlan: "points", BlockPlan: "block"}
+Stage = ContractionPlan | PointsPlan | RowsPlan | BlockPlan
+_NAMES: dict[type, str] = {ContractionPlan: "contraction", PointsPlan: "points", RowsPlan: "rows", BlockPlan: "block"}
 
 
 def plan_stages(view: PrimView) -> list[Stage]:
@@ -40,6 +44,11 @@ def plan_stages(view: PrimView) -> list[Stage]:
 
 
 def _plan(part: Group) -> Stage | None:
+    product = plan_contraction(part)
+    if not isinstance(product, Decline):
+        return product
+    if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
+        return None  # the product gets tiles of its own
     for planner in PLANNERS:
         plan = planner(part)
         if not isinstance(plan, Decline):

@@ -1,0 +1,242 @@
+"""Contractions: matrix products and convolutions in tiles that a block of threads shares.
+
+Each thread keeps a small tile of sums in registers. For a step of the summed axes the block loads what all its threads
+need of both factors into shared memory; positions are linear forms over the axes, so that a convolution is the same as
+a product (an implicit GEMM), padding is a test when loading. What is too thin for tiles gets a thread for each sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.targets.gpu.schedule.finish import Reader, finish, multiply_add, touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, launch_points, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
+from mirlo.targets.llvm.schedule.contraction.analysis import analyze
+from mirlo.targets.llvm.schedule.contraction.body import emit_init
+from mirlo.targets.llvm.schedule.evaluate import Memory
+from mirlo.targets.llvm.schedule.group import Group
+
+THINNEST = 8
+"""Fewer rows or columns than this are no tile."""
+ACROSS, DOWN = 16, 16
+"""Threads of a block: along the columns, along the rows."""
+DEPTH = 16
+"""Steps of the summed axes that are in shared memory at a time."""
+BUSY = 64
+"""Blocks that keep a device busy: smaller tiles are taken until there are as many."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sums of a thread: rows and columns, each thread's own spread over the tile of the block."""
+
+    rows: int
+    columns: int
+
+    @property
+    def height(self) -> int:
+        return self.rows * DOWN
+
+    @property
+    def width(self) -> int:
+        return self.columns * ACROSS
+
+
+@dataclass(frozen=True)
+class ContractionPlan:
+    """A contraction and the elementwise blocks that follow; without a tile, a thread for each sum."""
+
+    roles: Roles
+    tile: Tile | None
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        touch(self.roles.contraction, memory)
+        if self.tile is None:
+            _emit_sums(self.roles, memory)
+        else:
+            _Tiled(self.roles, self.tile, memory).emit()
+
+    def describe(self) -> dict[str, Any]:
+        tile = [] if self.tile is None else [self.tile.height, self.tile.width, DEPTH]
+        return {"tile": tile}
+
+
+def plan_contraction(group: Group) -> ContractionPlan | Decline:
+    """How to compute these blocks, the first of which is the contraction."""
+    found = analyze(group.blocks, group.kept)
+    if isinstance(found, Decline):
+        return found
+    roles = roles_of(found)
+    if isinstance(roles, Decline):
+        return roles
+    return ContractionPlan(roles, choose_tile(roles))
+
+
+def choose_tile(roles: Roles) -> Tile | None:
+    """The largest tile that leaves no thread without work and no unit of the device without blocks."""
+    height, width = roles.rows.extent, roles.columns.extent
+    if min(height, width) < THINNEST or roles.depth < THINNEST:
+        return None
+    rows = next((n for n in (4, 2) if height >= n * DOWN), 1)
+    columns = next((n for n in (4, 2) if width >= n * ACROSS), 1)
+    while rows * columns > 1:
+        blocks = roles.batches * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
+        if blocks >= BUSY:
+            break
+        rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
+    return Tile(rows, columns)
+
+
+def _start(roles: Roles) -> Any:
+    kind = roles.contraction.product.accumulate_type
+    return attribute_constant(emit_init(roles.contraction.block, kind))
+
+
+def _emit_sums(roles: Roles, memory: Memory) -> None:
+    """A thread for each sum."""
+    axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
+
+    def thread(indices: list[Any]) -> None:
+        values = dict(zip((axis.id for axis in axes), indices, strict=True))
+        readers = [Reader(roles, side, memory) for side in (roles.rows, roles.columns)]
+        bases = [reader.base(values) for reader in readers]
+
+        def level(done: dict[int, Any], carried: Any) -> Any:
+            if len(done) == len(roles.sums):
+                a, b = (reader.read(base, done) for reader, base in zip(readers, bases, strict=True))
+                return multiply_add(a, b, carried)
+            axis = roles.sums[len(done)]
+            return for_loop(0, axis.extent, 1, lambda i, held: [level({**done, axis.id: i}, held)], [carried])[0]
+
+        finish(roles.contraction, memory, values, level({}, _start(roles)))
+
+    launch_points([axis.extent for axis in axes], thread)
+
+
+class _Tiled:
+    """One kernel of tiles."""
+
+    def __init__(self, roles: Roles, tile: Tile, memory: Memory):
+        self.roles = roles
+        self.tile = tile
+        self.memory = memory
+        self.high = -(-roles.rows.extent // tile.height)
+        self.wide = -(-roles.columns.extent // tile.width)
+
+    def emit(self) -> None:
+        launch(self.roles.batches * self.high * self.wide, ACROSS * DOWN, self._block)
+
+    def _block(self, ids: Ids) -> None:
+        kind = self.roles.contraction.product.accumulate_type
+        self.thread = ids.thread
+        batch, down, across = split(ids.block, [self.roles.batches, self.high, self.wide])
+        self.batch = values_of(self.roles.batch, batch)
+        self.first = {"rows": multiply(down, self.tile.height), "columns": multiply(across, self.tile.width)}
+        self.down, self.across = split(ids.thread, [DOWN, ACROSS])
+        self.memories = {
+            "rows": shared(DEPTH * self.tile.height, kind), "columns": shared(DEPTH * self.tile.width, kind),
+        }  # fmt: skip
+        loads = [
+            *self._loads("rows", self.roles.rows, self.tile.height),
+            *self._loads("columns", self.roles.columns, self.tile.width),
+        ]
+        start = _start(self.roles)
+        count = self.tile.rows * self.tile.columns
+
+        def step(first: Any, *sums: Any) -> list[Any]:
+            for load in loads:
+                load(first)
+            barrier()
+            following = for_loop(0, DEPTH, 1, lambda k, *held: self._products(k, held), list(sums))
+            barrier()
+            return following
+
+        sums = for_loop(0, self.roles.depth, DEPTH, step, [start] * count)
+        self._finish(sums)
+
+    def _loads(self, name: str, side: Side, width: int) -> list[Any]:
+        """What brings a thread's part of one factor to shared memory; called with the first step of the sums."""
+        threads = ACROSS * DOWN
+        along_sums = side.stride(self.roles.sums) and (
+            not side.axes or side.stride(self.roles.sums) < side.stride(side.axes)
+        )
+        reader = Reader(self.roles, side, self.memory)
+        found = []
+        for part in range(-(-DEPTH * width // threads)):
+            number = add(self.thread, part * threads)
+            if along_sums:
+                line, depth = split(number, [width, DEPTH])
+            else:
+                depth, line = split(number, [DEPTH, width])
+            # Beyond the last row something is read that nobody uses.
+            at = _at_most(add(self.first[name], line), side.extent, width)
+            base = reader.base({**self.batch, **values_of(side.axes, at)})
+            place = add(multiply(depth, width), line)
+            found.append(self._load(reader, base, depth, place, self.memories[name]))
+        return found
+
+    def _load(self, reader: Reader, base: Any, depth: Any, place: Any, memory: Any) -> Any:
+        total = self.roles.depth
+
+        def load(first: Any) -> None:
+            at = add(first, depth)
+            value = reader.read(base, values_of(self.roles.sums, _at_most(at, total, DEPTH)))
+            if total % DEPTH:
+                zero = emit_constant(0, value.type)
+                value = create("arith.select", value.type, less(at, total), value, zero)
+            memref.StoreOp(value, memory, [place])
+
+        return load
+
+    def _products(self, k: Any, sums: Any) -> list[Any]:
+        rows = self._line("rows", k, self.tile.height, self.tile.rows, self.down, DOWN)
+        columns = self._line("columns", k, self.tile.width, self.tile.columns, self.across, ACROSS)
+        products = [(a, b) for a in rows for b in columns]
+        return [multiply_add(a, b, total) for (a, b), total in zip(products, sums, strict=True)]
+
+    def _line(self, name: str, k: Any, width: int, count: int, own: Any, apart: int) -> list[Any]:
+        first = add(multiply(k, width), own)
+        return [memref.LoadOp(self.memories[name], [add(first, i * apart)]).result for i in range(count)]
+
+    def _finish(self, sums: list[Any]) -> None:
+        roles, tile = self.roles, self.tile
+        for i in range(tile.rows):
+            row = add(self.first["rows"], add(self.down, i * DOWN))
+            for j in range(tile.columns):
+                column = add(self.first["columns"], add(self.across, j * ACROSS))
+                tests = []
+                if roles.rows.extent % tile.height:
+                    tests.append(less(row, roles.rows.extent))
+                if roles.columns.extent % tile.width:
+                    tests.append(less(column, roles.columns.extent))
+                self._store(row, column, sums[i * tile.columns + j], tests)
+
+    def _store(self, row: Any, column: Any, total: Any, tests: list[Any]) -> None:
+        def store() -> None:
+            values = {
+                **self.batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column),
+            }  # fmt: skip
+            finish(self.roles.contraction, self.memory, values, total)
+
+        if not tests:
+            store()
+            return
+        condition = tests[0] if len(tests) == 1 else create("arith.andi", tests[0].type, *tests)
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block):
+            store()
+            scf.YieldOp([])
+
+
+def _at_most(value: Any, extent: int, step: int) -> Any:
+    """An index held below its extent, where steps of this size may leave it."""
+    if extent % step == 0:
+        return value
+    return create("arith.minui", value.type, value, index(extent - 1))

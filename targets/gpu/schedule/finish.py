@@ -1,0 +1,106 @@
+"""Sums of products, and what happens to them when they are finished: elementwise blocks, stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import attribute_constant, clone_body
+from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside
+from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
+from mirlo.targets.llvm.schedule.contraction.epilogue import narrowed, widened
+from mirlo.targets.llvm.schedule.contraction.forms import row_major
+from mirlo.targets.llvm.schedule.evaluate import Memory
+
+
+def touch(contraction: Contraction, memory: Memory) -> None:
+    """Make the views of all buffers that a kernel uses, outside of it."""
+    accesses = [contraction.lhs, contraction.rhs, *(access for _, access in contraction.writes)]
+    for stage in contraction.stages:
+        accesses += [access for access in stage.reads if access is not None]
+        for operand in stage.block.inputs:
+            if operand.is_opaque:
+                memory.buffers.buffer(operand.value)
+    for access in accesses:
+        memory.slot(access.value)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads factors of the product: elements, or what stands for them beyond the edges."""
+
+    roles: Roles
+    side: Side
+    memory: Memory
+
+    def base(self, values: Indices) -> tuple[Any, list[Any]]:
+        """What the axes known so far make of the position, and of the index in each dim that may leave its bounds."""
+        return evaluate(self.side.position, values), [evaluate(dim, values) for dim, _ in self._tested()]
+
+    def read(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+        """The factor at a base and values of the other axes, in the type of the sums."""
+        access = self.side.access
+        position = evaluate(self.side.position, values, base[0])
+        condition = None
+        for (dim, size), start in zip(self._tested(), base[1], strict=True):
+            test = inside(evaluate(dim, values, start), size)
+            condition = test if condition is None else create("arith.andi", condition.type, condition, test)
+        buffer = self.memory.slot(access.value).buffer
+        if condition is None:
+            element = memref.LoadOp(buffer, [position]).result
+        else:
+            branch = scf.IfOp(condition, [access.element_type], has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                scf.YieldOp([memref.LoadOp(buffer, [position]).result])
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp([attribute_constant(access.outside)])
+            element = branch.results[0]
+        factor = self.side.factor.emit(element, 1)
+        kind = self.roles.contraction.product.accumulate_type
+        return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
+
+    def _tested(self) -> list[tuple[Any, int]]:
+        access = self.side.access
+        if access.outside is None:
+            return []
+        pairs = zip(access.dims, access.shape, strict=True)
+        return [(dim, size) for dim, size in pairs if not always_inside(dim, size, self.roles.extents)]
+
+
+def multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """a·b + c, in whatever way is fastest."""
+    if isinstance(c.type, ir.FloatType):
+        return create("math.fma", c.type, a, b, c, fastmath=ir.Attribute.parse("#arith.fastmath<contract>"))
+    return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
+
+
+def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> None:
+    """The elementwise blocks on one finished sum, and the stores."""
+    result = contraction.block.outputs[0]
+    made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
+    for stage in contraction.stages:
+        env: dict[Any, Any] = {}
+        for axis, (argument, form) in enumerate(zip(stage.block.index_arguments, stage.indices, strict=True)):
+            if stage.block.uses_index(axis):
+                env[argument] = evaluate(form, values)
+        pairs = zip(stage.block.input_arguments, stage.block.inputs, stage.reads, strict=True)
+        for argument, operand, access in pairs:
+            if operand.value in made:
+                env[argument] = made[operand.value]
+            elif access is None:
+                env[argument] = memory.buffers.buffer(operand.value)
+            else:
+                env[argument] = _load(memory, access, values)
+        results = clone_body(stage.block, env)
+        made.update(zip((output.value for output in stage.block.outputs), results, strict=True))
+    for value, access in contraction.writes:
+        slot = memory.slot(value)
+        memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+
+
+def _load(memory: Memory, access: Access, values: Indices) -> Any:
+    position = evaluate(row_major(access.dims, access.shape), values)
+    return memref.LoadOp(memory.slot(access.value).buffer, [position]).result
+

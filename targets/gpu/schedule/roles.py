@@ -1,0 +1,113 @@
+"""What the axes of a contraction do: rows, columns, batches, sums; how a grid of tiles covers them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
+from mirlo.targets.llvm.schedule.contraction.body import Factor
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, row_major
+
+Indices = Mapping[int, Any]
+"""Values of axes, by id."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One factor of the product: what it reads, and the axes that only it has."""
+
+    access: Access
+    factor: Factor
+    axes: tuple[Axis, ...]
+
+    @property
+    def extent(self) -> int:
+        return math.prod(axis.extent for axis in self.axes)
+
+    @property
+    def position(self) -> Form:
+        return row_major(self.access.dims, self.access.shape)
+
+    def stride(self, axes: Sequence[Axis]) -> int:
+        """How far neighbours along the last of these axes are apart; 0 if there is none."""
+        return abs(self.position.stride(axes[-1])) if axes else 0
+
+
+@dataclass(frozen=True)
+class Roles:
+    """A contraction as a batch of products of matrices, the columns along the output's memory."""
+
+    contraction: Contraction
+    rows: Side
+    columns: Side
+    batch: tuple[Axis, ...]
+    sums: tuple[Axis, ...]
+    extents: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        return math.prod(axis.extent for axis in self.sums)
+
+    @property
+    def batches(self) -> int:
+        return math.prod(axis.extent for axis in self.batch)
+
+
+def roles_of(contraction: Contraction) -> Roles | Decline:
+    """The roles of all axes."""
+    if contraction.ragged is not None:
+        return decline("an axis is divided into unequal parts")
+    written = row_major(contraction.writes[0][1].dims, contraction.writes[0][1].shape)
+    spatial = sorted(contraction.spatial, key=lambda axis: -abs(written.stride(axis)))
+    left, right = (_moved(access) for access in (contraction.lhs, contraction.rhs))
+    only_left = tuple(axis for axis in spatial if axis.id in left and axis.id not in right)
+    only_right = tuple(axis for axis in spatial if axis.id in right and axis.id not in left)
+    batch = tuple(axis for axis in spatial if (axis.id in left) == (axis.id in right))
+    lhs = Side(contraction.lhs, contraction.product.lhs, only_left)
+    rhs = Side(contraction.rhs, contraction.product.rhs, only_right)
+    # Neighbouring threads compute neighbouring columns, and what they write must lie side by side.
+    turned = bool(only_left) and (not only_right or abs(written.stride(only_left[-1])) < _step(written, only_right))
+    rows, columns = (rhs, lhs) if turned else (lhs, rhs)
+    return Roles(contraction, rows, columns, batch, tuple(contraction.reduce), dict(contraction.extents))
+
+
+def _step(written: Form, axes: Sequence[Axis]) -> int:
+    return abs(written.stride(axes[-1]))
+
+
+def _moved(access: Access) -> set[int]:
+    return {axis for dim in access.dims for axis in dim.terms}
+
+
+def values_of(axes: Sequence[Axis], number: Any) -> dict[int, Any]:
+    """The value of each axis, from the number of a point of their space."""
+    return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
+
+
+def evaluate(form: Form, values: Indices, start: Any = None) -> Any:
+    """The part of a form that these axes make, plus `start`; without one, its constant."""
+    total = index(form.constant) if start is None else start
+    for axis, factor in form.terms.items():
+        if axis in values:
+            total = add(total, multiply(values[axis], factor))
+    return total
+
+
+def always_inside(form: Form, size: int, extents: Mapping[int, int]) -> bool:
+    """Whether an index cannot leave its dim."""
+    low, high = form.range(extents)
+    return low >= 0 and high < size
+
+
+def inside(value: Any, size: int) -> Any:
+    """Whether 0 ≤ value < size: as an unsigned number, one comparison."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 6))
