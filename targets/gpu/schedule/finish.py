@@ -103,4 +103,3 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
 def _load(memory: Memory, access: Access, values: Indices) -> Any:
     position = evaluate(row_major(access.dims, access.shape), values)
     return memref.LoadOp(memory.slot(access.value).buffer, [position]).result
-

@@ -1,4 +1,4 @@
-"""The schedules of target gpu, executed on a Vulkan device: random programs, and sizes that tiles and rows do not divide."""
+"""The schedules of target gpu on a Vulkan device: random programs, and sizes that tiles and rows do not divide."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_convolutions_with_padding_and_stride(channels_last: bool) -> None:
             return x.at(*where, outside=0.0) * w[o, i, r, s]
 
         if channels_last:
-            return p.reduce("add", (2, 5, 6, out), (inner, 3, 3), lambda n, y, z, o, i, r, s: element(n, o, y, z, i, r, s))
+            return p.reduce(
+                "add", (2, 5, 6, out), (inner, 3, 3), lambda n, y, z, o, i, r, s: element(n, o, y, z, i, r, s)
+            )
         return p.reduce("add", (2, out, 5, 6), (inner, 3, 3), element)
 
     shape = (2, 10, 11, 12) if channels_last else (2, 12, 10, 11)
