@@ -22,6 +22,7 @@ from mirlo.dialects.relax.infer_windows import (
     KERNEL_LAYOUTS,
     channel_axis,
     data_shape,
+    kernel_axes,
     padding_pairs,
     per_dim,
     spatial_axes,
@@ -35,7 +36,8 @@ class Conv(RelaxOp, name="conv"):
     """Convolution (cross-correlation) of `x` with `weight`.
 
     `padding` holds the amounts at the begin of every spatial dim, then those at the end. `kernel_layout` "OI*" is
-    (out channels, in channels / groups, *window), "*IO" is (*window, in channels / groups, out channels).
+    (out channels, in channels / groups, *window), "*IO" is (*window, in channels / groups, out channels), "O*I" is
+    (out channels, *window, in channels / groups).
     """
 
     x = operand()
@@ -135,9 +137,8 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
 
 def split_kernel(weight: TensorType, layout: str) -> tuple[Dim, Dim, tuple[Dim, ...]]:
     """Out channels, in channels per group, window of a weight in this layout."""
-    if layout == "OI*":
-        return weight.shape[0], weight.shape[1], weight.shape[2:]
-    return weight.shape[-1], weight.shape[-2], weight.shape[:-2]
+    out, channels, window = kernel_axes(layout, weight.rank)
+    return weight.shape[out], weight.shape[channels], tuple(weight.shape[axis] for axis in window)
 
 
 def _require_weight_rank(x: TensorType, weight: TensorType) -> None:

@@ -11,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 
 CHANNELS_FIRST, CHANNELS_LAST = "NC*", "N*C"
 DATA_LAYOUTS = (CHANNELS_FIRST, CHANNELS_LAST)
-KERNEL_LAYOUTS = ("OI*", "*IO")
+KERNEL_LAYOUTS = ("OI*", "*IO", "O*I")
 
 
 def channel_axis(layout: str, rank: int) -> int:
@@ -24,6 +24,20 @@ def spatial_axes(layout: str, rank: int) -> range:
 
 def data_shape(layout: str, batch: Dim, channels: Dim, spatial: Sequence[Dim]) -> tuple[Dim, ...]:
     return (batch, channels, *spatial) if layout == CHANNELS_FIRST else (batch, *spatial, channels)
+
+
+def kernel_axes(layout: str, rank: int) -> tuple[int, int, tuple[int, ...]]:
+    """Where the out channels, the in channels and the window of a kernel in this layout are."""
+    letters = layout.replace("*", "*" * (rank - 2))
+    return letters.index("O"), letters.index("I"), tuple(i for i, letter in enumerate(letters) if letter == "*")
+
+
+def kernel_permutation(given: str, wanted: str, rank: int) -> list[int]:
+    """The axes that permute a kernel from one layout to another."""
+    out, channels, window = kernel_axes(given, rank)
+    places = iter(window)
+    letters = wanted.replace("*", "*" * (rank - 2))
+    return [out if letter == "O" else channels if letter == "I" else next(places) for letter in letters]
 
 
 def spatial_rank(x: TensorType, what: str) -> int:

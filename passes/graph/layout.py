@@ -1,12 +1,14 @@
-"""The pass `convert-layout`: convolutions and pools with channels last, the permutes sunk until they cancel."""
+"""The pass `convert-layout`: operators in the layouts that are wanted, the permutes sunk until they cancel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
+from mirlo.passes.graph.desired import CALLBACK, CHANNELS_LAST, Desired, of_code_generator, parse_layouts
 from mirlo.passes.graph.rewrite import load_rules, rewrite
-from mirlo.passes.registry import Pass, register_pass
+from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
 
 _MOVES = ("relax.permute", "relax.reshape")
@@ -15,7 +17,11 @@ _MOVES = ("relax.permute", "relax.reshape")
 @register_pass
 @dataclass(frozen=True)
 class ConvertLayout(Pass):
-    """Convert convolutions and pools to channels-last data and kernels.
+    """Convert operators to the layouts that are wanted: convolutions and what follows them to channels-last data.
+
+    Other layouts are asked for by operator, `layouts={relax.conv=N*C:O*I,relax.max_pool=N*C}`, data layout and kernel
+    layout, or by a function of each operation, the session's option "layouts". In the module of a code generator that
+    says which layouts it wants, those are taken.
 
     The permutes that this needs carry the attribute `relax.layout`; they sink through the operators below (rules in
     `passes/graph/rules/layout.py`) and cancel where they meet. Permuted weights are folded by `fold-constant`.
@@ -23,10 +29,21 @@ class ConvertLayout(Pass):
 
     name = "convert-layout"
     anchor = "func.func"
+    layouts: tuple[str, ...] = option((), "layouts by operator, relax.conv=N*C:O*I")
 
     def run(self, op: Any, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")
-        rewrite(op, LAYOUT, session)
+        rewrite(op, LAYOUT, session, given=self._desired(op, session))
         rewrite(op, SIMPLIFY, session, only=_MOVES)
+
+    def _desired(self, function: Any, session: Any) -> Desired:
+        if self.layouts:
+            return parse_layouts(self.layouts)
+        if session.options.get(CALLBACK) is not None:
+            return Desired(callback=session.options[CALLBACK])
+        module = function.operation.parent
+        target = module.attributes.get("relax.external") if module is not None else None
+        own = of_code_generator(target.value) if isinstance(target, ir.StringAttr) else None
+        return own or CHANNELS_LAST

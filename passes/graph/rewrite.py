@@ -23,9 +23,11 @@ MAX_SWEEPS = 32
 class Rewriter:
     """What a rule builds with: operators and constants, made in front of the operator that it rewrites."""
 
-    def __init__(self, op: Any, session: Any):
+    def __init__(self, op: Any, session: Any, given: Any = None):
         self.op = op
         self.session = session
+        self.given = given
+        """What the pass that runs the rules hands to them."""
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         """Make an operator; returns its result value."""
@@ -89,7 +91,7 @@ def load_rules(package_name: str) -> None:
         importlib.import_module(f"{package_name}.{module.name}")
 
 
-def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | None = None) -> int:
+def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | None = None, given: Any = None) -> int:
     """Apply the rules of a book to a function until none accepts; returns how many rewrites were made."""
     wanted = set(only) if only is not None else book.subjects()
     total = 0
@@ -97,7 +99,7 @@ def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | N
         count = 0
         for block in reversed(blocks(function)):
             found = [op.operation for op in block.operations if op.operation.name in wanted]
-            count += sum(_rewrite_op(op, book, session) for op in found)
+            count += sum(_rewrite_op(op, book, session, given) for op in found)
             erase_dead(block, is_pure_relax)
         total += count
         if not count:
@@ -116,10 +118,10 @@ def explain(function: Any, book: RuleBook, session: Any) -> None:
         erase_dead(block, is_pure_relax)
 
 
-def _rewrite_op(op: Any, book: RuleBook, session: Any) -> bool:
+def _rewrite_op(op: Any, book: RuleBook, session: Any, given: Any) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False
-    made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))
+    made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))
     if rule is None:
         return False
     replace_op(op, made if isinstance(made, (tuple, list)) else [made])

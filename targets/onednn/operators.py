@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.relax.infer_windows import kernel_permutation
 from mirlo.passes.byoc.view import Node, Value
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
@@ -44,8 +45,8 @@ def _conv(t: Translator, node: Node) -> Draft:
     x, axes = _image(t, node)
     weight = t.value(node["weight"])
     rank = len(t.tensors[weight].shape)
-    if node["kernel_layout"] == "*IO":
-        weight = t.permuted(weight, (rank - 1, rank - 2, *range(rank - 2)))
+    if node["kernel_layout"] != "OI*":
+        weight = t.permuted(weight, tuple(kernel_permutation(node["kernel_layout"], "OI*", rank)))
     if node["groups"] > 1:
         out, *rest = t.tensors[weight].shape
         weight = t.reshaped(weight, (node["groups"], out // node["groups"], *rest))

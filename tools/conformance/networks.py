@@ -76,6 +76,15 @@ def _conv_channels_last(draw: Draw) -> Case:
     )  # fmt: skip
 
 
+@operator("conv")
+def _conv_out_channels_first(draw: Draw) -> Case:
+    x, weight = draw.array(1, 7, 6, 8), draw.array(4, 3, 3, 8, low=-1, high=1)
+    made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(0, 3, 1, 2), 1, 1)
+    return case(
+        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="O*I", expected=made.transpose(0, 2, 3, 1)
+    )  # fmt: skip
+
+
 @operator("conv_transpose")
 def _conv_transpose(draw: Draw) -> Case:
     x, weight = draw.array(1, 4, 5, 5), draw.array(4, 3, 3, 3, low=-1, high=1)

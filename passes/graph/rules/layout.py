@@ -6,9 +6,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.infer_windows import kernel_permutation
 from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.graph.desired import CHANNELS_LAST, POOLS, Layouts
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
-from mirlo.passes.rules import decline, layout
+from mirlo.passes.rules import Decline, decline, layout
 
 MARK = "relax.layout"
 
@@ -42,33 +44,74 @@ def layout_permute(value: Any, b: Rewriter) -> Any | None:
     return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
 
 
+def wanted(op: Any, b: Rewriter) -> Layouts | Decline:
+    """The layouts that are wanted for an operation."""
+    return (b.given or CHANNELS_LAST).of(op)
+
+
+def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
+    """Data of one layout in another one."""
+    rank = kind_of(value).rank
+    axes = channels_last(rank) if data == "N*C" else channels_first(rank)
+    return value if given == data else permuted(value, axes, b)
+
+
 @layout("relax.conv")
-def conv_channels_last(op: Any, b: Rewriter) -> Any:
-    """Data N*C and kernels *IO: the innermost axis is the one that is vectorized."""
-    if op.data_layout != "NC*":
-        return decline("it is channels-last already")
-    if not is_constant(op.weight):
+def conv_in_layout(op: Any, b: Rewriter) -> Any:
+    """Data N*C and kernels *IO, where nothing else is wanted: the innermost axis is the one that is vectorized."""
+    asked = wanted(op, b)
+    if isinstance(asked, Decline):
+        return asked
+    data, kernel = asked.data or op.data_layout, asked.kernel or op.kernel_layout
+    is_default = (b.given or CHANNELS_LAST).is_default
+    if data == op.data_layout and (is_default or kernel == op.kernel_layout):
+        return decline("it has the wanted layouts already", data=data, kernel=op.kernel_layout)
+    if is_default and not is_constant(op.weight):
         return decline("the weight is computed at run time")
-    rank = kind_of(op.x).rank
-    attributes = {**op.attribute_values(), "data_layout": "N*C", "kernel_layout": "*IO"}
     weight = op.weight
-    if op.kernel_layout == "OI*":
-        weight = b.emit(OPS["permute"], weight, axes=[*range(2, rank), 1, 0])
-    made = b.emit(OPS["conv"], permuted(op.x, channels_last(rank), b), weight, op.bias, **attributes)
-    return permuted(made, channels_first(rank), b)
+    if kernel != op.kernel_layout:
+        axes = kernel_permutation(op.kernel_layout, kernel, kind_of(weight).rank)
+        weight = b.emit(OPS["permute"], weight, axes=axes)
+    attributes = {**op.attribute_values(), "data_layout": data, "kernel_layout": kernel}
+    made = b.emit(OPS["conv"], in_layout(op.x, op.data_layout, data, b), weight, op.bias, **attributes)
+    return in_layout(made, data, op.data_layout, b)
 
 
-@layout("relax.max_pool", "relax.avg_pool", "relax.lp_pool")
-def pool_channels_last(op: Any, b: Rewriter) -> Any:
-    """A pool takes its input as the convolution before it left it."""
-    if op.data_layout != "NC*":
-        return decline("it is channels-last already")
-    if layout_permute(op.x, b) is None:
-        return decline("its input is not channels-last")
-    rank = kind_of(op.x).rank
-    attributes = {**op.attribute_values(), "data_layout": "N*C"}
-    made = b.emit(type(op), permuted(op.x, channels_last(rank), b), **attributes)
-    return permuted(made, channels_first(rank), b)
+@layout("relax.conv_transpose")
+def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
+    """Only where it is asked for."""
+    asked = wanted(op, b)
+    if isinstance(asked, Decline):
+        return asked
+    if asked.data in (None, op.data_layout):
+        return decline("it has the wanted layout already", data=op.data_layout)
+    attributes = {**op.attribute_values(), "data_layout": asked.data}
+    data = in_layout(op.x, op.data_layout, str(asked.data), b)
+    made = b.emit(OPS["conv_transpose"], data, op.weight, op.bias, **attributes)
+    return in_layout(made, str(asked.data), op.data_layout, b)
+
+
+@layout(*POOLS)
+def pool_in_layout(op: Any, b: Rewriter) -> Any:
+    """As it is asked for; a pool that nothing is asked for takes its input as the convolution before it left it."""
+    asked = wanted(op, b)
+    data = None if isinstance(asked, Decline) else asked.data
+    if data is None:
+        if op.data_layout != "NC*":
+            return decline("it is channels-last already")
+        if not _is_channels_last(op, b):
+            return decline("its input is not channels-last")
+        data = "N*C"
+    elif data == op.data_layout:
+        return decline("it has the wanted layout already", data=data)
+    attributes = {**op.attribute_values(), "data_layout": data}
+    made = b.emit(type(op), in_layout(op.x, op.data_layout, data, b), **attributes)
+    return in_layout(made, data, op.data_layout, b)
+
+
+def _is_channels_last(pool: Any, b: Rewriter) -> bool:
+    inner = layout_permute(pool.x, b)
+    return inner is not None and list(inner.axes) == channels_first(kind_of(pool.x).rank)
 
 
 @layout("relax.permute")

@@ -119,7 +119,7 @@ def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, 
         return None
     numbers = np.zeros(1) if bias is None else np.asarray(bias, np.float64)
     if factor is not None:
-        shape = (-1,) + (1,) * (kind.rank - 1) if producer.kernel_layout == "OI*" else (-1,)
+        shape = (-1,) + (1,) * (kind.rank - 1) if producer.kernel_layout != "*IO" else (-1,)
         weight, numbers = _times(weight, factor.reshape(shape), b), numbers * factor
     if shift is not None:
         numbers = numbers + shift

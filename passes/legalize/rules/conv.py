@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.relax.infer_windows import data_shape
+from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
 from mirlo.passes.legalize.windows import Windows
@@ -17,7 +17,7 @@ def conv(op: Any, b: Any) -> Any:
     output = tensor_type(op.output)
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
-        kernel = weight.shape[2:] if op.kernel_layout == "OI*" else weight.shape[:-2]
+        kernel = [weight.shape[axis] for axis in kernel_axes(op.kernel_layout, len(weight.shape))[2]]
         windows = Windows.of(op, x.shape, kernel, output.static_shape, op.data_layout)
         return convolve(p, x, weight, bias, windows, op.groups, op.kernel_layout, output.dtype)
 
@@ -53,10 +53,9 @@ def contract(
     p: Any, x: TensorExpr, weight: TensorExpr, windows: Windows, groups: int, kernel_layout: str, sum_type: DType
 ) -> TensorExpr:
     """The reduction block of a convolution, its sums in `sum_type`."""
-    if kernel_layout == "OI*":
-        out_channels, group_in = weight.shape[:2]
-    else:
-        group_in, out_channels = weight.shape[-2:]
+    rank = len(weight.shape)
+    out_axis, in_axis, window = kernel_axes(kernel_layout, rank)
+    out_channels, group_in = weight.shape[out_axis], weight.shape[in_axis]
     group_out = out_channels // groups
     depthwise = groups > 1 and group_in == 1
     shape = data_shape(windows.layout, x.shape[0], out_channels, windows.counts)
@@ -70,7 +69,8 @@ def contract(
         group = oc if group_out == 1 else oc // group_out
         channel = ic if groups == 1 else group if depthwise else group * group_in + ic
         read = x.at(*windows.join(n, channel, windows.source(at, inner)), outside=outside)
-        factor = weight.at(*((oc, ic, *inner) if kernel_layout == "OI*" else (*inner, ic, oc)))
+        place = {out_axis: oc, in_axis: ic, **dict(zip(window, inner, strict=True))}
+        factor = weight.at(*(place[axis] for axis in range(rank)))
         return read.cast(sum_type) * factor.cast(sum_type)
 
     return p.reduce("add", shape, extents, element, name="conv")

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.infer_windows import kernel_axes
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
@@ -26,14 +27,16 @@ def im2col(op: Any, b: Any) -> Any:
         return decline("a product of matrices is for convolutions without groups", groups=op.groups)
     if output.dtype is not x.dtype:
         return decline("the sums have another type than the operand", x=x.dtype, output=output.dtype)
-    outer_first = op.kernel_layout == "OI*"
+    outer_first = op.kernel_layout != "*IO"
+    channels_first = op.kernel_layout == "OI*"
     shape = weight.static_shape
-    channels, kernel = (shape[0], shape[2:]) if outer_first else (shape[-1], shape[:-2])
+    out_axis, _, taps = kernel_axes(op.kernel_layout, len(shape))
+    channels, kernel = shape[out_axis], [shape[axis] for axis in taps]
     windows = Windows.of(op, x.static_shape, kernel, output.static_shape, op.data_layout)
     depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
     channels_last = op.data_layout == "N*C"
 
-    columns = b.call_prim(lambda p, x: _columns(p, x, windows, outer_first, channels_last), op.x, name="im2col")
+    columns = b.call_prim(lambda p, x: _columns(p, x, windows, channels_first, channels_last), op.x, name="im2col")
     matrix = (pixels, depth) if channels_last else (depth, pixels)
     columns = b.emit(Reshape, columns, shape=(x.static_shape[0], *matrix))
     flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
@@ -47,17 +50,17 @@ def im2col(op: Any, b: Any) -> Any:
     return b.emit(Reshape, made, shape=output.static_shape)
 
 
-def _columns(p: Any, x: TensorExpr, windows: Windows, outer_first: bool, channels_last: bool) -> TensorExpr:
+def _columns(p: Any, x: TensorExpr, windows: Windows, channels_first: bool, channels_last: bool) -> TensorExpr:
     """[batch, *element of the window, *place of the window], or the places first where channels come last."""
     channel_axis = -1 if channels_last else 1
     channels = x.shape[channel_axis]
-    inner = (channels, *windows.kernel) if outer_first else (*windows.kernel, channels)
+    inner = (channels, *windows.kernel) if channels_first else (*windows.kernel, channels)
     rank = len(windows.kernel)
     outside = (0.0 if x.dtype.is_float else 0) if windows.leaves else None
 
     def element(n: Expr, *axes: Expr) -> Expr:
         at, within = (axes[:rank], axes[rank:]) if channels_last else (axes[-rank:], axes[:-rank])
-        channel, taps = (within[0], within[1:]) if outer_first else (within[-1], within[:-1])
+        channel, taps = (within[0], within[1:]) if channels_first else (within[-1], within[:-1])
         return x.at(*windows.join(n, channel, windows.source(at, taps)), outside=outside)
 
     shape = (*windows.counts, *inner) if channels_last else (*inner, *windows.counts)

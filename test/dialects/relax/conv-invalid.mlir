@@ -145,7 +145,7 @@ func.func @conv_18(%x: tensor<1x3x8x8xf32>, %weight: tensor<4x3x3x3xf32>) {
 // -----
 
 func.func @conv_19(%x: tensor<1x3x8x8xf32>, %weight: tensor<4x3x3x3xf32>) {
-  // expected-error@+1 {{'relax.conv' op attribute 'kernel_layout' must be one of 'OI*', '*IO', got 'HWIO'}}
+  // expected-error@+1 {{'relax.conv' op attribute 'kernel_layout' must be one of 'OI*', '*IO', 'O*I', got 'HWIO'}}
   %0 = "relax.conv"(%x, %weight) {kernel_layout = "HWIO"} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x6x6xf32>
   return
 }

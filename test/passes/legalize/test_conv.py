@@ -57,6 +57,13 @@ def conv_cases() -> list[Case]:
             ),
             Case(
                 "conv",
+                [moved, weight.transpose(LAST[rank]), bias],
+                {**attributes, "data_layout": "N*C", "kernel_layout": "O*I"},
+                exact.transpose(LAST[rank]),
+                **tolerance,
+            ),
+            Case(
+                "conv",
                 [moved, weight, None],
                 {**attributes, "data_layout": "N*C"},
                 plain.transpose(LAST[rank]),

@@ -1,9 +1,13 @@
 """Pattern tables of targets that exist in tests only."""
 
 from mirlo.extend import (
+    CodeGenerator,
+    Target,
     conv_bias_activation,
+    is_const,
     is_op,
     pattern_table,
+    register_target,
     wildcard,
 )
 
@@ -31,3 +35,27 @@ def two():
 def greedy():
     """One operator more than others take at once."""
     return [("tanh_relu", is_op("relax.relu")(is_op("relax.tanh")(wildcard())))]
+
+
+@pattern_table("relus")
+def relus():
+    """Convolutions whose result goes through a relu, with what is added before."""
+    conv = is_op("relax.conv")(wildcard(), is_const())
+    return [
+        ("conv_add_relu", is_op("relax.relu")(is_op("relax.add")(conv, wildcard()))),
+        ("conv_relu", is_op("relax.relu")(conv)),
+    ]
+
+
+class Ohwi(CodeGenerator):
+    """Takes convolutions, channels last, kernels with the out channels first; leaves the code to Mirlo."""
+
+    name = "ohwi"
+    layouts = {"relax.conv": ("N*C", "O*I")}
+    pipeline = "convert-layout,hoist-layouts,fold-constant,remove-dead"
+
+    def patterns(self):
+        return relus()
+
+
+register_target(Target("ohwi", "convolutions in a layout of its own", codegen=Ohwi))

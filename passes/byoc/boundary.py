@@ -1,0 +1,179 @@
+"""Functions whose parameters and results change their layout: the permutes at the edge move to the callers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
+from mirlo.dialects.relax.calls import CallExternal
+from mirlo.passes.byoc.outline import symbol_name
+from mirlo.passes.byoc.rewrite import next_operation
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.desired import NOTHING
+from mirlo.passes.graph.rewrite import Rewriter, rewrite
+from mirlo.passes.graph.rules.layout import MARK, permuted
+from mirlo.passes.rules import LAYOUT
+
+Axes = list[int]
+
+
+@dataclass
+class Edge:
+    """The permutes at the edge of a function: by parameter, by result."""
+
+    parameters: dict[int, Axes] = field(default_factory=dict)
+    results: dict[int, Axes] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters or self.results)
+
+    def __len__(self) -> int:
+        return len(self.parameters) + len(self.results)
+
+
+def marked_permute(value: Any) -> Any | None:
+    """The permute of a layout change that makes a value."""
+    if not isinstance(value, ir.OpResult):
+        return None
+    op = value.owner
+    return op.opview if op.name == "relax.permute" and MARK in op.attributes else None
+
+
+def count_permutes(function: Any) -> int:
+    return sum(op.name == "relax.permute" and MARK in op.attributes for op in operations(function))
+
+
+def edge_of(function: Any) -> Edge:
+    """Parameters that are read through one permute only, results that one makes."""
+    edge = Edge()
+    block = function.operation.regions[0].blocks[0]
+    for i, argument in enumerate(block.arguments):
+        readers = [use.owner for use in argument.uses]
+        found = {tuple(r.opview.axes) if _is_marked(r) else () for r in readers}
+        if len(found) == 1 and () not in found:
+            edge.parameters[i] = list(*found)
+    for i, value in enumerate(operations(function)[-1].operands):
+        permute = marked_permute(value)
+        if permute is not None and isinstance(permute.x, ir.OpResult):
+            edge.results[i] = list(permute.axes)
+    return edge
+
+
+def _is_marked(op: Any) -> bool:
+    return bool(op.name == "relax.permute" and MARK in op.attributes)
+
+
+def strip(function: Any, edge: Edge) -> None:
+    """Take the permutes at the edge out of a function; its type becomes what its callers then hand and get."""
+    block = function.operation.regions[0].blocks[0]
+    for i in edge.parameters:
+        argument = block.arguments[i]
+        permutes = [use.owner for use in argument.uses]
+        kind = permutes[0].results[0].type
+        argument.set_type(kind)
+        for permute in permutes:
+            permute.results[0].replace_all_uses_with(argument)
+            permute.erase()
+    returned = operations(function)[-1]
+    for i in edge.results:
+        returned.operands[i] = marked_permute(returned.operands[i]).x  # type: ignore[union-attr]
+    set_type(function)
+    erase_dead(block, is_pure_relax)
+
+
+def push(function: Any, parameters: dict[int, tuple[Axes, Any]], session: Any) -> None:
+    """Let a function take parameters before a permute, of this type, and permute them itself."""
+    block = function.operation.regions[0].blocks[0]
+    for i, (axes, kind) in parameters.items():
+        argument = block.arguments[i]
+        users = [use.owner for use in argument.uses]
+        argument.set_type(kind)
+        if users:
+            made = permuted(argument, axes, Rewriter(operations(function)[0], session))
+            argument.replace_all_uses_except(made, made.owner.operation)
+    set_type(function)
+
+
+def set_type(function: Any) -> None:
+    """Let the declared type of a function be that of its body."""
+    block = function.operation.regions[0].blocks[0]
+    results = [value.type for value in operations(function)[-1].operands]
+    kind = ir.FunctionType.get([argument.type for argument in block.arguments], results)
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
+
+
+def call_anew(call: Any, operands: Sequence[Any], function: Any, edge: Edge, session: Any) -> Any:
+    """Call a function of a new type: operands are handed as they are, results permuted as they were inside."""
+    types = [value.type for value in operations(function)[-1].operands]
+    with ir.InsertionPoint(call), call.location:
+        if call.name == "func.call":
+            made = func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol_name(function)), list(operands)).operation
+        else:
+            made = CallExternal.build(list(operands), callee=call.opview.callee, result_types=types).operation
+    behind = Rewriter(next_operation(call), session)
+    values = [permuted(v, edge.results[i], behind) if i in edge.results else v for i, v in enumerate(made.results)]
+    # The permutes stand behind the old call, and so in front of whatever reads it.
+    replace_op(call, values)
+    return made
+
+
+def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
+    """Move the permutes at the edge of a function to its calls; gives what was moved."""
+    edge = edge_of(function)
+    if edge:
+        strip(function, edge)
+        for call in calls:
+            before = Rewriter(call, session)
+            operands = [
+                permuted(v, edge.parameters[i], before) if i in edge.parameters else v
+                for i, v in enumerate(call.operands)
+            ]
+            call_anew(call, operands, function, edge, session)
+    return edge
+
+
+def sink(function: Any, call: Any, session: Any) -> bool:
+    """Let permutes of the operands of the only call move through the function, where that makes them fewer.
+
+    It is tried on a copy: permutes that do not come out as permuted results, or vanish, stay where they were.
+    """
+    permutes = {i: p for i, v in enumerate(call.operands) if (p := marked_permute(v)) is not None}
+    if not permutes:
+        return False
+    trial = function.operation.clone()
+    push(trial, {i: (list(p.axes), p.x.type) for i, p in permutes.items()}, session)
+    rewrite(trial, LAYOUT, session, given=NOTHING)
+    edge = edge_of(trial)
+    stays = {i: axes for i, axes in edge.parameters.items() if i in permutes and axes == list(permutes[i].axes)}
+    edge.parameters = stays
+    before = len(permutes) + count_permutes(function)
+    strip(trial, edge)
+    after = len(edge) + count_permutes(trial)
+    moved = len(permutes) > len(stays) and (after < before or (after == before and edge.results))
+    if moved:
+        _take_body(function, trial)
+        operands = [
+            permutes[i].x if i in permutes and i not in stays else value for i, value in enumerate(call.operands)
+        ]
+        call_anew(call, operands, function, edge, session)
+    trial.erase()
+    return bool(moved)
+
+
+def _take_body(function: Any, trial: Any) -> None:
+    """Let a function have the body and type of another one."""
+    old, new = function.operation.regions[0].blocks[0], trial.regions[0].blocks[0]
+    for op in reversed(operations(function)):
+        op.erase()
+    env: dict[Any, Any] = {}
+    for argument, other in zip(old.arguments, new.arguments, strict=True):
+        argument.set_type(other.type)
+        env[other] = argument
+    for other, argument in env.items():
+        other.replace_all_uses_with(argument)
+    for op in operations(trial):
+        old.append(op)
+    function.operation.attributes["function_type"] = trial.attributes["function_type"]

@@ -1,0 +1,154 @@
+"""The pass `hoist-layouts`: permutes at the edges of composites and regions move out, meet and cancel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.passes.byoc.boundary import count_permutes, hoist, marked_permute, sink
+from mirlo.passes.byoc.inline import all_operations
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
+from mirlo.passes.byoc.outline_external import external_modules
+from mirlo.passes.graph.desired import NOTHING
+from mirlo.passes.graph.rewrite import load_rules, rewrite
+from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.rules import LAYOUT
+
+MAX_ROUNDS = 64
+"""Permutes move one call further in each."""
+
+
+@dataclass(frozen=True)
+class LayoutRecord:
+    """What became of the permutes that layouts of a target's regions needed."""
+
+    target: str
+    at_start: int
+    """How many there were in regions and their callers."""
+    hoisted: int
+    """How many moved from inside a function to its callers."""
+    cancelled: int
+    """How many are gone: they met their inverses."""
+    left: int
+    at_boundary: int
+    """Those of them that stand between the model and a region: the copies that an inference makes for the target."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class HoistLayouts(Pass):
+    """Move permutes of layouts from the edges of composites and regions to their callers, where they cancel.
+
+    After `convert-layout` on an external module, a composite may start with a permute of its input and end with one of
+    its result. They move to where it is called, cancel with those of its neighbours, move on to the callers of the
+    region, and cancel with those of other regions. Run on the model, it changes the types of regions; run on an
+    external module alone, those of composites only. What was moved and what is left is appended to the session's notes.
+    """
+
+    name = "hoist-layouts"
+    target: str = option("", "target whose regions are concerned; all when none is named")
+    explain: bool = option(False, "tell how many permutes there were, and how many are left")
+
+    def run(self, op: Any, session: Any) -> None:
+        load_rules("mirlo.passes.graph.rules")
+        module = op.operation
+        nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}
+        before = _permutes([module, *nested.values()])
+        hoister = _Hoister(module, nested, session, self._concerns)
+        hoister.run()
+        left = _permutes([module, *nested.values()])
+        record = LayoutRecord(
+            self.target, before, hoister.hoisted, max(0, before - left), left, _at_boundary(module, nested)
+        )
+        session.notes.append(record)
+        if self.explain:
+            session.remark(
+                f"{record.at_start} permutes of layouts: {record.cancelled} cancelled, {record.left} left, "
+                f"{record.at_boundary} of them at the boundary of regions",
+                module.location,
+            )
+
+    def _concerns(self, target: str | None) -> bool:
+        return target is not None and self.target in ("", target)
+
+
+@dataclass
+class _Hoister:
+    module: Any
+    nested: dict[str, Any]
+    session: Any
+    concerns: Any
+    hoisted: int = 0
+    _tried: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def run(self) -> None:
+        for _ in range(MAX_ROUNDS):
+            if not any([self._round(owner, name) for name, owner in (*self.nested.items(), ("", self.module))]):
+                return
+
+    def _round(self, owner: Any, name: str) -> bool:
+        """One step in one module: functions give permutes to their callers, or take them through."""
+        changed = False
+        functions = functions_of(owner)
+        calls = self._calls(owner, name)
+        for symbol, function in functions.items():
+            found = calls.get(symbol, [])
+            if found and self._is_movable(function, name):
+                edge = hoist(function, found, self.session)
+                self.hoisted += len(edge)
+                changed |= bool(edge)
+        for function in functions.values():
+            self._cancel(function)
+        if name:
+            self._cancel_callers()
+        calls = self._calls(owner, name)
+        for symbol, function in functions.items():
+            found = calls.get(symbol, [])
+            if len(found) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name):
+                changed |= sink(function, found[0], self.session)
+        return changed
+
+    def _is_movable(self, function: Any, name: str) -> bool:
+        if name:
+            return True
+        return self.concerns(string_fact(function, EXTERNAL) or string_fact(function, TARGET))
+
+    def _calls(self, owner: Any, name: str) -> dict[str, list[Any]]:
+        """The calls of the functions of a module, from inside it and, of a nested one, from the model."""
+        found: dict[str, list[Any]] = {}
+        for function in functions_of(owner).values():
+            for op in all_operations(function):
+                callee = callee_of(op)
+                if callee is not None:
+                    found.setdefault(callee, []).append(op)
+        for function in functions_of(self.module).values() if name else ():
+            for op in all_operations(function):
+                if op.name == "relax.call_external":
+                    owner_name, _, callee = op.opview.callee.partition("::")
+                    if owner_name == name:
+                        found.setdefault(callee, []).append(op)
+        return found
+
+    def _cancel(self, function: Any) -> None:
+        rewrite(function, LAYOUT, self.session, given=NOTHING)
+
+    def _cancel_callers(self) -> None:
+        for function in functions_of(self.module).values():
+            if any(op.name == "relax.call_external" for op in all_operations(function)):
+                self._cancel(function)
+
+
+def _permutes(modules: list[Any]) -> int:
+    return sum(count_permutes(function) for module in modules for function in functions_of(module).values())
+
+
+def _at_boundary(module: Any, nested: dict[str, Any]) -> int:
+    """Permutes in the model that a region reads, or that read a region's result."""
+    found: set[Any] = set()
+    for function in functions_of(module).values():
+        for op in all_operations(function):
+            if op.name == "relax.call_external" and op.opview.callee.partition("::")[0] in nested:
+                found.update(v for v in op.operands if marked_permute(v) is not None)
+                readers = (use.owner for value in op.results for use in value.uses)
+                found.update(r.results[0] for r in readers if r.results and marked_permute(r.results[0]) is not None)
+    return len(found)
