@@ -35,6 +35,7 @@ FACTS = {
     fact.name: fact
     for fact in (
         Fact("relax.name", ("argument", "result"), STRING, "what the user calls this input or output"),
+        Fact("relax.kind", ("argument", "result"), STRING, "what an object is, such as `sequence(f32[n])`"),
         Fact("relax.type", ("argument",), TYPE, "the tensor type that the buffer of this argument holds"),
         Fact("relax.param", ("argument",), STRING, "the parameter of the store that this buffer is"),
         Fact("relax.arena", ("argument",), UNIT, "this buffer is where intermediate tensors live"),

@@ -47,6 +47,11 @@ def names_of(location: Any) -> list[str]:
     return []
 
 
+def node_of(location: Any) -> str | None:
+    """The first name in a location: a node of the user's model."""
+    return next(iter(names_of(location)), None)
+
+
 def _refined(location: Any) -> Any:
     """Locations of diagnostics come as the base class; this gives the class of their kind."""
     return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location

@@ -213,10 +213,14 @@ class Executable:
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
 
 
-def load(path: str | os.PathLike[str]) -> Executable:
-    """Loads a `.mirlo` file: no compilation, and the weights are mapped, not read."""
+def load(path: str | os.PathLike[str]) -> Any:
+    """Loads a `.mirlo` file, an `Executable` or a `Program`: no compilation, and the weights are mapped, not read."""
     artifact, store = artifacts.load(path)
     try:
+        if artifact.loader == "program":
+            from mirlo.runtime.program_file import program_of
+
+            return program_of(path, artifact, store)
         return Executable(artifact, store)
     except (ArtifactError, PackedFunctionError) as problem:
         raise type(problem)(f"{path}: {problem}") from None

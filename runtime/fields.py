@@ -82,6 +82,12 @@ class Fields:
             raise self.fail(self._place(name), "a list of texts", value)
         return tuple(value)
 
+    def counts(self, name: str) -> tuple[int, ...]:
+        value = self._get(name, "a list of counts")
+        if not isinstance(value, list) or not all(map(_is_count, value)):
+            raise self.fail(self._place(name), "a list of counts (0 or more)", value)
+        return tuple(value)
+
     def mapping(self, name: str) -> dict[str, Any]:
         value = self._get(name, "an object")
         if not isinstance(value, dict):

@@ -66,9 +66,10 @@ def compile(
     params: ParameterStore | None = None,
     cache: Cache | bool | str | os.PathLike[str] = True,
     jobs: int | None = None,
-) -> Executable:
+) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
+    The result is an `Executable`, or a `Program` where the model works on more than tensors of numbers.
     `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`: the code generators
     of the first ones take the parts of the model that their patterns match, the last one compiles the rest.
     `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
@@ -80,6 +81,7 @@ def compile(
     module that the caller hands in is not changed; `params` holds the arrays that it names. What was compiled before
     comes from the cache on disk: False for none, or its folder. `jobs` limits the processes that compile at once.
     """
+    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
 
     kept = open_cache(cache)
@@ -96,16 +98,21 @@ def compile(
     if known is not None:
         return known
     start = time.perf_counter()
-    artifact, session = _compile(
+    made, session = _compile(
         model, target, shapes, pipeline, legalize, intrinsics, strategies, save_ir, tell, params, options
     )
-    if isinstance(question, Question) and time.perf_counter() - start >= LEAST_SECONDS:
+    is_kept = isinstance(made, Artifact) and time.perf_counter() - start >= LEAST_SECONDS
+    if isinstance(question, Question) and is_kept:
         tell("keep")
-        question.keep(artifact, session.params, session.params.files)
+        question.keep(made, session.params, session.params.files)
     if kept is not None and kept.problem is not None:
         session.warning(f"nothing was kept in the cache: {kept.problem}")
     tell("load")
-    return Executable(artifact, session.params)
+    if isinstance(made, Artifact):
+        return Executable(made, session.params)
+    from mirlo.runtime.program import Program
+
+    return Program(made, session.params)
 
 
 def _question(cache: Cache | None, model: Any, target: str | Sequence[str], changing: Mapping[str, Any]) -> Any:
@@ -126,13 +133,15 @@ def _compile(
     tell: Progress,
     params: ParameterStore | None,
     options: CompileOptions,
-) -> tuple[Artifact, Session]:
+) -> tuple[Any, Session]:
+    """The artifact of a model, or its program of several."""
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.dialects.bindings import ir
     from mirlo.passes.byoc.artifacts import detach_artifacts
     from mirlo.passes.byoc.way import Targets
     from mirlo.passes.pipeline import Pipeline
     from mirlo.tools.models import open_model, require_sizes
+    from mirlo.tools.programs.detect import needs_program
     from mirlo.tools.stages import SaveStages, Steps
 
     targets = Targets.parse(target)
@@ -148,23 +157,35 @@ def _compile(
     tell("import")
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
-    require_sizes(module, options.target)
-    if chosen.prepare is not None and _is_large(module):
-        chosen.prepare(options)
     session.options["legalize"] = dict(legalize or {})
     session.options["intrinsics"] = dict(intrinsics or {})
     session.options["strategies"] = bound_strategies(strategies, options, session)
-    steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
-    if given is None and not opened.pipeline:
-        steps.prepend(targets.steps())
-    instruments: list[Any] = [Steps(tell)]
-    if save_ir is not None:
-        instruments.append(SaveStages(Path(save_ir), session))
-    with module.context, ir.Location.unknown():
-        steps.run(module, session, instruments)
-        tell("emit")
-        externals = detach_artifacts(module)
-        return replace(chosen.emit(module, options), externals=externals), session
+
+    def compiled(module: Any, folder: Path | None) -> Artifact:
+        require_sizes(module, options.target)
+        if chosen.prepare is not None and _is_large(module):
+            chosen.prepare(options)
+        steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
+        if given is None and not opened.pipeline:
+            steps.prepend(targets.steps())
+        instruments: list[Any] = [Steps(tell)]
+        if folder is not None:
+            instruments.append(SaveStages(folder, session))
+        with module.context, ir.Location.unknown():
+            steps.run(module, session, instruments)
+            tell("emit")
+            externals = detach_artifacts(module)
+            return replace(chosen.emit(module, options), externals=externals)
+
+    folder = None if save_ir is None else Path(save_ir)
+    if not needs_program(module):
+        return compiled(module, folder), session
+    from mirlo.tools.programs.build import build_program
+
+    def part(module: Any, number: int) -> Artifact:
+        return compiled(module, None if folder is None else folder / f"part{number}")
+
+    return build_program(module, session, chosen.name, part), session
 
 
 def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:

@@ -11,9 +11,11 @@ from mirlo.dialects.bindings import ir
 class Dialect:
     """Operations of one namespace. `load` registers them in the current context."""
 
-    def __init__(self, namespace: str, attributes: tuple[str, ...] = ()):
+    def __init__(self, namespace: str, attributes: tuple[str, ...] = (), types: tuple[str, ...] = ()):
         self.namespace = namespace
         self.attributes = attributes
+        self.types = types
+        """Names of types without parameters."""
         self.operations: dict[str, Any] = {}
         self._text = (0, "")
         self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
@@ -37,8 +39,9 @@ class Dialect:
             f"irdl.attribute @{name} {{ %{name} = irdl.any\n irdl.parameters(value: %{name}) }}"
             for name in self.attributes
         )
+        types = "\n".join(f"irdl.type @{name} {{ }}" for name in self.types)
         operations = "\n".join(op.irdl_text() for op in self.operations.values())
-        return f"irdl.dialect @{self.namespace} {{\n{attributes}\n{operations}\n}}"
+        return f"irdl.dialect @{self.namespace} {{\n{attributes}\n{types}\n{operations}\n}}"
 
     def load(self) -> None:
         if ir.Context.current.is_dialect_loaded(self.namespace):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.op import DialectOp
 
-DIALECT = Dialect("relax", attributes=("dims",))
+DIALECT = Dialect("relax", attributes=("dims",), types=("object",))
+OBJECT = "!relax.object"
+"""The type of what exists at run time only: a tensor of strings, a sequence, an optional value."""
 
 
 class RelaxOp(DialectOp):
@@ -13,3 +18,12 @@ class RelaxOp(DialectOp):
 
     _dialect = DIALECT
     DEFAULT_RESULT = True
+
+
+def object_type() -> Any:
+    """`!relax.object` in the current context."""
+    return ir.Type.parse(OBJECT)
+
+
+def is_object(mlir_type: Any) -> bool:
+    return str(mlir_type) == OBJECT

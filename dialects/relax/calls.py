@@ -24,12 +24,17 @@ class CallDpsPacked(RelaxOp, name="call_dps_packed"):
 
 
 class CallPacked(RelaxOp, name="call_packed"):
-    """Call of a run-time function by name that allocates what it returns. Not pure."""
+    """Call of a run-time function by name that makes what it returns, in Python, from tensors and objects. Not pure.
+
+    Values of type `!relax.object` are tensors of strings, sequences, optional values. `options`, a JSON object, holds
+    keyword arguments. What is computed on tensors before and after is compiled.
+    """
 
     PURE = False
     args = operands()
     outputs = results()
     function = Str()
+    options = Str("{}")
 
 
 class CallExternal(RelaxOp, name="call_external"):

@@ -81,6 +81,9 @@ class Attributes:
     def graph(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 5, default)
 
+    def type(self, name: Name, default: Any = _MISSING) -> Any:
+        return self._get(name, 13, default)
+
     def choice(self, name: Name, default: Any, choices: tuple[Any, ...]) -> Any:
         """A string that must be one of these."""
         value = self.str(name, default)

@@ -11,17 +11,20 @@ import numpy as np
 from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.op import OpError
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
+from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto, tensor_type, without_shapes
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
+from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
-from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
+from mirlo.frontends.onnx.strings import MOVERS, moved
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant, strings
+from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.params import ParameterStore
 
 INLINE_ELEMENTS = 16
@@ -80,6 +83,11 @@ class Body:
     def ssa(self, value: AnyValue) -> Any:
         if not isinstance(value, Value):
             raise NodeError(f"'{value.name}' is {value}, where a tensor is needed")
+        return self.any_ssa(value)
+
+    def any_ssa(self, value: AnyValue) -> Any:
+        if isinstance(value, (ListValue, OptionalValue)):
+            return object_of(value, self.any_ssa)
         if value.ir is None:
             with self._region_of(value):
                 value.ir = self._make(value)
@@ -90,6 +98,9 @@ class Body:
 
     def array(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.array(tensor_proto)
+
+    def strings(self, tensor_proto: Any) -> np.ndarray:
+        return self.model.weights.strings(tensor_proto)
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
@@ -103,24 +114,26 @@ class Body:
         # the branches grow in one without, and move.
         draft = scf.IfOp(flag, has_else=True)
         blocks = [region.blocks[0] for region in draft.operation.regions]
-        results = [
-            self._yielding(block, draft, graph) for block, graph in zip(blocks, (then_graph, else_graph), strict=True)
-        ]
-        types = [[value.type for value in values] for values in results]
-        if types[0] != types[1]:
-            both = " and ".join("(" + ", ".join(str(TensorType.from_mlir(t)) for t in side) + ")" for side in types)
-            raise NodeError(f"the branches give different types: {both}")
-        made = ir.Operation.create("scf.if", operands=[flag], results=types[0], regions=2)
+        graphs = (then_graph, else_graph)
+        results = [self._branch_of(block, draft, graph) for block, graph in zip(blocks, graphs, strict=True)]
+        kinds = _kinds_of_branches(*results)
+        for block, values in zip(blocks, results, strict=True):
+            with self._inside(draft, block):
+                scf.YieldOp([self._of_kind(value, kind) for value, kind in zip(values, kinds, strict=True)])
+        types = [value.type for value in list(blocks[0].operations)[-1].operands]
+        made = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
         for region, block in zip(made.regions, blocks, strict=True):
             block.append_to(region)
         draft.operation.erase()
-        return list(made.results)
+        return [_value_of(result, kind) for result, kind in zip(made.results, kinds, strict=True)]
 
-    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[Value]) -> list[Any]:
+    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]) -> list[Any]:
         """A loop of as many rounds as `limit` says, as long as `going`, and what the body gives first, is true."""
         most = None if limit is None else self._scalar(limit, "M")
         flag = constant("", np.array(True)) if going is None else going
-        inits = [self.ssa(constant("", np.array(0, np.int64))), self._scalar(flag, "cond"), *map(self.ssa, carried)]
+        kinds = [_carried_kind(value, graph_input) for value, graph_input in zip(carried, body.input[2:], strict=True)]
+        starts = [self._of_kind(value, kind) for value, kind in zip(carried, kinds, strict=True)]
+        inits = [self.ssa(constant("", np.array(0, np.int64))), self._scalar(flag, "cond"), *starts]
         types = [value.type for value in inits]
         made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in made.regions)
@@ -129,26 +142,31 @@ class Body:
             if most is not None:
                 goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
             scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
-        self._regions.append(made)
-        try:
-            with ir.InsertionPoint(after):
-                given = [Value("", type_of(x), ir=x, region=len(self._regions)) for x in after.arguments]
-                condition, *results = self.branch(body, given)
-                if not isinstance(condition, Value):
-                    raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
-                values = [self.ssa(value) for value in results]
-                for old, new in zip(carried, values, strict=True):
-                    if old.type != type_of(new):
-                        raise NodeError(
-                            f"'{old.name}' is {old.type} before the loop and {type_of(new)} after a round: what a loop "
-                            "whose rounds are counted at run time carries must keep its type"
-                        )
-                one = self.ssa(constant("", np.array(1, np.int64)))
-                counted = relax_op("add").make(after.arguments[0], one)
-                scf.YieldOp([counted, self._scalar(condition, "cond"), *values])
-        finally:
-            self._regions.pop()
-        return list(made.results)[2:]
+        with self._inside(made, after):
+            scalars, arguments = list(after.arguments)[:2], list(after.arguments)[2:]
+            given: list[AnyValue] = [Value("", type_of(x), ir=x) for x in scalars]
+            given += [_value_of(x, kind) for x, kind in zip(arguments, kinds, strict=True)]
+            for value in given:
+                value.region = len(self._regions)
+            condition, *results = self.branch(body, given)
+            if not isinstance(condition, Value):
+                raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
+            values = []
+            for old, new, kind in zip(carried, results, kinds, strict=True):
+                if join(kind, new.kind) != kind:
+                    raise NodeError(
+                        f"'{old.name}' is {kind} before the loop and {new.kind} after a round: what a loop "
+                        "whose rounds are counted at run time carries must keep its type"
+                    )
+                values.append(self._of_kind(new, kind))
+            one = self.ssa(constant("", np.array(1, np.int64)))
+            counted = relax_op("add").make(after.arguments[0], one)
+            scf.YieldOp([counted, self._scalar(condition, "cond"), *values])
+        return [_value_of(result, kind) for result, kind in zip(list(made.results)[2:], kinds, strict=True)]
+
+    def _of_kind(self, value: AnyValue, kind: Kind) -> Any:
+        """The SSA value of a value where one of this kind is wanted, a tensor or an object."""
+        return self.ssa(value) if tensor_type(kind) is not None else object_of(value, self.any_ssa)
 
     def _scalar(self, value: Value, name: str) -> Any:
         """A tensor of one element as one of rank 0."""
@@ -162,12 +180,19 @@ class Body:
     def graph(self, graph: Any, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph; the values of its outputs."""
         for proto in graph.initializer:
-            found = constant(proto.name, self.model.weights.array(proto))
-            found.tensor, found.region = proto, 0
-            scope.define(found)
+            scope.define(self._initializer(proto))
         if self.trusts_declared:
             scope.declared.update(_declared_shapes(graph))
         return self.nodes(graph.node, [value.name for value in graph.output], scope)
+
+    def _initializer(self, proto: Any) -> AnyValue:
+        if proto.data_type == STRING_CODE:
+            words = strings(proto.name, self.model.weights.strings(proto))
+            words.region = 0
+            return words
+        found = constant(proto.name, self.model.weights.array(proto))
+        found.tensor, found.region = proto, 0
+        return found
 
     def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import nodes, as far as the wanted values need them."""
@@ -197,7 +222,7 @@ class Body:
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
-                is_constant = isinstance(value, Value) and value.is_constant
+                is_constant = value.is_constant if isinstance(value, Value) else _is_text(value)
                 value.region = 0 if is_constant else len(self._regions)
             if name:
                 scope.values[name] = value
@@ -213,6 +238,9 @@ class Body:
         signature = schema.signature(domain, operator, version)
         if signature is not None:
             schema.check(signature, inputs, len(outputs), Attributes(step.proto.attribute).names())
+
+        if not domain and operator in MOVERS and any(value and value.kind.name == STRING for value in inputs):
+            return moved(operator, inputs, self.any_ssa, lambda places: self._convert(step, places, scope))
 
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
@@ -247,8 +275,12 @@ class Body:
 
     # Values
 
-    def _make(self, value: Value) -> Any:
+    def _make(self, value: Value | ObjectValue) -> Any:
         """The SSA value of a known value."""
+        if isinstance(value, ObjectValue):
+            assert value.strings is not None
+            words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
+            return self.any_ssa(call_host("mirlo.string.constant", [], [value.kind], **words)[0])
         assert value.known is not None
         if value.compute is not None:
             return value.compute()
@@ -273,7 +305,7 @@ class Body:
         return self._names[place]
 
     @contextmanager
-    def _region_of(self, value: Value) -> Iterator[None]:
+    def _region_of(self, value: Value | ObjectValue) -> Iterator[None]:
         """The region that a value belongs to: one that is made late still stands where all its users see it."""
         depth = len(self._regions) if value.region is None else value.region
         if depth >= len(self._regions):
@@ -285,16 +317,23 @@ class Body:
             yield
         self._regions += inside
 
-    def _yielding(self, block: Any, op: Any, graph: Any) -> list[Any]:
-        """Import a graph into a block of an operation; what it yields."""
+    @contextmanager
+    def _inside(self, op: Any, block: Any) -> Iterator[None]:
+        """At the end of a block of an operation."""
         self._regions.append(op)
         try:
             with ir.InsertionPoint(block):
-                results = [self.ssa(value) for value in self.branch(graph)]
-                scf.YieldOp(results)
+                yield
         finally:
             self._regions.pop()
-        return results
+
+    def _branch_of(self, block: Any, op: Any, graph: Any) -> list[AnyValue]:
+        with self._inside(op, block):
+            values = self.branch(graph)
+            for value in values:
+                if isinstance(value, Value):
+                    self.ssa(value)
+        return values
 
     def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
@@ -343,9 +382,42 @@ def _run(node: Callable[[], Node], domain: str) -> Sequence[Any]:
 
 
 def _as_value(name: str, result: Any) -> AnyValue | None:
-    if result is None or isinstance(result, (Value, ListValue)):
+    if result is None or isinstance(result, (Value, ListValue, OptionalValue, ObjectValue)):
         return result
     return Value(name, type_of(result), ir=result)
+
+
+def _is_text(value: AnyValue) -> bool:
+    return isinstance(value, ObjectValue) and value.strings is not None
+
+
+def _value_of(made: Any, kind: Kind) -> AnyValue:
+    found = tensor_type(kind)
+    return ObjectValue("", kind, ir=made) if found is None else Value("", found, ir=made)
+
+
+def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
+    """What the results of an If are, whichever branch makes them."""
+    kinds = []
+    for a, b in zip(one, other, strict=True):
+        kind = join(a.kind, b.kind)
+        if kind is None or (a.kind.is_tensor and a.kind != b.kind):
+            both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))
+            raise NodeError(f"the branches give different types: {both}")
+        kinds.append(kind)
+    return kinds
+
+
+def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
+    """What a loop carries: of sequences, what the body says of their elements, else elements of any shape."""
+    if isinstance(value, Value):
+        return value.kind
+    declared = graph_input.type
+    if declared.WhichOneof("value") in ("sequence_type", "optional_type"):
+        said = kind_of_proto(declared, f"'{graph_input.name}'")
+        if join(said, value.kind) == said:
+            return said
+    return without_shapes(value.kind)
 
 
 def _unread(node: Node, results: int) -> str | None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirlo.frontends.onnx import schema
-from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import type_proto
 from mirlo.frontends.onnx.model import LoadedModel, opsets_of
-from mirlo.frontends.onnx.values import AnyValue, ListValue
+from mirlo.frontends.onnx.values import AnyValue
 
 
 def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
@@ -48,15 +48,9 @@ def static_body(found: Any, version: int) -> Any:
 
 
 def _type_bytes(value: AnyValue | None) -> bytes:
-    import onnx
-
     if value is None:
         return b""
-    if isinstance(value, ListValue):
-        element = onnx.helper.make_tensor_type_proto(onnx_code(value.dtype), None)
-        return onnx.helper.make_sequence_type_proto(element).SerializeToString()
-    shape = [dim if isinstance(dim, int) else str(dim) for dim in value.type.shape]
-    return onnx.helper.make_tensor_type_proto(onnx_code(value.type.dtype), shape).SerializeToString()
+    return type_proto(value.kind).SerializeToString()
 
 
 def opsets(body: Any, outer: Mapping[str, int]) -> dict[str, int]:

@@ -7,17 +7,20 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.inputs import Shapes, input_types
+from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.params import file_tensors
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import Value
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value
+from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
 SHOWN_PROBLEMS = 20
@@ -63,11 +66,15 @@ def build_main(
     _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
 
-    function = func.FuncOp("main", ([t.to_mlir() for t in types.values()], []))
+    arguments = [object_type() if isinstance(t, Kind) else t.to_mlir() for t in types.values()]
+    function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     scope = Scope(model.opsets())
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
-        scope.define(Value(name, found, ir=argument, region=0))
+        if isinstance(found, Kind):
+            scope.define(ObjectValue(name, found, ir=argument, region=0))
+        else:
+            scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
         body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
         try:
@@ -77,23 +84,27 @@ def build_main(
         if body.problems:  # an observer put something in the place of what could not be made
             raise OnnxImportError(_problem_report(body.problems))
         for value, declared in zip(outputs, graph.output, strict=True):
-            if not isinstance(value, Value):
-                raise OnnxImportError(f"{model.name}: output '{declared.name}' is {value}; only tensors are supported")
             if not shapes:
                 _check_output(value, declared, model.name)
-        results = [body.ssa(value) for value in outputs]
+        results = [body.any_ssa(value) for value in outputs]
         func.ReturnOp(results)
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in results])
     )
     if types:
-        function.arg_attrs = ir.ArrayAttr.get([_named(name) for name in types])
+        facts = [_named(name, found if isinstance(found, Kind) else None) for name, found in types.items()]
+        function.arg_attrs = ir.ArrayAttr.get(facts)
     if results:
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(value.name) for value in graph.output])
+        made = zip(graph.output, outputs, results, strict=True)
+        facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
 
 
-def _named(name: str) -> Any:
-    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})
+def _named(name: str, kind: Kind | None) -> Any:
+    facts = {"relax.name": ir.StringAttr.get(name)}
+    if kind is not None:
+        facts["relax.kind"] = ir.StringAttr.get(str(kind))
+    return ir.DictAttr.get(facts)
 
 
 def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
@@ -108,12 +119,22 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
         seen.add(name)
 
 
-def _check_output(value: Value, declared: Any, model: str) -> None:
+def _check_output(value: AnyValue, declared: Any, model: str) -> None:
     """What the model says of an output must not contradict what it computes."""
     tensor = declared.type.tensor_type
-    if not declared.type.HasField("tensor_type") or not tensor.elem_type:
+    case = declared.type.WhichOneof("value")
+    if case is None or (case == "tensor_type" and not tensor.elem_type):
         return
     what = f"{model}: output '{declared.name}'"
+    if not isinstance(value, Value):
+        said = kind_of_proto(declared.type, what)
+        if join(said, value.kind) is None:
+            raise OnnxImportError(f"{what} is declared {said}, but the nodes that compute it make it {value}")
+        return
+    if case != "tensor_type" or tensor.elem_type == STRING_CODE:
+        raise OnnxImportError(
+            f"{what} is declared {kind_of_proto(declared.type, what)}, but what computes it makes {value}"
+        )
     element = onnx_dtype(tensor.elem_type, what).dtype
     shape = (
         tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)

@@ -11,6 +11,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, nearest
+from mirlo.frontends.onnx.kinds import STRING_CODE, kind_of_proto
+from mirlo.runtime.kinds import Kind
 
 Shapes = Mapping[str, Sequence[int | str]]
 """Input name to its shape: numbers, or names of symbols."""
@@ -18,8 +20,8 @@ Shapes = Mapping[str, Sequence[int | str]]
 _FUNCTION_NAMES = ("floordiv", "mod", "min", "max")
 
 
-def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType]:
-    """The type of each input of the main graph.
+def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
+    """The type of each input of the main graph, or its kind, where it is no tensor of numbers.
 
     Where the caller fixes a symbol of one input, the symbol is fixed in the others too.
     """
@@ -28,17 +30,51 @@ def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dic
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:
                 symbols.of(dim.dim_param)
-    declared = {value.name: _declared(value, symbols, model) for value in inputs}
+    objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
+    for name in shapes or {}:
+        if name in objects:
+            raise OnnxImportError(
+                f"{model}: a shape is given for '{name}', which is {objects[name]}, no tensor of numbers"
+            )
+    declared = {value.name: _declared(value, symbols, model) for value in inputs if value.name not in objects}
     given = {name: _given(name, shape, declared, symbols, model) for name, shape in (shapes or {}).items()}
     bound: dict[str, Dim] = {}
     for name, shape in given.items():
         for axis, (old, new) in enumerate(zip(declared[name].shape, shape, strict=True)):
             _bind(old, new, bound, f"{model}: the shape given for input '{name}': dim {axis}")
-    types = {}
-    for name, found in declared.items():
-        shape = given.get(name) or tuple(D.substitute(dim, bound) for dim in found.shape)
-        types[name] = found.with_shape(shape)
+    types: dict[str, TensorType | Kind] = {}
+    for value in inputs:
+        if value.name in objects:
+            types[value.name] = _bound_kind(objects[value.name], bound)
+            continue
+        found = declared[value.name]
+        shape = given.get(value.name) or tuple(D.substitute(dim, bound) for dim in found.shape)
+        types[value.name] = found.with_shape(shape)
     return types
+
+
+def _is_object(value: Any) -> bool:
+    kind = value.type.WhichOneof("value")
+    return kind in ("sequence_type", "optional_type") or (
+        kind == "tensor_type" and value.type.tensor_type.elem_type == STRING_CODE
+    )
+
+
+def _object_kind(value: Any, symbols: _Symbols, model: str) -> Kind:
+    def dim_of(dim: Any) -> Dim:
+        return symbols.of(dim.dim_param) if dim.dim_param else symbols.fresh(f"{value.name}_dim")
+
+    return kind_of_proto(value.type, f"{model}: input '{value.name}'", dim_of)
+
+
+def _bound_kind(kind: Kind, bound: Mapping[str, Dim]) -> Kind:
+    """The kind with the dims that the caller fixed."""
+    if kind.element is not None:
+        return Kind(kind.name, element=_bound_kind(kind.element, bound))
+    if kind.shape is None:
+        return kind
+    dims = [dim if isinstance(dim, int) else D.substitute(D.parse(dim), bound) for dim in kind.shape]
+    return Kind(kind.name, tuple(dim if isinstance(dim, int) else str(dim) for dim in dims))
 
 
 class _Symbols:
@@ -84,7 +120,9 @@ def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         found = (kind or "no type").replace("_type", "").replace("_", " ")
-        raise OnnxImportError(f"{what} is not a tensor but {found}; only tensors are supported")
+        raise OnnxImportError(
+            f"{what} is not a tensor but {found}; tensors, sequences and optional values are supported"
+        )
     tensor = value.type.tensor_type
     element = onnx_dtype(tensor.elem_type, what)
     if not tensor.HasField("shape"):

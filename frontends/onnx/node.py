@@ -13,8 +13,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
+from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.schema import Signature
-from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant
+from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 
 class Builder(Protocol):
@@ -23,8 +25,14 @@ class Builder(Protocol):
     def ssa(self, value: AnyValue) -> Any:
         """The SSA value of a tensor; a known one becomes a constant."""
 
+    def any_ssa(self, value: AnyValue) -> Any:
+        """The SSA value of any value: a tensor, or an object of the run time."""
+
     def array(self, tensor: Any) -> np.ndarray:
         """The elements of a TensorProto."""
+
+    def strings(self, tensor: Any) -> np.ndarray:
+        """The elements of a TensorProto of strings."""
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
@@ -35,7 +43,7 @@ class Builder(Protocol):
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 
-    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[Value]) -> list[Any]:
+    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]) -> list[Any]:
         """Import a graph as the body of an scf.while; what it carried when it ended."""
 
 
@@ -72,7 +80,7 @@ class Node:
         return index < len(self.outputs) and bool(self.outputs[index])
 
     def any_value(self, index: int) -> AnyValue:
-        """An input that must be there: a tensor or a sequence."""
+        """An input that must be there, whatever it is."""
         self._read.add(index)
         found = self.inputs[index] if index < len(self.inputs) else None
         if found is None:
@@ -86,12 +94,25 @@ class Node:
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a tensor is needed")
         return found
 
-    def sequence(self, index: int) -> ListValue:
+    def sequence(self, index: int) -> ListValue | ObjectValue:
         """An input that must be there and a sequence."""
         found = self.any_value(index)
-        if not isinstance(found, ListValue):
+        if found.kind.name != SEQUENCE or isinstance(found, (Value, OptionalValue)):
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a sequence is needed")
         return found
+
+    def is_string(self, index: int) -> bool:
+        """Whether an input is a tensor of strings."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        return found is not None and found.kind.name == STRING
+
+    def object(self, index: int) -> Any:
+        """An input as an SSA value, whatever it is; None where the node leaves it out."""
+        return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
+
+    def host(self, function: str, *values: Any, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+        """Call a host function on SSA values; the values of its results, which are of these kinds."""
+        return call_host(function, values, results, **options)
 
     def __getitem__(self, index: int) -> Any:
         """An input as an SSA value."""

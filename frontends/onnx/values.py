@@ -17,6 +17,8 @@ from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
+from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
+from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 
 
 @dataclass(eq=False)
@@ -45,6 +47,10 @@ class Value:
         return str(self.type)
 
     @property
+    def kind(self) -> Kind:
+        return tensor_kind(self.type)
+
+    @property
     def is_symbolic(self) -> bool:
         return self.known is not None and self.known.dtype == object
 
@@ -55,22 +61,72 @@ class Value:
 
 @dataclass(eq=False)
 class ListValue:
-    """A sequence of tensors. Import time knows how many there are, so that it never becomes a value of its own."""
+    """A sequence of which import time knows how many elements there are."""
 
     name: str
-    dtype: DType
-    items: tuple[Value, ...]
+    element: Kind
+    items: tuple[AnyValue, ...]
+    region: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return sequence_of(self.element)
+
+    @property
+    def onnx_type(self) -> str:
+        return onnx_type_of(self.kind)
+
+    def __str__(self) -> str:
+        return f"a sequence of {len(self.items)} of {self.element}"
+
+
+@dataclass(eq=False)
+class OptionalValue:
+    """An optional value of which import time knows whether it has an element."""
+
+    name: str
+    element: Kind
+    value: AnyValue | None
+    region: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return optional_of(self.element)
+
+    @property
+    def onnx_type(self) -> str:
+        return onnx_type_of(self.kind)
+
+    def __str__(self) -> str:
+        return f"{self.kind} with{'out' if self.value is None else ''} an element"
+
+
+@dataclass(eq=False)
+class ObjectValue:
+    """What is an object of the run time: a tensor of strings, a sequence, an optional value, a tensor of any rank."""
+
+    name: str
+    kind: Kind
+    ir: Any = None
+    """The SSA value; None until known strings are needed as one."""
+    strings: np.ndarray | None = None
+    """The elements of a constant tensor of strings."""
     region: int | None = None
 
     @property
     def onnx_type(self) -> str:
-        return f"seq(tensor({onnx_type_name(self.dtype)}))"
+        return onnx_type_of(self.kind)
 
     def __str__(self) -> str:
-        return f"a sequence of {len(self.items)} of {self.dtype}"
+        return str(self.kind)
 
 
-AnyValue = Value | ListValue
+def strings(name: str, array: np.ndarray) -> ObjectValue:
+    """A constant tensor of strings."""
+    return ObjectValue(name, Kind(STRING, array.shape), strings=array)
+
+
+AnyValue = Value | ListValue | OptionalValue | ObjectValue
 
 
 def constant(name: str, array: np.ndarray) -> Value:

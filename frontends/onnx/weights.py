@@ -49,6 +49,20 @@ class Weights:
             return _from_values(getattr(tensor, element.field), element, shape, what)
         return _from_bytes(raw, element, shape, what)
 
+    def strings(self, tensor: Any) -> np.ndarray:
+        """The elements of a TensorProto of strings."""
+        what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
+        shape = tuple(tensor.dims)
+        if any(dim < 0 for dim in shape) or math.prod(shape) != len(tensor.string_data):
+            raise OnnxImportError(f"{what} of dims {list(shape)} has {plural(len(tensor.string_data), 'string')}")
+        try:
+            words = [word.decode() for word in tensor.string_data]
+        except UnicodeDecodeError as error:
+            raise OnnxImportError(f"{what} holds strings that are no UTF-8: {error}") from None
+        made = np.empty(len(words), object)
+        made[:] = words
+        return made.reshape(shape)
+
     def _external(self, tensor: Any, what: str) -> memoryview:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")

@@ -17,7 +17,7 @@ MAX_LINES = 400
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "dialects": (),
-    "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes"),
+    "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.kinds"),
     "passes": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.external"),
     "targets": ("dialects", "passes", "runtime"),
     "runtime": (),

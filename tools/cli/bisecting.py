@@ -69,6 +69,7 @@ def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
     from mirlo.frontends.onnx.inputs import input_types
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.inputs import random_input
+    from mirlo.runtime.kinds import Kind
 
     loaded = models.load(arguments.model)
     constants = {tensor.name for tensor in loaded.proto.graph.initializer}
@@ -85,6 +86,8 @@ def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
         if name in given:
             feeds[name] = given[name]
             continue
+        if isinstance(found, Kind):
+            raise CommandError(f"input '{name}' is {found}: only models on tensors of numbers can be bisected")
         if not found.is_static:
             raise CommandError(
                 f"input '{name}' is {found}: give its shape, --shape {name}=..., or an array, --input {name}=FILE.npy"

@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
+from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
 
 
 @converter("Cast")
 def cast(node: Node) -> Any:
-    return _cast(node, onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
+    code = node.attr.int("to")
+    if code == STRING_CODE or node.is_string(0):
+        return cast_strings(node, code)
+    return _cast(node, onnx_dtype(code, "attribute 'to'").dtype)
 
 
 @converter("CastLike")
 def cast_like(node: Node) -> Any:
     node.ignore(1)
+    if node.is_string(0) or node.is_string(1):
+        return cast_strings(node, STRING_CODE if node.is_string(1) else onnx_code(node.type(1).dtype))
     return _cast(node, node.type(1).dtype)
 
 

@@ -73,10 +73,7 @@ def _compiled(
             f"output '{body.output[1 + len(carried)].name}' of the body is collected from each round, but how many "
             "rounds there are is known at run time only; only what a loop carries can be had from such a loop"
         )
-    tensors = [value for value in carried if isinstance(value, Value)]
-    if len(tensors) < len(carried):
-        raise NodeError("a loop whose rounds are counted at run time can carry tensors only, not sequences")
-    return list(node.builder.repeat(body, limit, going, tensors))
+    return list(node.builder.repeat(body, limit, going, carried))
 
 
 @converter("Scan", since=9)

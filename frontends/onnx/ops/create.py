@@ -11,9 +11,10 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import constant, dtype_of_array
+from mirlo.frontends.onnx.values import constant, dtype_of_array, strings
 
 
 @converter("Constant")
@@ -26,6 +27,8 @@ def constant_node(node: Node) -> Any:
     match given[0]:
         case "value":
             tensor = node.attr.tensor("value")
+            if tensor.data_type == STRING_CODE:
+                return strings(name, node.builder.strings(tensor))
             made = constant(name, node.builder.array(tensor))
             made.tensor = tensor
             return made
@@ -35,6 +38,10 @@ def constant_node(node: Node) -> Any:
             array = np.array(node.attr.int("value_int"), np.int64)
         case "value_floats":
             array = np.array(node.attr.floats("value_floats"), np.float32)
+        case "value_string":
+            return strings(name, np.array(node.attr.str("value_string"), object))
+        case "value_strings":
+            return strings(name, np.array(node.attr.strs("value_strings"), object))
         case "value_ints":
             array = np.array(node.attr.ints("value_ints"), np.int64)
         case other:

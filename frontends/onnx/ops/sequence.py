@@ -1,4 +1,4 @@
-"""Sequences of tensors: lists at import, so that what is left of them in the IR is the tensors."""
+"""Sequences and optional values: lists at import where that knows them, else objects of the run time."""
 
 from __future__ import annotations
 
@@ -9,51 +9,87 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import ListValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant
+from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
 MOST_PIECES = 4096
 
 
 @converter("SequenceConstruct")
 def construct(node: Node) -> Any:
-    items = tuple(node.value(i) for i in range(len(node)))
-    return ListValue(node.outputs[0], items[0].type.dtype, items)
+    items = tuple(node.any_value(i) for i in range(len(node)))
+    return ListValue(node.outputs[0], common_kind(items, "the elements"), items)
 
 
 @converter("SequenceEmpty")
 def empty(node: Node) -> Any:
-    return ListValue(node.outputs[0], onnx_dtype(node.attr.int("dtype", 1), "attribute 'dtype'").dtype, ())
+    code = node.attr.int("dtype", 1)
+    name = STRING if code == STRING_CODE else onnx_dtype(code, "attribute 'dtype'").dtype.name
+    return ListValue(node.outputs[0], Kind(name), ())
 
 
 @converter("SequenceInsert")
 def insert(node: Node) -> Any:
-    found, tensor = node.sequence(0), node.value(1)
-    if tensor.type.dtype is not found.dtype:
-        raise NodeError(f"input 'tensor' is {tensor}, but input 'input_sequence' is {found}")
-    at = _position(node, 2, len(found.items), len(found.items)) if node.has(2) else len(found.items)
-    return ListValue(node.outputs[0], found.dtype, (*found.items[:at], tensor, *found.items[at:]))
+    found, item = node.sequence(0), node.any_value(1)
+    element = join(_element(found), item.kind)
+    if element is None:
+        raise NodeError(f"input 'tensor' is {item}, but input 'input_sequence' is {found}")
+    if isinstance(found, ListValue) and _is_known(node, 2):
+        count = len(found.items)
+        at = _position(node, 2, count, count) if node.has(2) else count
+        kind = item.kind if not found.items else element
+        return ListValue(node.outputs[0], kind, (*found.items[:at], item, *found.items[at:]))
+    given = [node.object(i) for i in range(len(node))]
+    return node.host("mirlo.sequence.insert", *given, results=[sequence_of(element)])
 
 
 @converter("SequenceErase")
 def erase(node: Node) -> Any:
     found = node.sequence(0)
-    at = _position(node, 1, len(found.items), len(found.items) - 1) if node.has(1) else len(found.items) - 1
+    if not isinstance(found, ListValue) or not _is_known(node, 1):
+        given = [node.object(i) for i in range(len(node))]
+        return node.host("mirlo.sequence.erase", *given, results=[found.kind])
+    count = len(found.items)
+    at = _position(node, 1, count, count - 1) if node.has(1) else count - 1
     if at < 0:
         raise NodeError("input 'input_sequence' is empty: there is nothing to erase")
-    return ListValue(node.outputs[0], found.dtype, (*found.items[:at], *found.items[at + 1 :]))
+    return ListValue(node.outputs[0], found.element, (*found.items[:at], *found.items[at + 1 :]))
 
 
 @converter("SequenceAt")
 def at(node: Node) -> Any:
     found = node.sequence(0)
-    return found.items[_position(node, 1, len(found.items), len(found.items) - 1)]
+    if isinstance(found, ListValue) and _is_known(node, 1):
+        return found.items[_position(node, 1, len(found.items), len(found.items) - 1)]
+    return node.host("mirlo.sequence.at", node.object(0), node.object(1), results=[_declared(node, _element(found))])
 
 
 @converter("SequenceLength")
 def length(node: Node) -> Any:
-    return constant(node.outputs[0], np.array(len(node.sequence(0).items), np.int64))
+    found = node.sequence(0)
+    if isinstance(found, ListValue):
+        return constant(node.outputs[0], np.array(len(found.items), np.int64))
+    return node.host("mirlo.sequence.length", node.object(0), results=[Kind("i64", ())])
+
+
+def _element(found: AnyValue) -> Kind:
+    assert found.kind.element is not None
+    return found.kind.element
+
+
+def _is_known(node: Node, index: int) -> bool:
+    """Whether an input is a constant, or left out."""
+    return not node.has(index) or node.value(index).is_constant
+
+
+def _declared(node: Node, kind: Kind) -> Kind:
+    """A kind of a tensor, of the shape that the model declares of the output where nothing else is known."""
+    shape = node.declared(0)
+    return Kind(kind.name, shape) if kind.element is None and kind.shape is None and shape is not None else kind
 
 
 def _position(node: Node, index: int, count: int, most: int) -> int:
@@ -66,16 +102,43 @@ def _position(node: Node, index: int, count: int, most: int) -> int:
 
 @converter("SplitToSequence")
 def split_to_sequence(node: Node) -> Any:
-    x, axis = node.type(0), node.attr.int("axis", 0)
-    keepdims = node.attr.bool("keepdims", 1)
-    if not -x.rank <= axis < x.rank:
-        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
+    axis, keepdims = node.attr.int("axis", 0), node.attr.bool("keepdims", 1)
+    found = node.any_value(0)
+    if not isinstance(found, Value) or not _is_known(node, 1):
+        return _split_at_run_time(node, found, axis, keepdims)
+    x = node.type(0)
+    _require_axis(axis, x.rank)
     sizes = _piece_sizes(node, x.shape[axis])
     pieces = node.emit("split", node[0], axis=axis, sizes=sizes) if len(sizes) > 1 else (node[0],)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
     items = tuple(Value(f"{node.outputs[0]}[{i}]", type_of(piece), ir=piece) for i, piece in enumerate(pieces))
-    return ListValue(node.outputs[0], x.dtype, items)
+    return ListValue(node.outputs[0], common_kind(items, "the pieces") if items else Kind(x.dtype.name), items)
+
+
+def _require_axis(axis: int, rank: int) -> None:
+    if not -rank <= axis < rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {rank}")
+
+
+def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -> Any:
+    shape = found.kind.shape
+    element = Kind(found.kind.name)
+    if shape is not None:
+        _require_axis(axis, len(shape))
+        if not node.has(1):
+            one = [1] if keepdims else []
+            axis %= len(shape)
+            element = Kind(found.kind.name, (*shape[:axis], *one, *shape[axis + 1 :]))
+    kind = sequence_of(element)
+    return node.host(
+        "mirlo.sequence.split",
+        node.object(0),
+        *([node.object(1)] if node.has(1) else []),
+        results=[kind],
+        axis=axis,
+        keepdims=keepdims,
+    )
 
 
 def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
@@ -94,8 +157,42 @@ def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 
 @converter("ConcatFromSequence")
 def concat_from_sequence(node: Node) -> Any:
-    found, axis = node.sequence(0), node.attr.int("axis")
-    if not found.items:
-        raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
-    name = "stack" if node.attr.bool("new_axis", 0) else "concat"
-    return node.emit(name, [node.builder.ssa(item) for item in found.items], axis=axis)
+    found, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
+    if isinstance(found, ListValue) and all(isinstance(item, Value) for item in found.items):
+        if not found.items:
+            raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
+        return node.emit("stack" if new_axis else "concat", [node.builder.ssa(item) for item in found.items], axis=axis)
+    kind = _declared(node, Kind(_element(found).name))
+    return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
+
+
+# Optional values. Whatever is no optional value counts as one that has an element.
+
+
+@converter("Optional")
+def optional(node: Node) -> Any:
+    if node.has(0):
+        node.attr.ignore("type")
+        return OptionalValue(node.outputs[0], node.any_value(0).kind, node.any_value(0))
+    return OptionalValue(node.outputs[0], kind_of_proto(node.attr.type("type"), "attribute 'type'"), None)
+
+
+@converter("OptionalHasElement")
+def has_element(node: Node) -> Any:
+    found = node.any_value(0) if node.has(0) else None
+    if isinstance(found, ObjectValue) and found.kind.name == OPTIONAL:
+        return node.host("mirlo.sequence.has_element", node.object(0), results=[Kind("bool", ())])
+    is_there = found is not None and not (isinstance(found, OptionalValue) and found.value is None)
+    return constant(node.outputs[0], np.array(is_there))
+
+
+@converter("OptionalGetElement")
+def get_element(node: Node) -> Any:
+    found = node.any_value(0)
+    if isinstance(found, OptionalValue):
+        if found.value is None:
+            raise NodeError("the optional value is always empty: it has no element to get")
+        return found.value
+    if found.kind.name != OPTIONAL:
+        return found
+    return node.host("mirlo.sequence.element", node.object(0), results=[_declared(node, _element(found))])

@@ -1,0 +1,91 @@
+"""Types of ONNX that are more than tensors of numbers, as kinds of run-time values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.core.dims import UNKNOWN, Dim
+from mirlo.dialects.core.dims import parse as parse_dim
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype, onnx_type_name
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.runtime.kinds import OPTIONAL, SEQUENCE, STRING, Kind, optional_of, sequence_of
+
+STRING_CODE = 8
+
+
+def tensor_kind(found: TensorType) -> Kind:
+    return Kind(found.dtype.name, tuple(dim if isinstance(dim, int) else str(dim) for dim in found.shape))
+
+
+def tensor_type(kind: Kind) -> TensorType | None:
+    """The type of a tensor of numbers whose rank is known, else None."""
+    if not kind.is_tensor or kind.shape is None:
+        return None
+    dims: tuple[Dim, ...] = tuple(dim if isinstance(dim, int) else parse_dim(dim) for dim in kind.shape)
+    return TensorType(dims, DTYPES[kind.name])
+
+
+def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = None) -> Kind:
+    """The kind of a TypeProto; `dim_of` gives the dim of a Dimension that is no number."""
+    case = proto.WhichOneof("value")
+    if case == "sequence_type":
+        return sequence_of(kind_of_proto(proto.sequence_type.elem_type, what, dim_of))
+    if case == "optional_type":
+        return optional_of(kind_of_proto(proto.optional_type.elem_type, what, dim_of))
+    if case != "tensor_type":
+        found = (case or "no type").replace("_type", "").replace("_", " ")
+        raise OnnxImportError(
+            f"{what} is not a tensor but {found}; tensors, sequences and optional values are supported"
+        )
+    tensor = proto.tensor_type
+    name = STRING if tensor.elem_type == STRING_CODE else onnx_dtype(tensor.elem_type, what).dtype.name
+    if not tensor.HasField("shape"):
+        return Kind(name)
+    dims = [
+        dim.dim_value
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0
+        else dim_of(dim)
+        if dim_of
+        else UNKNOWN
+        for dim in tensor.shape.dim
+    ]
+    if UNKNOWN in dims and name != STRING:
+        return Kind(name)
+    return Kind(name, tuple(dim if isinstance(dim, int) else str(dim) for dim in dims))
+
+
+def onnx_type_of(kind: Kind) -> str:
+    """As ONNX's schemas write it: `seq(tensor(float))`."""
+    if kind.element is not None:
+        return f"{'seq' if kind.name == SEQUENCE else OPTIONAL}({onnx_type_of(kind.element)})"
+    return f"tensor({STRING if kind.name == STRING else onnx_type_name(DTYPES[kind.name])})"
+
+
+def type_proto(kind: Kind) -> Any:
+    """The TypeProto of a kind."""
+    from onnx import helper
+
+    if kind.element is not None:
+        make = helper.make_sequence_type_proto if kind.name == SEQUENCE else helper.make_optional_type_proto
+        return make(type_proto(kind.element))
+    code = STRING_CODE if kind.name == STRING else onnx_code(DTYPES[kind.name])
+    return helper.make_tensor_type_proto(code, None if kind.shape is None else list(kind.shape))
+
+
+def join(a: Kind, b: Kind) -> Kind | None:
+    """What is said of either of two values; None where they are of different kinds altogether."""
+    if a == b:
+        return a
+    if a.name != b.name or (a.element is None) != (b.element is None):
+        return None
+    if a.element is not None and b.element is not None:
+        element = join(a.element, b.element)
+        return None if element is None else Kind(a.name, element=element)
+    return Kind(a.name)
+
+
+def without_shapes(kind: Kind) -> Kind:
+    return Kind(kind.name, element=None if kind.element is None else without_shapes(kind.element))

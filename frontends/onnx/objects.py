@@ -1,0 +1,72 @@
+"""Values of the import as objects of the run time, and calls of host functions.
+
+A host function works on objects (tensors of strings, sequences, optional values) when the model runs, in Python; what
+is computed on tensors between the calls is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.relax.base import object_type
+from mirlo.dialects.relax.calls import CallPacked
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import join, tensor_type
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, Value
+from mirlo.runtime.kinds import Kind
+
+
+def call_host(function: str, values: Sequence[Any], results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+    """A call of a host function on SSA values; the results as values of these kinds, without names."""
+    types = [tensor_type(kind) for kind in results]
+    mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
+    op = CallPacked.build(list(values), result_types=mlir_types, function=function, options=json.dumps(options))
+    return [
+        ObjectValue("", kind, ir=value) if found is None else Value("", found, ir=value)
+        for kind, found, value in zip(results, types, op.operation.results, strict=True)
+    ]
+
+
+def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
+    """What is said of any of these values."""
+    found = values[0].kind
+    for value in values[1:]:
+        joined = join(found, value.kind)
+        if joined is None:
+            raise NodeError(f"{what} must be of one kind, got {found} and {value.kind}")
+        found = joined
+    return found
+
+
+def object_of(value: AnyValue, ssa: Any) -> Any:
+    """The SSA value of a value as an object, whatever it is; `ssa` makes that of a tensor or of an object."""
+    if isinstance(value, ObjectValue):
+        return ssa(value)
+    if isinstance(value, Value):
+        return _one(call_host("mirlo.sequence.same", [ssa(value)], [Kind(value.type.dtype.name)]))
+    if isinstance(value, ListValue):
+        items = [ssa(item) if isinstance(item, (Value, ObjectValue)) else object_of(item, ssa) for item in value.items]
+        return _built(items, value.kind)
+    if value.value is None:
+        return _one(call_host("mirlo.sequence.nothing", [], [value.kind]))
+    return object_of(value.value, ssa)
+
+
+MOST_OPERANDS = 12
+"""A call holds operands of so many different types at least, one after the other."""
+
+
+def _built(items: list[Any], kind: Kind) -> Any:
+    """A sequence of some elements, put together in pieces."""
+    made = _one(call_host("mirlo.sequence.construct", items[:MOST_OPERANDS], [kind]))
+    for start in range(MOST_OPERANDS, len(items), MOST_OPERANDS):
+        made = _one(call_host("mirlo.sequence.extended", [made, *items[start : start + MOST_OPERANDS]], [kind]))
+    return made
+
+
+def _one(values: Sequence[AnyValue]) -> Any:
+    (value,) = values
+    assert isinstance(value, (Value, ObjectValue))
+    return value.ir

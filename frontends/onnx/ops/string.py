@@ -1,0 +1,90 @@
+"""Tensors of strings: they are objects of the run time, and host functions work on them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.infer import broadcast_shapes
+from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import STRING_CODE, tensor_kind, tensor_type
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
+from mirlo.runtime.kinds import STRING, Kind
+
+
+def shape_of_strings(node: Node, index: int) -> tuple[int | str, ...]:
+    """The shape of a tensor of strings; even where its dims are not known, its rank is."""
+    found = node.any_value(index)
+    if found.kind.shape is None:
+        raise NodeError(f"the rank of input '{node.input_name(index)}' must be known, but it depends on data")
+    return found.kind.shape
+
+
+def _broadcast(node: Node) -> tuple[int | str, ...]:
+    kinds = [tensor_type(Kind("u8", shape_of_strings(node, i))) for i in range(2)]
+    shape = broadcast_shapes(*(kind.shape for kind in kinds if kind is not None))
+    return tensor_kind(TensorType(shape, DTYPES["u8"])).shape or ()
+
+
+@converter("Equal", since=19)
+def equal(node: Node) -> Any:
+    if not node.is_string(0):
+        return node.emit("equal", node[0], node[1])
+    return node.host("mirlo.string.equal", node.object(0), node.object(1), results=[Kind("bool", _broadcast(node))])
+
+
+@converter("StringConcat", since=20)
+def concat(node: Node) -> Any:
+    return node.host("mirlo.string.concat", node.object(0), node.object(1), results=[Kind(STRING, _broadcast(node))])
+
+
+@converter("RegexFullMatch", since=20)
+def regex_full_match(node: Node) -> Any:
+    """The pattern is one of RE2's; Python's mean the same, but for a few that Python does not have."""
+    pattern = node.attr.str("pattern")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise NodeError(f"attribute 'pattern' is no regular expression: {error}") from None
+    kind = Kind("bool", shape_of_strings(node, 0))
+    return node.host("mirlo.string.matches", node.object(0), results=[kind], pattern=pattern)
+
+
+@converter("StringSplit", since=20)
+def split(node: Node) -> Any:
+    """How many parts there are at most is known at run time only."""
+    shape = shape_of_strings(node, 0)
+    options = {"delimiter": node.attr.str("delimiter", ""), "maxsplit": node.attr.int("maxsplit", -1)}
+    parts = Kind(STRING, (*shape, "parts_of_" + re.sub(r"\W", "_", "_".join(node.outputs))))
+    return node.host("mirlo.string.split", node.object(0), results=[parts, Kind("i64", shape)], **options)
+
+
+@converter("StringNormalizer", since=10)
+def normalize(node: Node) -> Any:
+    node.attr.ignore("locale")  # cases are changed as Unicode says, which is the same everywhere but in Turkish
+    shape = shape_of_strings(node, 0)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
+        raise NodeError(f"input 'X' must be a row of strings, got {node.any_value(0)}")
+    options = {
+        "case": node.attr.choice("case_change_action", "NONE", ("UPPER", "LOWER", "NONE")),
+        "case_sensitive": node.attr.bool("is_case_sensitive", 0),
+        "stopwords": node.attr.strs("stopwords", []),
+    }
+    kind = Kind(STRING, (*shape[:-1], "kept_of_" + re.sub(r"\W", "_", node.outputs[0])))
+    return node.host("mirlo.string.normalize", node.object(0), results=[kind], **options)
+
+
+def cast_strings(node: Node, code: int) -> Any:
+    """To or from strings."""
+    node.attr.ignore("saturate", "round_mode")
+    if code == STRING_CODE:
+        if node.is_string(0):
+            return node.any_value(0)
+        return node.host("mirlo.string.format", node[0], results=[Kind(STRING, node.value(0).kind.shape)])
+    wanted = onnx_dtype(code, "attribute 'to'").dtype.name
+    kind = Kind(wanted, shape_of_strings(node, 0))
+    return node.host("mirlo.string.parse", node.object(0), results=[kind], dtype=wanted)

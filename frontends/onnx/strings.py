@@ -1,0 +1,56 @@
+"""Operators that only move elements, on tensors of strings: the places of the strings are moved, by compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.objects import call_host
+from mirlo.frontends.onnx.values import AnyValue, Value, constant
+from mirlo.runtime.kinds import STRING, Kind
+
+MEASURES = frozenset({"Shape", "Size"})
+MOVERS = MEASURES | frozenset({
+    "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Reshape",
+    "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+
+Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
+
+
+def moved(
+    operator: str, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], Any], convert: Convert
+) -> list[AnyValue | None]:
+    """The outputs of a node on strings: `convert` makes those of the node on numbers, the places of all strings."""
+    texts = [value for value in inputs if value is not None and value.kind.name == STRING]
+    places = iter(_places(texts, ssa))
+    results = convert([next(places) if value in texts else value for value in inputs])
+    if operator in MEASURES:
+        return list(results)
+    pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]
+    return [None if value is None else _taken(ssa(pool), value, ssa) for value in results]
+
+
+def _places(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequence[AnyValue]:
+    """Numbers for the strings of some tensors, in the order in which they are pooled."""
+    shapes = [value.kind.shape for value in texts]
+    if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
+        made, start = [], 0
+        for shape in shapes:
+            count = prod(int(dim) for dim in shape or ())
+            made.append(constant("", np.arange(start, start + count).reshape(shape or ())))
+            start += count
+        return made
+    if any(shape is None for shape in shapes):
+        raise NodeError("the rank of a tensor of strings must be known, but it depends on data")
+    return call_host("mirlo.string.places", list(map(ssa, texts)), [Kind("i64", shape) for shape in shapes])
+
+
+def _taken(pool: Any, places: AnyValue, ssa: Callable[[AnyValue], Any]) -> AnyValue:
+    assert isinstance(places, Value)
+    return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]

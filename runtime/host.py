@@ -1,0 +1,55 @@
+"""Functions of the run time that work on objects: sequences, optional values, tensors of strings.
+
+    @host_function("mine.longest")
+    def longest(words, *, least=0):
+        return max((len(word) for word in words.flat), default=least)
+
+What a program hands to a host function: numpy arrays for tensors, arrays of Python strings (dtype `object`) for tensors
+of strings, tuples for sequences, and None for an optional value without an element. It returns one value for one
+result, a tuple for several; tensors may be views, and nobody writes to what was handed out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from mirlo.runtime.errors import PackedFunctionError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+_OWN = "mirlo."
+_FAMILIES = ("sequence", "string", "image")
+"""`mirlo.sequence.at` is in the module of its family, which is imported when it is needed."""
+
+
+def host_function(name: str, override: bool = False) -> Callable[[_F], _F]:
+    """Make a function callable from programs under a name; a name that is taken needs `override=True`."""
+
+    def register(function: _F) -> _F:
+        if name in _FUNCTIONS and not override:
+            raise PackedFunctionError(f"host function '{name}' is registered already; pass override=True to replace it")
+        _FUNCTIONS[name] = function
+        return function
+
+    return register
+
+
+def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any]]:
+    """The functions of these names; one that is missing is an error that names its user."""
+    for name in names:
+        family = name.removeprefix(_OWN).partition(".")[0]
+        if name not in _FUNCTIONS and name.startswith(_OWN) and family in _FAMILIES:
+            importlib.import_module(f"{__package__}.host_functions.{family}")
+    missing = [name for name in names if name not in _FUNCTIONS]
+    if missing:
+        near = get_close_matches(missing[0], _FUNCTIONS, n=1)
+        hint = f"; nearest: '{near[0]}'" if near else ""
+        raise PackedFunctionError(
+            f"{user} calls {', '.join(map(repr, missing))}, not registered{hint}: register it with "
+            "mirlo.runtime.host.host_function(name) before loading"
+        )
+    return {name: _FUNCTIONS[name] for name in names}

@@ -1,0 +1,99 @@
+"""Sequences, as tuples, and optional values, as the value itself or None."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.host import host_function
+
+
+@host_function("mirlo.sequence.construct")
+def construct(*items: Any) -> tuple[Any, ...]:
+    return tuple(items)
+
+
+@host_function("mirlo.sequence.extended")
+def extended(items: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
+    return (*items, *more)
+
+
+@host_function("mirlo.sequence.length")
+def length(items: tuple[Any, ...]) -> Any:
+    return np.array(len(items), np.int64)
+
+
+@host_function("mirlo.sequence.at")
+def at(items: tuple[Any, ...], position: Any) -> Any:
+    return items[_place(position, len(items), len(items) - 1)]
+
+
+@host_function("mirlo.sequence.insert")
+def insert(items: tuple[Any, ...], item: Any, position: Any = None) -> tuple[Any, ...]:
+    place = len(items) if position is None else _place(position, len(items), len(items))
+    return (*items[:place], item, *items[place:])
+
+
+@host_function("mirlo.sequence.erase")
+def erase(items: tuple[Any, ...], position: Any = None) -> tuple[Any, ...]:
+    if not items:
+        raise ValueError("the sequence is empty: there is nothing to erase")
+    place = len(items) - 1 if position is None else _place(position, len(items), len(items) - 1)
+    return (*items[:place], *items[place + 1 :])
+
+
+@host_function("mirlo.sequence.split")
+def split(x: Any, sizes: Any = None, *, axis: int, keepdims: bool) -> tuple[Any, ...]:
+    """Pieces of given sizes, or as many of one given size as there are, or of one element."""
+    extent = x.shape[axis]
+    if sizes is None or sizes.ndim == 0:
+        piece = 1 if sizes is None else int(sizes)
+        if piece < 1:
+            raise ValueError(f"a dim of {extent} cannot be split into pieces of {piece}")
+        ends = list(range(piece, extent, piece))
+    else:
+        if int(sizes.sum()) != extent or (sizes < 0).any():
+            raise ValueError(f"a dim of {extent} cannot be split into {sizes.tolist()}: the sum must be {extent}")
+        ends = np.cumsum(sizes)[:-1].tolist()
+    pieces = np.split(x, ends, axis)
+    if sizes is None and not keepdims:
+        return tuple(np.squeeze(piece, axis) for piece in pieces)
+    return tuple(pieces)
+
+
+@host_function("mirlo.sequence.concat")
+def concat(items: tuple[Any, ...], *, axis: int, new_axis: bool) -> Any:
+    if not items:
+        raise ValueError("the sequence is empty: the shape of the result is not known")
+    return np.stack(items, axis) if new_axis else np.concatenate(items, axis)
+
+
+@host_function("mirlo.sequence.has_element")
+def has_element(value: Any) -> Any:
+    return np.array(value is not None)
+
+
+@host_function("mirlo.sequence.element")
+def element(value: Any) -> Any:
+    if value is None:
+        raise ValueError("the optional value is empty: it has no element to get")
+    return value
+
+
+@host_function("mirlo.sequence.nothing")
+def nothing() -> None:
+    return None
+
+
+@host_function("mirlo.sequence.same")
+def same(value: Any) -> Any:
+    return value
+
+
+def _place(position: Any, count: int, most: int) -> int:
+    """A position, counted from the end where it is negative."""
+    place = int(np.reshape(position, ()))
+    if not -count <= place <= most:
+        raise ValueError(f"position {place} is outside a sequence of {count}")
+    return place + count if place < 0 else place

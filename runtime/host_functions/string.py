@@ -1,0 +1,127 @@
+"""Tensors of strings: numpy arrays of Python's `str`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.host import host_function
+
+
+def _each(function: Callable[..., Any], *arrays: Any, dtype: Any = object) -> Any:
+    """The function of each element, or of elements that broadcasting puts together."""
+    views = np.broadcast_arrays(*arrays)
+    made = np.empty(views[0].shape, dtype)
+    made.reshape(-1)[...] = [function(*row) for row in zip(*(view.flat for view in views), strict=True)]
+    return made
+
+
+@host_function("mirlo.string.equal")
+def equal(a: Any, b: Any) -> Any:
+    return _each(lambda x, y: x == y, a, b, dtype=bool)
+
+
+@host_function("mirlo.string.concat")
+def concat(a: Any, b: Any) -> Any:
+    return _each(lambda x, y: x + y, a, b)
+
+
+@host_function("mirlo.string.matches")
+def matches(x: Any, *, pattern: str) -> Any:
+    compiled = re.compile(pattern)
+    return _each(lambda text: compiled.fullmatch(text) is not None, x, dtype=bool)
+
+
+@host_function("mirlo.string.split")
+def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
+    """The parts, filled up with empty strings to the most that there are, and how many there are."""
+    limit = -1 if maxsplit < 0 else maxsplit
+    parts = [text.split(delimiter or None, limit) if text else [] for text in x.flat]
+    counts = np.array([len(row) for row in parts], np.int64).reshape(x.shape)
+    most = int(counts.max(initial=0))
+    made = np.full((len(parts), most), "", object)
+    for row, found in zip(made, parts, strict=True):
+        row[: len(found)] = found
+    return made.reshape(*x.shape, most), counts
+
+
+@host_function("mirlo.string.normalize")
+def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> Any:
+    """Words without the stop words, in upper or lower case; a single empty word where none is left."""
+    changes = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
+    left_out = set(stopwords) if case_sensitive else {word.lower() for word in stopwords}
+    words = [w for w in x.reshape(-1) if (w if case_sensitive else w.lower()) not in left_out]
+    made = np.array([changes[case](word) for word in words] or [""], object)
+    return made.reshape(1, -1) if x.ndim == 2 else made
+
+
+@host_function("mirlo.string.pool")
+def pool(*arrays: Any) -> Any:
+    """All strings of some tensors in one row."""
+    return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, object)
+
+
+@host_function("mirlo.string.places")
+def places(*arrays: Any) -> Any:
+    """Where the strings of some tensors are in their pool."""
+    made, start = [], 0
+    for array in arrays:
+        made.append(np.arange(start, start + array.size).reshape(array.shape))
+        start += array.size
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+@host_function("mirlo.string.take")
+def take(strings: Any, places: Any) -> Any:
+    return strings[places]
+
+
+@host_function("mirlo.string.lookup")
+def lookup(x: Any, *, keys: Sequence[str], default: int) -> Any:
+    """The place of each string among the keys, or the default."""
+    places = {key: place for place, key in enumerate(keys)}
+    return _each(lambda text: places.get(text, default), x, dtype=np.int64)
+
+
+@host_function("mirlo.string.constant")
+def constant(*, strings: Sequence[str], shape: Sequence[int]) -> Any:
+    return np.array(list(strings), dtype=object).reshape(shape)
+
+
+@host_function("mirlo.string.parse")
+def parse(x: Any, *, dtype: str) -> Any:
+    """Numbers from their text, as Python writes them, and words such as "NaN" and "-INF"."""
+    wanted = numpy_dtype(dtype)
+    number: Callable[[str], Any] = _integer if wanted.kind in "iu" else float
+    try:
+        return _each(lambda text: number(text.strip()), x).astype(wanted)
+    except (ValueError, OverflowError) as problem:
+        raise ValueError(f"a string is not a number of type {dtype}: {problem}") from None
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+@host_function("mirlo.string.format")
+def format_numbers(x: Any) -> Any:
+    """Numbers as text: the shortest that gives the number back, and "NaN", "INF", "-INF"."""
+
+    def text(number: Any) -> str:
+        value = float(number)
+        if value != value:
+            return "NaN"
+        if value in (float("inf"), float("-inf")):
+            return "INF" if value > 0 else "-INF"
+        return np.format_float_positional(number, trim="-")
+
+    if x.dtype.kind in "biu":
+        return _each(str, x)
+    return _each(text, x if x.dtype.kind == "f" else x.astype(np.float32))

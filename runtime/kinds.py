@@ -1,0 +1,75 @@
+"""Kinds of run-time values.
+
+    f32[2, n]             a tensor; `f32` alone is one of any shape
+    string[3]             a tensor of strings
+    sequence(f32[n])      any number of tensors
+    optional(string)      a value, or none
+
+A kind is written like this in IR, in files and in messages.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+
+STRING, SEQUENCE, OPTIONAL = "string", "sequence", "optional"
+_CONTAINER = re.compile(rf"({SEQUENCE}|{OPTIONAL})\((.*)\)", re.DOTALL)
+_TENSOR = re.compile(r"(\w+)(?:\[(.*)\])?", re.DOTALL)
+_DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value is: `name` is an element type, "string", "sequence" or "optional"."""
+
+    name: str
+    shape: tuple[int | str, ...] | None = None
+    """Of a tensor: its dims, a symbol or an expression of symbols as text; None where even the rank is unknown."""
+    element: Kind | None = None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor that compiled code can take: of numbers, and of a known rank."""
+        return self.name in ELEMENT_TYPES and self.shape is not None
+
+    def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.name}({self.element})"
+        return self.name if self.shape is None else f"{self.name}[{', '.join(map(str, self.shape))}]"
+
+
+def sequence_of(element: Kind) -> Kind:
+    return Kind(SEQUENCE, element=element)
+
+
+def optional_of(element: Kind) -> Kind:
+    return Kind(OPTIONAL, element=element)
+
+
+def parse_kind(text: str, depth: int = 0) -> Kind:
+    """A kind from its text; ValueError where it is none."""
+    container = _CONTAINER.fullmatch(text)
+    if container is not None:
+        if depth >= _DEEPEST:
+            raise ValueError(f"a kind is nested more than {_DEEPEST} deep: {text}")
+        return Kind(container[1], element=parse_kind(container[2], depth + 1))
+    tensor = _TENSOR.fullmatch(text)
+    if tensor is None or tensor[1] not in (*ELEMENT_TYPES, STRING):
+        raise ValueError(f"'{text}' is no kind of a value")
+    if tensor[2] is None:
+        return Kind(tensor[1])
+    return Kind(tensor[1], tuple(int(dim) if dim.isdecimal() else dim for dim in _dims(tensor[2])))
+
+
+def _dims(text: str) -> list[str]:
+    """The dims of a shape: split at commas that are not inside parentheses."""
+    found, depth, start = [], 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            found.append(text[start:i].strip())
+            start = i + 1
+    return [dim for dim in (*found, text[start:].strip()) if dim]

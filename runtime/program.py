@@ -1,0 +1,280 @@
+"""Programs: models that work on objects (sequences, optional values, strings) between parts that are compiled.
+
+A program is a list of steps over numbered registers. A step runs a compiled part, calls a host function, or is a branch
+or a loop with blocks of its own. Tensors go from part to part as numpy arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.runtime.executable import Executable, Memory
+from mirlo.runtime.host import resolve_host
+from mirlo.runtime.inputs import random_input
+from mirlo.runtime.kinds import Kind, parse_kind
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.profile import Profile, make_profile
+from mirlo.runtime.values import complaint, value_of
+
+PART, HOST, IF, WHILE = "part", "host", "if", "while"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done next, on which registers.
+
+    Of `if`, input 0 is the condition, and one of two blocks is run. Of `while`, the inputs are what is carried at
+    first: the first block gives whether to go on, and then what the second takes and the loop ends with; the second
+    gives what the first takes in the next round.
+    """
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    part: int = 0
+    function: str = ""
+    options: str = "{}"
+    kinds: tuple[str, ...] = ()
+    """What the results of a host function must be; "" where anything goes."""
+    source: str = ""
+    """The user's node."""
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps, the registers that they find their arguments in, and those of the results."""
+
+    arguments: tuple[int, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    def all_steps(self) -> Iterator[Step]:
+        """The steps, and those in their blocks."""
+        for step in self.steps:
+            yield step
+            for block in step.blocks:
+                yield from block.all_steps()
+
+
+@dataclass(frozen=True)
+class Port:
+    """Name and kind of an input or output."""
+
+    name: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}"
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """A program as data."""
+
+    target: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    body: Block
+    registers: int
+    parts: tuple[Artifact, ...]
+    constants: Mapping[int, str] = field(default_factory=dict)
+    """Registers that hold parameters from the beginning."""
+
+
+class Program:
+    """A compiled program, which is called like an `Executable`.
+
+    Tensors of strings are given as arrays or lists of `str`, sequences as lists, optional values as the value or None;
+    they come out as arrays of type `object`, tuples, and None.
+    """
+
+    def __init__(self, compiled: CompiledProgram, store: ParameterStore) -> None:
+        self.compiled = compiled
+        self._store = store
+        self._parts = [Executable(artifact, store) for artifact in compiled.parts]
+        host = [step for step in compiled.body.all_steps() if step.kind == HOST]
+        self._functions = resolve_host(list(dict.fromkeys(step.function for step in host)), "the model")
+        self._calls = {id(step): _HostCall(step, self._functions[step.function]) for step in host}
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Names and kinds of the inputs."""
+        return self.compiled.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Names and kinds of the outputs."""
+        return self.compiled.outputs
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the weights, and of the arenas of all parts."""
+        used = {spec.name for artifact in self.compiled.parts for spec in artifact.params}
+        used |= set(self.compiled.constants.values())
+        return Memory(
+            sum(self._store.get(name).nbytes for name in used),
+            sum(artifact.arena_bytes for artifact in self.compiled.parts),
+        )
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """Runs the program: the value of its output, or a tuple where it has several."""
+        results = self._execute(self._bind(values, named))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs the program on values by input name, and returns values by output name."""
+        results = self._execute(self._bind((), inputs))
+        return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
+
+    def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Arrays that fit the inputs, all of which must be tensors of numbers; `dims` sizes the symbols."""
+        rng = np.random.default_rng(seed)
+        made = {}
+        for port in self.inputs:
+            if not port.kind.is_tensor:
+                raise InputError(f"input {port}: there are no random values of this kind; give some")
+            made[port.name] = random_input(
+                TensorSpec(port.name, port.kind.name, port.kind.shape or ()), dims or {}, rng
+            )
+        return made
+
+    def profile(self, *values: Any, repeats: int = 10, **named: Any) -> Profile:
+        """The time of each step: the median of some runs, after one that warms up."""
+        if repeats < 1:
+            raise InputError(f"repeats: expected 1 or more, found {repeats}")
+        bound = self._bind(values, named or ({} if values else self.random_inputs()))
+        steps = self.compiled.body.steps
+        stamps = np.zeros((repeats + 1, len(steps) + 1), np.uint64)
+        for row in stamps:
+            self._execute(bound, row)
+        kernels = tuple(KernelInfo(_label(step), step.source, step.kind, 0, 0) for step in steps)
+        return make_profile(kernels, stamps[1:], 1e-9)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the program with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
+        from mirlo.runtime.program_file import save
+
+        save(path, self.compiled, self._store)
+
+    def release_arenas(self) -> None:
+        """Gives back the scratch memory that is kept for the next calls."""
+        for part in self._parts:
+            part.release_arenas()
+
+    def __repr__(self) -> str:
+        inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"<Program of {len(self._parts)} parts for {self.compiled.target}: ({inputs}) -> ({outputs})>"
+
+    def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = [port.name for port in self.inputs]
+        expected = (
+            f"the model has {len(names)} input{'s' if len(names) != 1 else ''} ({', '.join(map(str, self.inputs))})"
+        )
+        if len(positional) > len(names):
+            raise InputError(f"{expected}, found {len(positional)} values")
+        given = dict(zip(names, positional, strict=False))
+        for name, value in named.items():
+            if name in given:
+                raise InputError(f"input '{name}' is given twice, by position and by name")
+            if name not in names:
+                raise InputError(f"no input is named '{name}': {expected}")
+            given[name] = value
+        missing = [str(port) for port in self.inputs if port.name not in given]
+        if missing:
+            raise InputError(f"{expected}, found {len(given)}: missing {', '.join(missing)}")
+        return [given[name] for name in names]
+
+    def _execute(self, values: Sequence[Any], stamps: np.ndarray | None = None) -> list[Any]:
+        dims: dict[str, int] = {}
+        registers: list[Any] = [None] * self.compiled.registers
+        for register, name in self.compiled.constants.items():
+            registers[register] = self._store.get(name)
+        ports = zip(self.inputs, values, self.compiled.body.arguments, strict=True)
+        for port, value, register in ports:
+            registers[register] = value_of(port.kind, value, port.name, dims)
+        results = self._run(self.compiled.body, registers, stamps)
+        # What is handed out is the caller's alone: a result may be an input, a weight, or a view of another result.
+        return [_own(value) for value in results]
+
+    def _run(self, block: Block, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
+        for i, step in enumerate(block.steps):
+            if stamps is not None:
+                stamps[i] = time.perf_counter_ns()
+            results = self._step(step, registers)
+            for register, value in zip(step.outputs, results, strict=True):
+                registers[register] = value
+        if stamps is not None:
+            stamps[len(block.steps)] = time.perf_counter_ns()
+        return [registers[i] for i in block.results]
+
+    def _step(self, step: Step, registers: list[Any]) -> Sequence[Any]:
+        if step.kind == PART:
+            made = self._parts[step.part](*(registers[i] for i in step.inputs))
+            return made if isinstance(made, tuple) else (made,)
+        if step.kind == HOST:
+            return self._calls[id(step)](*(registers[i] for i in step.inputs))
+        if step.kind == IF:
+            return self._run(step.blocks[0 if registers[step.inputs[0]].item() else 1], registers)
+        return self._loop(step, registers)
+
+    def _loop(self, step: Step, registers: list[Any]) -> list[Any]:
+        before, after = step.blocks
+        values = [registers[i] for i in step.inputs]
+        while True:
+            _assign(before.arguments, values, registers)
+            going, *values = self._run(before, registers)
+            if not going.item():
+                return values
+            _assign(after.arguments, values, registers)
+            values = self._run(after, registers)
+
+
+class _HostCall:
+    """A host function with its keyword arguments, whose results are checked."""
+
+    def __init__(self, step: Step, function: Any) -> None:
+        self.step = step
+        self.function = function
+        self.options = json.loads(step.options)
+        self.kinds = [parse_kind(text) if text else None for text in step.kinds]
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        name = f"node '{self.step.source}': host function '{self.step.function}'"
+        try:
+            made = self.function(*values, **self.options)
+        except Exception as error:
+            raise PackedFunctionError(f"{name} raised {type(error).__name__}: {error}") from error
+        # One result may itself be a tuple: a sequence.
+        results = (made,) if len(self.kinds) == 1 else made
+        if not isinstance(results, tuple) or len(results) != len(self.kinds):
+            raise PackedFunctionError(f"{name}: expected {len(self.kinds)} results, found {type(results).__name__}")
+        for i, (kind, value) in enumerate(zip(self.kinds, results, strict=True)):
+            problem = None if kind is None else complaint(kind, value)
+            if problem is not None:
+                raise PackedFunctionError(f"{name}: result #{i}: {problem}")
+        return results
+
+
+def _assign(places: Sequence[int], values: Sequence[Any], registers: list[Any]) -> None:
+    for register, value in zip(places, values, strict=True):
+        registers[register] = value
+
+
+def _label(step: Step) -> str:
+    return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_own, value))
+    return np.array(value) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,183 @@
+"""Programs in `.mirlo` files: an artifact whose loader is "program", whose code is that of the parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.fields import Fields
+from mirlo.runtime.kinds import Kind, parse_kind
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Program, Step
+
+LOADER = "program"
+_DEEPEST = 64
+_BLOCKS = {PART: 0, HOST: 0, IF: 2, WHILE: 2}
+
+
+def save(path: str | os.PathLike[str], compiled: CompiledProgram, store: ParameterStore) -> None:
+    """Writes a program with its parameters to one file."""
+    artifacts.save(path, _as_artifact(compiled, store), store)
+
+
+def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
+    if any(part.externals for part in compiled.parts):
+        raise ArtifactError("a program whose parts hold artifacts of code generators cannot be saved yet")
+    names = [spec.name for part in compiled.parts for spec in part.params] + list(compiled.constants.values())
+    metadata = {
+        "inputs": [_port(port) for port in compiled.inputs],
+        "outputs": [_port(port) for port in compiled.outputs],
+        "registers": compiled.registers,
+        "constants": [{"register": register, "param": name} for register, name in compiled.constants.items()],
+        "body": asdict(compiled.body),
+        "parts": [_part(part) for part in compiled.parts],
+    }
+    return Artifact(
+        target=compiled.target,
+        loader=LOADER,
+        code=b"".join(part.code for part in compiled.parts),
+        entry="",
+        inputs=tuple(_specs(compiled.inputs)),
+        outputs=tuple(_specs(compiled.outputs)),
+        params=tuple(TensorSpec(name, *store.spec(name)) for name in dict.fromkeys(names)),
+        arena_bytes=sum(part.arena_bytes for part in compiled.parts),
+        threads=max((part.threads for part in compiled.parts), default=1),
+        metadata=metadata,
+    )
+
+
+def _port(port: Port) -> dict[str, str]:
+    return {"name": port.name, "kind": str(port.kind)}
+
+
+def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
+    """The inputs or outputs that are tensors, for whoever lists what is in a file."""
+    return [TensorSpec(port.name, port.kind.name, port.kind.shape or ()) for port in ports if port.kind.is_tensor]
+
+
+def _part(part: Artifact) -> dict[str, Any]:
+    return {
+        "loader": part.loader,
+        "entry": part.entry,
+        "bytes": len(part.code),
+        "inputs": [asdict(spec) for spec in part.inputs],
+        "outputs": [asdict(spec) for spec in part.outputs],
+        "params": [spec.name for spec in part.params],
+        "arena_bytes": part.arena_bytes,
+        "threads": part.threads,
+        "kernels": [asdict(kernel) for kernel in part.kernels],
+        "metadata": part.metadata,
+    }
+
+
+def program_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> Program:
+    """The program in a file that was read."""
+    fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
+    registers = fields.count("registers")
+    parts, start = [], 0
+    for row in fields.each("parts"):
+        size = row.count("bytes")
+        parts.append(_read_part(row, artifact.target, artifact.code[start : start + size], store))
+        start += size
+    if start != len(artifact.code):
+        raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
+    reader = _Reader(registers, len(parts))
+    constants = {
+        reader.register(row, "register"): _known(row, row.text("param"), store) for row in fields.each("constants")
+    }
+    compiled = CompiledProgram(
+        target=artifact.target,
+        inputs=tuple(Port(row.text("name"), _kind(row)) for row in fields.each("inputs")),
+        outputs=tuple(Port(row.text("name"), _kind(row)) for row in fields.each("outputs")),
+        body=reader.block(Fields(Path(path), "metadata.body", fields.mapping("body"), ArtifactError)),
+        registers=registers,
+        parts=tuple(parts),
+        constants=constants,
+    )
+    if (len(compiled.inputs), len(compiled.outputs)) != (len(compiled.body.arguments), len(compiled.body.results)):
+        raise fields.fail("body", "an argument per input and a result per output", len(compiled.body.arguments))
+    return Program(compiled, store)
+
+
+def _known(row: Fields, name: str, store: ParameterStore) -> str:
+    if name not in store:
+        raise row.fail(f"{row.place}.param", "the name of a tensor in the file", name)
+    return name
+
+
+def _kind(row: Fields) -> Kind:
+    text = row.text("kind")
+    try:
+        return parse_kind(text)
+    except ValueError:
+        raise row.fail(f"{row.place}.kind", "a kind of a value", text) from None
+
+
+def _read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
+    def specs(name: str) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(r.text("name"), r.dtype("dtype"), r.symbolic_shape("shape")) for r in row.each(name))
+
+    return Artifact(
+        target=target,
+        loader=row.text("loader"),
+        code=code,
+        entry=row.text("entry"),
+        inputs=specs("inputs"),
+        outputs=specs("outputs"),
+        params=tuple(TensorSpec(name, *store.spec(_known(row, name, store))) for name in row.texts("params")),
+        arena_bytes=row.count("arena_bytes"),
+        kernels=tuple(
+            KernelInfo(r.text("symbol"), r.text("source"), r.text("kind"), r.count("flops"), r.count("bytes"))
+            for r in row.each("kernels")
+        ),
+        threads=row.count("threads"),
+        metadata=row.mapping("metadata"),
+    )
+
+
+class _Reader:
+    """Reads blocks, and checks that registers, parts and blocks are there."""
+
+    def __init__(self, registers: int, parts: int) -> None:
+        self.registers = registers
+        self.parts = parts
+
+    def register(self, row: Fields, name: str) -> int:
+        found = row.count(name)
+        if found >= self.registers:
+            raise row.fail(f"{row.place}.{name}", f"a register below {self.registers}", found)
+        return found
+
+    def block(self, row: Fields, depth: int = 0) -> Block:
+        if depth > _DEEPEST:
+            raise row.fail(f"{row.place}.steps", f"blocks nested at most {_DEEPEST} deep", depth)
+        steps = tuple(self._step(step, depth) for step in row.each("steps"))
+        return Block(self._list(row, "arguments"), steps, self._list(row, "results"))
+
+    def _list(self, row: Fields, name: str) -> tuple[int, ...]:
+        found = row.counts(name)
+        for number in found:
+            if number >= self.registers:
+                raise row.fail(f"{row.place}.{name}", f"registers below {self.registers}", number)
+        return found
+
+    def _step(self, row: Fields, depth: int) -> Step:
+        kind, part = row.text("kind"), row.count("part")
+        blocks = tuple(self.block(block, depth + 1) for block in row.each("blocks"))
+        if kind not in _BLOCKS or len(blocks) != _BLOCKS[kind]:
+            raise row.fail(f"{row.place}.kind", f"one of {', '.join(_BLOCKS)} with its blocks", kind)
+        if kind == PART and part >= self.parts:
+            raise row.fail(f"{row.place}.part", f"a part below {self.parts}", part)
+        inputs = self._list(row, "inputs")
+        if kind == IF and not inputs:
+            raise row.fail(f"{row.place}.inputs", "a condition", inputs)
+        return Step(
+            kind, inputs, self._list(row, "outputs"), part, row.text("function"), row.text("options"),
+            row.texts("kinds"), row.text("source"), blocks,
+        )  # fmt: skip

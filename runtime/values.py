@@ -1,0 +1,82 @@
+"""From what a caller gives to the values that a program works with, and whether a value is of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import TensorSpec, describe
+from mirlo.runtime.dtypes import element_type_of
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.inputs import as_array, convert
+from mirlo.runtime.kinds import OPTIONAL, SEQUENCE, STRING, Kind
+
+
+def value_of(kind: Kind, value: Any, name: str, dims: dict[str, int]) -> Any:
+    """The value that a program works with, of what a caller gives for an input; `dims` are the sizes of symbols."""
+    if kind.name == OPTIONAL:
+        return None if value is None else value_of(_element(kind), value, name, {})
+    if kind.name == SEQUENCE:
+        if not isinstance(value, (list, tuple)):
+            raise InputError(f"input '{name}': expected a list for {kind}, found {type(value).__name__}")
+        return tuple(value_of(_element(kind), item, f"{name}[{i}]", {}) for i, item in enumerate(value))
+    if kind.name == STRING:
+        return _strings(kind, value, name)
+    if kind.is_tensor and _all_names(kind.shape):
+        return convert(TensorSpec(name, kind.name, kind.shape or ()), value, dims)
+    array = np.ascontiguousarray(as_array(value))
+    _require_element(kind, array, name)
+    return array
+
+
+def _element(kind: Kind) -> Kind:
+    assert kind.element is not None
+    return kind.element
+
+
+def _all_names(shape: Sequence[int | str] | None) -> bool:
+    return all(isinstance(dim, int) or dim.isidentifier() for dim in shape or ())
+
+
+def _require_element(kind: Kind, array: np.ndarray, name: str) -> None:
+    element = element_type_of(array.dtype)
+    if element is None or element.name != kind.name:
+        raise InputError(f"input '{name}': expected {kind}, found {array.dtype}")
+
+
+def _strings(kind: Kind, value: Any, name: str) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "UO" and array.size:
+        raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
+    made = np.array(array, object)
+    for item in made.flat:
+        if not isinstance(item, str):
+            raise InputError(f"input '{name}': expected strings for {kind}, found {item!r} among them")
+    if kind.shape is not None and not _fits(kind.shape, made.shape):
+        raise InputError(f"input '{name}': expected {kind}, found {describe(STRING, made.shape)}")
+    return made
+
+
+def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
+    return len(wanted) == len(found) and all(
+        isinstance(dim, str) or dim == size for dim, size in zip(wanted, found, strict=True)
+    )
+
+
+def complaint(kind: Kind, value: Any) -> str | None:
+    """Why a value that a host function made is not of its kind; None if it is."""
+    if kind.name == OPTIONAL:
+        return None if value is None else complaint(_element(kind), value)
+    if kind.name == SEQUENCE:
+        if not isinstance(value, tuple):
+            return f"expected a tuple for {kind}, found {type(value).__name__}"
+        return next((text for item in value if (text := complaint(_element(kind), item))), None)
+    if not isinstance(value, np.ndarray):
+        return f"expected an array for {kind}, found {type(value).__name__}"
+    element = element_type_of(value.dtype)
+    found = STRING if value.dtype == object else element.name if element else str(value.dtype)
+    if found != kind.name or (kind.shape is not None and not _fits(kind.shape, value.shape)):
+        return f"expected {kind}, found {describe(found, value.shape)}"
+    return None

@@ -1,0 +1,185 @@
+"""Models on sequences, optional values and strings: imported, compiled to programs, run, saved and loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import mirlo
+from mirlo.frontends.onnx import OnnxImportError, import_model
+from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
+from mirlo.runtime.host import host_function
+from mirlo.runtime.program import Program
+
+
+def model(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]>\n{text}')
+
+
+WORDS = model("""
+words (string[3] x, float[3] scale) => (string[2, 3] y, float[3] numbers, bool[3] same) {
+  suffix = Constant<value_strings: strings = ["0"]>()
+  longer = StringConcat(x, suffix)
+  shape = Constant<value = int64[2] {1, 3}>()
+  row = Reshape(longer, shape)
+  first = Reshape(x, shape)
+  y = Concat<axis = 0>(row, first)
+  parsed = Cast<to = 1>(longer)
+  numbers = Mul(parsed, scale)
+  same = Equal(x, suffix)
+}""")
+
+
+def test_strings_move_and_become_numbers() -> None:
+    f = mirlo.compile(WORDS)
+    assert isinstance(f, Program)
+    y, numbers, same = f(["1", "0", "-2"], np.float32([1, 2, 3]))
+    assert y.tolist() == [["10", "00", "-20"], ["1", "0", "-2"]] and y.dtype == object
+    np.testing.assert_array_equal(numbers, np.float32([10, 0, -60]))
+    np.testing.assert_array_equal(same, [False, True, False])
+
+
+def test_a_program_is_saved_and_loaded(tmp_path: Path) -> None:
+    mirlo.compile(WORDS).save(tmp_path / "words.mirlo")
+    loaded = mirlo.load(tmp_path / "words.mirlo")
+    results = loaded.run({"x": ["1", "0", "-2"], "scale": np.float32([1, 2, 3])})
+    assert list(results) == ["y", "numbers", "same"]
+    np.testing.assert_array_equal(results["numbers"], np.float32([10, 0, -60]))
+    damaged = bytearray((tmp_path / "words.mirlo").read_bytes())
+    damaged[100] ^= 1
+    (tmp_path / "bad.mirlo").write_bytes(damaged)
+    with pytest.raises(ArtifactError):
+        mirlo.load(tmp_path / "bad.mirlo")
+
+
+def test_equal_parts_are_compiled_once_and_weights_are_shared() -> None:
+    f = mirlo.compile(
+        model("""
+    parts (string[2] a, string[2] b) => (float[2] c, float[2] d) {
+      x = Cast<to = 1>(a)
+      c = Exp(x)
+      text = Cast<to = 8>(c)
+      again = Cast<to = 1>(text)
+      d = Exp(again)
+    }""")
+    )
+    assert len(f.compiled.parts) == 1
+    c, d = f(["0", "1"], ["", ""])
+    np.testing.assert_allclose(c, np.exp([0, 1]), rtol=1e-6)
+    np.testing.assert_allclose(d, np.exp(c), rtol=1e-6)
+
+
+SEQUENCES = model("""
+sequences (seq(float[2]) xs, int64 at, bool flip) => (float[2] picked, seq(float[2]) more, int64 count) {
+  got = SequenceAt(xs, at)
+  picked = Neg(got)
+  more = If(flip) <
+    then_branch = t() => (seq(float[2]) inserted) { inserted = SequenceInsert(xs, picked) },
+    else_branch = e() => (seq(float[2]) erased) { erased = SequenceErase(xs, at) }
+  >
+  count = SequenceLength(more)
+}""")
+
+
+def test_sequences_at_run_time() -> None:
+    f = mirlo.compile(SEQUENCES)
+    xs = [np.float32([i, i + 1]) for i in range(3)]
+    picked, more, count = f(xs, np.int64(-1), np.array(True))
+    np.testing.assert_array_equal(picked, [-2, -3])
+    assert isinstance(more, tuple) and count == 4
+    np.testing.assert_array_equal(more[3], [-2, -3])
+    _, more, count = f(xs, np.int64(0), np.array(False))
+    assert count == 2 and [item[0] for item in more] == [1, 2]
+    # What comes out is the caller's: writing to it changes nothing that was put in.
+    more[0][...] = 9
+    assert xs[1][0] == 1
+
+
+def test_a_loop_over_a_sequence() -> None:
+    f = mirlo.compile(
+        model("""
+    total (seq(float[2]) xs) => (float[2] total, seq(float[2]) steps) {
+      n = SequenceLength(xs)
+      go = Constant<value = bool {1}>()
+      zero = Constant<value = float[2] {0.0, 0.0}>()
+      none = SequenceEmpty<dtype = 1>()
+      total, steps = Loop(n, go, zero, none) <
+        body = b(int64 i, bool on, float[2] sum, seq(float[2]) seen) => (bool still, float[2] next, seq(float[2]) now) {
+          still = Identity(on)
+          x = SequenceAt(xs, i)
+          next = Add(sum, x)
+          now = SequenceInsert(seen, next)
+        }
+      >
+    }""")
+    )
+    xs = [np.float32([i, 1]) for i in range(4)]
+    total, steps = f(xs)
+    np.testing.assert_array_equal(total, [6, 4])
+    np.testing.assert_array_equal(np.stack(steps), np.cumsum(xs, 0))
+    total, steps = f([])
+    assert not total.any() and steps == ()
+
+
+def test_optional_values() -> None:
+    f = mirlo.compile(
+        model("""
+    maybe (optional(float[3]) x) => (bool there, float[3] y) {
+      there = OptionalHasElement(x)
+      y = If(there) <
+        then_branch = t() => (float[3] a) { v = OptionalGetElement(x) a = Neg(v) },
+        else_branch = e() => (float[3] b) { b = Constant<value = float[3] {1.0, 2.0, 3.0}>() }
+      >
+    }""")
+    )
+    there, y = f(None)
+    assert not there and y.tolist() == [1, 2, 3]
+    there, y = f(np.float32([4, 5, 6]))
+    assert there and y.tolist() == [-4, -5, -6]
+
+
+def test_errors_name_node_and_input() -> None:
+    f = mirlo.compile(SEQUENCES)
+    xs = [np.float32([0, 1])]
+    with pytest.raises(PackedFunctionError, match="node 'SequenceAt_0': .*position 5 is outside a sequence of 1"):
+        f(xs, np.int64(5), np.array(True))
+    with pytest.raises(InputError, match=r"input 'xs': expected a list for sequence\(f32\[2\]\), found ndarray"):
+        f(xs[0], np.int64(0), np.array(True))
+    with pytest.raises(InputError, match=r"input 'xs\[1\]': expected f32\[2\], found f32\[3\]|xs\[1\]"):
+        f([xs[0], np.zeros(3, np.float32)], np.int64(0), np.array(True))
+    with pytest.raises(InputError, match=r"the model has 3 inputs .*, found 1: missing at: i64\[\], flip: bool\[\]"):
+        f(xs)
+    with pytest.raises(InputError, match="expected strings for string"):
+        mirlo.compile(WORDS)([1, 2, 3], np.float32([1, 2, 3]))
+
+
+def test_what_is_declared_must_be_made() -> None:
+    wrong = model("wrong (seq(float[2]) xs) => (float[2] y) { y = Identity(xs) }")
+    with pytest.raises(OnnxImportError, match=r"output 'y' is declared f32\[2\], but the nodes .* sequence"):
+        import_model(wrong)
+
+
+def test_a_host_function_of_the_user() -> None:
+    from mirlo.extend import converter
+    from mirlo.frontends.onnx.registry import CONVERTERS
+    from mirlo.runtime.kinds import Kind
+
+    @host_function("test.longest", override=True)
+    def longest(words: Any, *, least: int) -> Any:
+        return np.array(max((len(word) for word in words.flat), default=least), np.int64)
+
+    @converter("Longest", domain="test.objects")
+    def convert(node: Any) -> Any:
+        return node.host("test.longest", node.object(0), results=[Kind("i64", ())], least=node.attr.int("least", 0))
+
+    try:
+        made = model("g (string[N] x) => (int64 y) { y = test.objects.Longest<least = 2>(x) }")
+        made.opset_import.append(onnx.helper.make_opsetid("test.objects", 1))
+        assert mirlo.compile(made)(["a", "abcd"]) == 4
+    finally:
+        CONVERTERS.users.__init__()  # type: ignore[misc]

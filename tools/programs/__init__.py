@@ -1,0 +1,1 @@
+"""Models that work on objects: cut into host functions and parts that are compiled."""

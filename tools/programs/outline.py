@@ -1,0 +1,108 @@
+"""Operations of a function moved to a module of their own, as copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dims import SymbolicDim, symbol
+from mirlo.dialects.core.types import TensorType
+
+
+def captured(op: Any) -> list[Any]:
+    """The operands of an operation, and the values that its regions take from outside."""
+    found = dict.fromkeys(op.operands)
+    own: set[Any] = set()
+
+    def visit(inner: Any) -> None:
+        for region in inner.regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+                for member in block.operations:
+                    found.update(dict.fromkeys(member.operation.operands))
+                    own.update(member.operation.results)
+                    visit(member.operation)
+
+    visit(op)
+    return [value for value in found if value not in own]
+
+
+class Outliner:
+    """A module with a function `@main` of copies of these operations, and the values that it takes."""
+
+    def __init__(self, operations: Sequence[Any], results: Sequence[Any], visible: Sequence[Any]):
+        self.inputs: list[Any] = []
+        self._own = {value for op in operations for value in op.results}
+        for op in operations:
+            self._collect(op)
+        self._add_carriers(operations, visible)
+        location = ir.Location.fused([op.location for op in operations])
+        with location:
+            self.module = ir.Module.create()
+            types = [value.type for value in self.inputs], [value.type for value in results]
+            with ir.InsertionPoint(self.module.body):
+                function = func.FuncOp("main", types)
+            entry = function.add_entry_block()
+            self._env = dict(zip(self.inputs, entry.arguments, strict=True))
+            with ir.InsertionPoint(entry):
+                for op in operations:
+                    self._copy(op)
+                func.ReturnOp([self._env[value] for value in results])
+        function.arg_attrs = ir.ArrayAttr.get([_named(f"input{i}") for i in range(len(self.inputs))])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(f"output{i}") for i in range(len(results))])
+
+    def _collect(self, op: Any) -> None:
+        for value in captured(op):
+            if value in self._own or value in self.inputs:
+                continue
+            if _is_repeated(value):
+                self._collect(value.owner)
+            else:
+                self.inputs.append(value)
+
+    def _add_carriers(self, operations: Sequence[Any], visible: Sequence[Any]) -> None:
+        """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
+        types = [TensorType.from_mlir(value.type) for op in operations for value in (*op.operands, *op.results)]
+        wanted = {
+            name
+            for t in types
+            if t is not None
+            for dim in t.shape
+            if isinstance(dim, SymbolicDim)
+            for name in dim.symbols()
+        }
+        for value in [*self.inputs, *visible]:
+            found = TensorType.from_mlir(value.type)
+            told = {name for name in wanted if found is not None and symbol(name) in found.shape}
+            if told:
+                wanted -= told
+                if value not in self.inputs:
+                    self.inputs.append(value)
+
+    def _copy(self, op: Any) -> Any:
+        needed = captured(op)
+        for value in needed:
+            if value not in self._env:
+                self._copy(value.owner)
+        copy = op.clone()
+        self._redirect(copy)
+        self._env.update(zip(op.results, copy.results, strict=True))
+
+    def _redirect(self, op: Any) -> None:
+        """Let a copy, and what is in it, read the copies of what the original reads."""
+        for i, value in enumerate(op.operands):
+            if value in self._env:
+                op.operands[i] = self._env[value]
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    self._redirect(inner.operation)
+
+
+def _is_repeated(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.name in ("relax.constant", "tensor.extract")
+
+
+def _named(name: str) -> Any:
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})
