@@ -150,7 +150,8 @@ def _compile(
             f"target '{targets.names[-1]}' compiles parts of models: name what compiles the rest, '{targets},llvm'"
         )
     chosen = find_target(targets.host.name)
-    if chosen.pipeline is None or chosen.emit is None:
+    make_pipeline, emit = chosen.pipeline, chosen.emit
+    if make_pipeline is None or emit is None:
         raise TargetError(f"target '{chosen.name}' makes no code: it has no pipeline or no emitter")
     options = replace(options, target=chosen.name)
     given = Pipeline(pipeline) if isinstance(pipeline, str) else pipeline
@@ -165,7 +166,7 @@ def _compile(
         require_sizes(module, options.target)
         if chosen.prepare is not None and _is_large(module):
             chosen.prepare(options)
-        steps = given if given is not None else Pipeline(opened.pipeline or chosen.pipeline(options))
+        steps = given if given is not None else Pipeline(opened.pipeline or make_pipeline(options))
         if given is None and not opened.pipeline:
             steps.prepend(targets.steps())
         instruments: list[Any] = [Steps(tell)]
@@ -175,7 +176,7 @@ def _compile(
             steps.run(module, session, instruments)
             tell("emit")
             externals = detach_artifacts(module)
-            return replace(chosen.emit(module, options), externals=externals)
+            return replace(emit(module, options), externals=externals)
 
     folder = None if save_ir is None else Path(save_ir)
     if not needs_program(module):

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.op import OpError
-from mirlo.frontends.onnx import functions, schema
+from mirlo.frontends.onnx import functions, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
-from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto, tensor_type, without_shapes
+from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
@@ -24,7 +24,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant, strings
-from mirlo.runtime.kinds import STRING, Kind
+from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
 
 INLINE_ELEMENTS = 16
@@ -109,71 +109,10 @@ class Body:
         return self.graph(graph, scope)
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
-        flag = tensor.ExtractOp(self._scalar(condition, "cond"), []).result
-        # The types of the results are known when both branches are imported, and an operation cannot gain results:
-        # the branches grow in one without, and move.
-        draft = scf.IfOp(flag, has_else=True)
-        blocks = [region.blocks[0] for region in draft.operation.regions]
-        graphs = (then_graph, else_graph)
-        results = [self._branch_of(block, draft, graph) for block, graph in zip(blocks, graphs, strict=True)]
-        kinds = _kinds_of_branches(*results)
-        for block, values in zip(blocks, results, strict=True):
-            with self._inside(draft, block):
-                scf.YieldOp([self._of_kind(value, kind) for value, kind in zip(values, kinds, strict=True)])
-        types = [value.type for value in list(blocks[0].operations)[-1].operands]
-        made = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
-        for region, block in zip(made.regions, blocks, strict=True):
-            block.append_to(region)
-        draft.operation.erase()
-        return [_value_of(result, kind) for result, kind in zip(made.results, kinds, strict=True)]
+        return regions.choose(self, condition, then_graph, else_graph)
 
     def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]) -> list[Any]:
-        """A loop of as many rounds as `limit` says, as long as `going`, and what the body gives first, is true."""
-        most = None if limit is None else self._scalar(limit, "M")
-        flag = constant("", np.array(True)) if going is None else going
-        kinds = [_carried_kind(value, graph_input) for value, graph_input in zip(carried, body.input[2:], strict=True)]
-        starts = [self._of_kind(value, kind) for value, kind in zip(carried, kinds, strict=True)]
-        inits = [self.ssa(constant("", np.array(0, np.int64))), self._scalar(flag, "cond"), *starts]
-        types = [value.type for value in inits]
-        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-        before, after = (region.blocks.append(*types) for region in made.regions)
-        with ir.InsertionPoint(before):
-            count, goes_on = list(before.arguments)[:2]
-            if most is not None:
-                goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
-            scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
-        with self._inside(made, after):
-            scalars, arguments = list(after.arguments)[:2], list(after.arguments)[2:]
-            given: list[AnyValue] = [Value("", type_of(x), ir=x) for x in scalars]
-            given += [_value_of(x, kind) for x, kind in zip(arguments, kinds, strict=True)]
-            for value in given:
-                value.region = len(self._regions)
-            condition, *results = self.branch(body, given)
-            if not isinstance(condition, Value):
-                raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
-            values = []
-            for old, new, kind in zip(carried, results, kinds, strict=True):
-                if join(kind, new.kind) != kind:
-                    raise NodeError(
-                        f"'{old.name}' is {kind} before the loop and {new.kind} after a round: what a loop "
-                        "whose rounds are counted at run time carries must keep its type"
-                    )
-                values.append(self._of_kind(new, kind))
-            one = self.ssa(constant("", np.array(1, np.int64)))
-            counted = relax_op("add").make(after.arguments[0], one)
-            scf.YieldOp([counted, self._scalar(condition, "cond"), *values])
-        return [_value_of(result, kind) for result, kind in zip(list(made.results)[2:], kinds, strict=True)]
-
-    def _of_kind(self, value: AnyValue, kind: Kind) -> Any:
-        """The SSA value of a value where one of this kind is wanted, a tensor or an object."""
-        return self.ssa(value) if tensor_type(kind) is not None else object_of(value, self.any_ssa)
-
-    def _scalar(self, value: Value, name: str) -> Any:
-        """A tensor of one element as one of rank 0."""
-        if value.type.elements != 1:
-            raise NodeError(f"'{name}' must have one element, got {value.type}")
-        found = self.ssa(value)
-        return relax_op("reshape").make(found, shape=()) if value.type.rank else found
+        return regions.repeat(self, body, limit, going, carried)
 
     # Graphs and nodes
 
@@ -318,8 +257,8 @@ class Body:
         self._regions += inside
 
     @contextmanager
-    def _inside(self, op: Any, block: Any) -> Iterator[None]:
-        """At the end of a block of an operation."""
+    def inside(self, op: Any, block: Any) -> Iterator[None]:
+        """At the end of a block of an operation, in a region of it."""
         self._regions.append(op)
         try:
             with ir.InsertionPoint(block):
@@ -327,13 +266,10 @@ class Body:
         finally:
             self._regions.pop()
 
-    def _branch_of(self, block: Any, op: Any, graph: Any) -> list[AnyValue]:
-        with self._inside(op, block):
-            values = self.branch(graph)
-            for value in values:
-                if isinstance(value, Value):
-                    self.ssa(value)
-        return values
+    @property
+    def depth(self) -> int:
+        """How many regions are open."""
+        return len(self._regions)
 
     def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
@@ -389,35 +325,6 @@ def _as_value(name: str, result: Any) -> AnyValue | None:
 
 def _is_text(value: AnyValue) -> bool:
     return isinstance(value, ObjectValue) and value.strings is not None
-
-
-def _value_of(made: Any, kind: Kind) -> AnyValue:
-    found = tensor_type(kind)
-    return ObjectValue("", kind, ir=made) if found is None else Value("", found, ir=made)
-
-
-def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
-    """What the results of an If are, whichever branch makes them."""
-    kinds = []
-    for a, b in zip(one, other, strict=True):
-        kind = join(a.kind, b.kind)
-        if kind is None or (a.kind.is_tensor and a.kind != b.kind):
-            both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))
-            raise NodeError(f"the branches give different types: {both}")
-        kinds.append(kind)
-    return kinds
-
-
-def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
-    """What a loop carries: of sequences, what the body says of their elements, else elements of any shape."""
-    if isinstance(value, Value):
-        return value.kind
-    declared = graph_input.type
-    if declared.WhichOneof("value") in ("sequence_type", "optional_type"):
-        said = kind_of_proto(declared, f"'{graph_input.name}'")
-        if join(said, value.kind) == said:
-            return said
-    return without_shapes(value.kind)
 
 
 def _unread(node: Node, results: int) -> str | None:

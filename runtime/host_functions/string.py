@@ -52,10 +52,10 @@ def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
 @host_function("mirlo.string.normalize")
 def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> Any:
     """Words without the stop words, in upper or lower case; a single empty word where none is left."""
-    changes = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
+    changes: dict[str, Callable[[str], str]] = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
     left_out = set(stopwords) if case_sensitive else {word.lower() for word in stopwords}
     words = [w for w in x.reshape(-1) if (w if case_sensitive else w.lower()) not in left_out]
-    made = np.array([changes[case](word) for word in words] or [""], object)
+    made = np.array([changes[case](word) for word in words] or [""], dtype=object)
     return made.reshape(1, -1) if x.ndim == 2 else made
 
 

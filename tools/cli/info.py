@@ -51,8 +51,8 @@ def _compiled(path: str) -> Iterable[str]:
 def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx import model as models
     from mirlo.frontends.onnx.inputs import input_types
-    from mirlo.frontends.onnx.registry import load_converters
     from mirlo.frontends.onnx.kinds import tensor_kind
+    from mirlo.frontends.onnx.registry import load_converters
     from mirlo.frontends.onnx.support import unsupported_nodes
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.kinds import Kind
@@ -66,9 +66,9 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
     types = input_types(inputs, arguments.shapes, loaded.name)
-    kinds = {name: found if isinstance(found, Kind) else tensor_kind(found) for name, found in types.items()}
-    yield from _tensors("inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in kinds.items() if k.is_tensor))
-    yield from (f"input '{name}': {kind}" for name, kind in kinds.items() if not kind.is_tensor)
+    given = {name: found if isinstance(found, Kind) else tensor_kind(found) for name, found in types.items()}
+    yield from _tensors("inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in given.items() if k.is_tensor))
+    yield from (f"input '{name}': {kind}" for name, kind in given.items() if not kind.is_tensor)
     yield f"outputs: {', '.join(value.name for value in graph.output)}"
     count, size = _parameters(graph)
     yield f"parameters: {count}, {bytes_text(size)}"
