@@ -21,7 +21,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 from mirlo.dialects.core.dims import UndecidedDim
@@ -181,6 +181,19 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
     if outcome is None:
         raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
     return outcome
+
+
+def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For what plans a part of a rule: where its choices need sizes that are known at run time only, it declines."""
+
+    @wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except UndecidedDim as undecided:
+            return decline(f"its choices need sizes that are known at run time only: {undecided}")
+
+    return wrapped
 
 
 def try_rules(rules: Iterable[Rule], *arguments: Any) -> tuple[Any, Rule | None, list[Attempt]]:

@@ -111,6 +111,9 @@ class SymbolicDim:
     def __mod__(self, other: Dim) -> Dim:
         return apply("mod", self, other) if _is_dim(other) else NotImplemented
 
+    def __rmod__(self, other: int) -> Dim:
+        return apply("mod", other, self)
+
     def __reduce__(self) -> tuple[Callable[..., SymbolicDim], tuple[object, ...]]:
         """Copies and pickles keep `UNKNOWN` the one object that it is."""
         return (_restore, (self.terms,))
@@ -338,6 +341,27 @@ def same_product(left: Dim, right: Dim) -> bool:
     """Whether both are a number times one and the same product of atoms."""
     both = [_terms(left), _terms(right)]
     return all(len(terms) == 1 for terms in both) and both[0][0][0] == both[1][0][0]
+
+
+def known(test: Callable[[], bool]) -> bool:
+    """Whether a comparison of dims is known to hold; not, where that depends on the sizes at run time."""
+    try:
+        return test()
+    except UndecidedDim:
+        return False
+
+
+TYPICAL = 64
+"""What a symbol is taken for where a choice needs a number that it cannot know."""
+
+
+def guess(dim: Dim) -> int:
+    """About how large a dim may be: for choices that are right in any case, and good for such sizes."""
+    if isinstance(dim, int):
+        return dim
+    found = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
+    assert isinstance(found, int)
+    return found
 
 
 def symbols_of(dim: Dim) -> set[str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import le
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
 from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
 
@@ -15,16 +19,16 @@ class Windows:
     """Windows over the spatial dims of a batch of images."""
 
     layout: str
-    sizes: tuple[int, ...]
-    counts: tuple[int, ...]
-    kernel: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    counts: tuple[Any, ...]
+    kernel: tuple[Any, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     begins: tuple[int, ...]
     ends: tuple[int, ...]
 
     @staticmethod
-    def of(op: Any, shape: Sequence[int], kernel: Sequence[int], output: Sequence[int], layout: str) -> Windows:
+    def of(op: Any, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str) -> Windows:
         """Those of an operator with the attributes strides, padding and dilations."""
         rank = len(shape)
         spatial = spatial_axes(layout, rank)
@@ -54,7 +58,7 @@ class Windows:
         found = []
         for i, (o, k) in enumerate(zip(at, inner, strict=True)):
             index = o * self.strides[i] if self.strides[i] > 1 else o
-            if self.kernel[i] > 1:
+            if self.kernel[i] != 1:
                 index = index + (k * self.dilations[i] if self.dilations[i] > 1 else k)
             found.append(index - self.begins[i] if self.begins[i] else index)
         return found
@@ -62,29 +66,29 @@ class Windows:
     @property
     def leaves(self) -> bool:
         """Whether some window reaches over an edge."""
-        return any(self.begins) or any(self._reach(i) > size for i, size in enumerate(self.sizes))
+        return any(self.begins) or not D.known(lambda: all(self._reach(i) <= size for i, size in enumerate(self.sizes)))
 
-    def _reach(self, i: int) -> int:
+    def _reach(self, i: int) -> Dim:
         """One past the last element that a window of dim `i` touches."""
         return (self.counts[i] - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1 - self.begins[i]
 
-    def occupied(self, at: Sequence[Expr], padded: bool) -> Expr | int:
+    def occupied(self, at: Sequence[Expr], padded: bool) -> Expr | Dim:
         """How many elements of window `at` are inside of the operand; with `padded`, padding counts as well."""
-        fixed = 1
+        fixed: Dim = 1
         varying: Expr | None = None
         for i, o in enumerate(at):
             low = -self.begins[i] if padded else 0
             high = self.sizes[i] + (self.ends[i] if padded else 0)
-            if low <= -self.begins[i] and self._reach(i) <= high:
-                fixed *= self.kernel[i]
+            if low <= -self.begins[i] and D.known(partial(le, self._reach(i), high)):
+                fixed = fixed * self.kernel[i]
                 continue
             count = self._count(i, o, low, high)
             varying = count if varying is None else varying * count
         if varying is None:
             return fixed
-        return varying * fixed if fixed > 1 else varying
+        return varying if fixed == 1 else varying * fixed
 
-    def _count(self, i: int, o: Expr, low: int, high: int) -> Expr:
+    def _count(self, i: int, o: Expr, low: Dim, high: Dim) -> Expr:
         """How many k of the window there are with low <= start + k * dilation < high."""
         start = o * self.strides[i] - self.begins[i]
         dilation = self.dilations[i]

@@ -14,9 +14,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import ALIGNMENT, aligned
 
-TYPICAL = 64
-"""What a symbol is taken for where the size of a buffer must be guessed, to put buffers of one size together."""
-
 
 @dataclass
 class Interval:
@@ -68,21 +65,18 @@ def _place_fixed(buffers: Sequence[Interval]) -> int:
 def _slots(buffers: Sequence[Interval]) -> list[_Slot]:
     """The slots of buffers of symbolic sizes: largest first, each in the slot that grows least for it."""
     slots: list[_Slot] = []
-    for buffer in sorted(buffers, key=lambda b: (-_guess(b.size), b.first)):
+    for buffer in sorted(buffers, key=lambda b: (-D.guess(b.size), b.first)):
         size = aligned(buffer.size)
         free = [slot for slot in slots if not any(other.overlaps(buffer) for other in slot.members)]
-        best = min(free, key=lambda s: (_guess(D.maximum(s.size, size)) - _guess(s.size), _guess(s.size)), default=None)
+        best = min(
+            free, key=lambda s: (D.guess(D.maximum(s.size, size)) - D.guess(s.size), D.guess(s.size)), default=None
+        )
         if best is None:
             slots.append(_Slot(size, [buffer]))
             continue
         best.size = D.maximum(best.size, size)
         best.members.append(buffer)
     return slots
-
-
-def _guess(size: Dim) -> int:
-    """About how large a size is."""
-    return _number(D.substitute(size, dict.fromkeys(D.symbols_of(size), TYPICAL)))
 
 
 def _number(size: Dim) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
+from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     STACK_LIMIT,
@@ -93,7 +93,11 @@ class BufferFunction:
     def build(self, body: Callable[[], None], schedule: dict[str, Any]) -> Any:
         """Run `body` at the insertion point of the function, finish it, and put it in place of the tensor form."""
         with ir.InsertionPoint(self.entry), self.location:
-            body()
+            try:
+                body()
+            except UndecidedDim:
+                self.function.operation.erase()  # the next rule builds its own
+                raise
             for value, target in self.copies:
                 self._copy(value, target)
             func.ReturnOp([])
@@ -127,15 +131,16 @@ class BufferFunction:
 
 def schedule_attribute(schedule: dict[str, Any]) -> Any:
     """A dictionary attribute of strings, numbers and lists of numbers."""
-    i64 = ir.IntegerType.get_signless(64)
 
     def encode(value: Any) -> Any:
         if isinstance(value, str):
             return ir.StringAttr.get(value)
         if isinstance(value, bool):
             return ir.BoolAttr.get(value)
-        if isinstance(value, int):
-            return ir.IntegerAttr.get(i64, value)
-        return ir.DenseI64ArrayAttr.get(list(value))
+        if isinstance(value, (int, SymbolicDim)):
+            return dim_attributes((value,))[0]
+        if all(isinstance(item, int) for item in value):
+            return ir.DenseI64ArrayAttr.get(list(value))
+        return dim_attributes(tuple(value))
 
     return ir.DictAttr.get({name: encode(value) for name, value in schedule.items()})

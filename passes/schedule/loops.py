@@ -8,7 +8,8 @@ from operator import le, lt
 from typing import Any
 
 from mirlo.dialects.bindings import affine, ir, memref, scf
-from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.sizes import places, size_of
@@ -87,23 +88,15 @@ def attribute_constant(attribute: Any) -> Any:
     return create("arith.constant", attribute.type, value=attribute)
 
 
-def _holds(test: Callable[[], bool]) -> bool:
-    """Whether something about dims is known to hold."""
-    try:
-        return test()
-    except UndecidedDim:
-        return False
-
-
 def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tuple[Any, Any]]) -> Any:
     """An i1: whether all indices lie inside the shape; None where their possible ranges say so already."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     condition = None
     for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
         tests = []
-        if not _holds(partial(le, 0, low)):
+        if not D.known(partial(le, 0, low)):
             tests.append(create("arith.cmpi", i1, value, index(0), predicate=ir.IntegerAttr.get(i64, 5)))
-        if not _holds(partial(lt, high, size)):
+        if not D.known(partial(lt, high, size)):
             tests.append(create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 2)))
         for test in tests:
             condition = test if condition is None else create("arith.andi", i1, condition, test)
@@ -128,7 +121,7 @@ def _range(expr: Any, domain: Sequence[Dim]) -> tuple[Any, Any]:
         return (left[0] * factor, left[1] * factor) if factor >= 0 else (left[1] * factor, left[0] * factor)
     divisor = right[0]
     if isinstance(expr, ir.AffineModExpr):
-        return left if _holds(lambda: left[0] >= 0 and left[1] < divisor) else (0, divisor - 1)
+        return left if D.known(lambda: left[0] >= 0 and left[1] < divisor) else (0, divisor - 1)
     if isinstance(expr, ir.AffineFloorDivExpr):
         return left[0] // divisor, left[1] // divisor
     return -(-left[0] // divisor), -(-left[1] // divisor)

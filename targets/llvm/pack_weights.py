@@ -17,8 +17,7 @@ from mirlo.passes.graph.constants import constant_name, constant_value
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.targets.llvm.machine import find_machine
-from mirlo.targets.llvm.schedule.contraction.analysis import analyze
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, make_plan
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
 
 
 @register_pass
@@ -45,10 +44,7 @@ class PackWeights(Pass):
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue
-            found = analyze(view.blocks, view.returned)
-            if isinstance(found, Decline):
-                continue
-            plan = make_plan(found, machine)
+            plan = plan_of(view.blocks, view.returned, machine)
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)
@@ -128,6 +124,8 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
         return None
     operand, contraction = plan.columns.access, plan.contraction
     if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:
+        return None
+    if not isinstance(plan.lane_axis.extent, int):
         return None
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
     if plan.packing is None and is_one_panel:

@@ -18,7 +18,7 @@ def conv(op: Any, b: Any) -> Any:
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
         kernel = [weight.shape[axis] for axis in kernel_axes(op.kernel_layout, len(weight.shape))[2]]
-        windows = Windows.of(op, x.shape, kernel, output.static_shape, op.data_layout)
+        windows = Windows.of(op, x.shape, kernel, output.shape, op.data_layout)
         return convolve(p, x, weight, bias, windows, op.groups, op.kernel_layout, output.dtype)
 
     return b.call_prim(body, op.x, op.weight, op.bias)

@@ -29,16 +29,16 @@ def im2col(op: Any, b: Any) -> Any:
         return decline("the sums have another type than the operand", x=x.dtype, output=output.dtype)
     outer_first = op.kernel_layout != "*IO"
     channels_first = op.kernel_layout == "OI*"
-    shape = weight.static_shape
+    shape = weight.shape
     out_axis, _, taps = kernel_axes(op.kernel_layout, len(shape))
     channels, kernel = shape[out_axis], [shape[axis] for axis in taps]
-    windows = Windows.of(op, x.static_shape, kernel, output.static_shape, op.data_layout)
+    windows = Windows.of(op, x.shape, kernel, output.shape, op.data_layout)
     depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
     channels_last = op.data_layout == "N*C"
 
     columns = b.call_prim(lambda p, x: _columns(p, x, windows, channels_first, channels_last), op.x, name="im2col")
     matrix = (pixels, depth) if channels_last else (depth, pixels)
-    columns = b.emit(Reshape, columns, shape=(x.static_shape[0], *matrix))
+    columns = b.emit(Reshape, columns, shape=(x.shape[0], *matrix))
     flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
     if channels_last:
         made = b.emit(Matmul, columns, flat, transpose_rhs=outer_first)
@@ -47,7 +47,7 @@ def im2col(op: Any, b: Any) -> Any:
     if op.bias is not None:
         bias = op.bias if channels_last else b.emit(Reshape, op.bias, shape=(channels, 1))
         made = b.emit(OPS["add"], made, bias)
-    return b.emit(Reshape, made, shape=output.static_shape)
+    return b.emit(Reshape, made, shape=output.shape)
 
 
 def _columns(p: Any, x: TensorExpr, windows: Windows, channels_first: bool, channels_last: bool) -> TensorExpr:

@@ -52,7 +52,7 @@ def avg_pool(op: Any, b: Any) -> Any:
         def mean(*axes: Expr) -> Expr:
             _, _, at = pool.windows.split(axes)
             count = pool.windows.occupied(at, padded=op.count_include_pad)
-            divisor = count if isinstance(count, int) else count.cast(total.dtype)
+            divisor = count.cast(total.dtype) if isinstance(count, Expr) else count
             return (total.at(*axes) / divisor).cast(x.dtype)
 
         return p.compute(pool.shape, mean, name="mean")

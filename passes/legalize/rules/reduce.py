@@ -140,8 +140,9 @@ def arg_extreme(
     extreme = p.reduce(
         "max" if largest else "min", shape, (x.shape[axis],), lambda *axes: at(axes), name=f"{name}_value"
     )
-    place = "i32" if x.shape[axis] < 1 << 31 else "i64"
-    nowhere = constant(-1 if last else x.shape[axis], place)
+    size = x.shape[axis]
+    place = "i32" if isinstance(size, int) and size < 1 << 31 else "i64"
+    nowhere = constant(-1 if last else size, place)
 
     def candidate(*axes: Expr) -> Expr:
         value = at(axes)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
@@ -14,7 +15,7 @@ from mirlo.targets.llvm.schedule.linear import Linear
 if TYPE_CHECKING:
     from mirlo.targets.llvm.schedule.evaluate import Point
 
-Test = tuple[Linear, int]
+Test = tuple[Linear, Any]
 """An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""
 
 LONGEST_STRIDE = 4
@@ -22,15 +23,17 @@ LONGEST_STRIDE = 4
 _SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
 
-def steps(first: Any, step: int, lanes: int) -> Any:
+def steps(first: Any, step: Dim, lanes: int) -> Any:
     """The index vector first, first + step, ..."""
     return create(
         "arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes)
     )
 
 
-def _offsets(step: int, lanes: int) -> Any:
+def _offsets(step: Dim, lanes: int) -> Any:
     kind = ir.VectorType.get([lanes], ir.IndexType.get())
+    if not isinstance(step, int):
+        return create("arith.muli", kind, create("vector.step", kind), splat(index(step), lanes))
     values = [ir.IntegerAttr.get(ir.IndexType.get(), lane * step) for lane in range(lanes)]
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
@@ -46,7 +49,7 @@ def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outsid
         return _read_scalar(point, buffer, where, tests, outside)
     filler = None if outside is None else attribute_constant(outside)
     step = where.coefficient(axis)
-    if step is not None and 1 < step <= LONGEST_STRIDE and not tests:
+    if isinstance(step, int) and 1 < step <= LONGEST_STRIDE and not tests:
         kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
         return _read_strided(kind, buffer, point.first(where), step, lanes, filler)
     mask = _mask(point, lanes, tests)
@@ -55,7 +58,7 @@ def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outsid
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
 
 
-def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[tuple[Any, int]]) -> Any:
+def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> Any:
     """The elements at `where` plus multiples of indices that the body computed."""
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
@@ -102,7 +105,7 @@ def _read_scalar(point: Point, buffer: Any, where: Linear, tests: Sequence[Test]
     return branch.results[0]
 
 
-def _read_steps(point: Point, buffer: Any, first: Any, step: int, mask: Any, filler: Any) -> Any:
+def _read_steps(point: Point, buffer: Any, first: Any, step: Dim, mask: Any, filler: Any) -> Any:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     if step == 1 and mask is None:
         return create("vector.load", kind, buffer, first)
@@ -157,7 +160,7 @@ def _decide(point: Point, tests: Sequence[Test]) -> tuple[list[bool], list[Test]
     for dim, size in tests:
         first = point.number(dim)
         step = 0 if point.axis is None else dim.coefficient(point.axis)
-        if first is None or step is None:
+        if not all(isinstance(number, int) for number in (first, step, size)):
             left.append((dim, size))
         else:
             lanes = [on and 0 <= first + lane * step < size for lane, on in enumerate(lanes)]
@@ -173,7 +176,7 @@ def _mask(point: Point, lanes: list[bool], tests: Sequence[Test]) -> Any:
     return mask
 
 
-def _inside(point: Point, dim: Linear, size: int) -> Any:
+def _inside(point: Point, dim: Linear, size: Dim) -> Any:
     """Whether 0 ≤ dim < size: for each lane, or for all."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)
@@ -182,7 +185,7 @@ def _inside(point: Point, dim: Linear, size: int) -> Any:
     else:
         kind = ir.IntegerType.get_signless(1)
 
-    def test(predicate: int, bound: int) -> Any:
+    def test(predicate: int, bound: Dim) -> Any:
         limit = splat(index(bound), point.lanes) if is_vector(value) else index(bound)
         return create("arith.cmpi", kind, value, limit, predicate=ir.IntegerAttr.get(i64, predicate))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
@@ -24,6 +25,36 @@ _HEAVY = 12
 Step = Callable[[Sequence[Any], int, int, list[Any]], list[Any]]
 """Takes where each of some vectors starts (a number or a value), their lanes, the lanes that are on, and what is
 carried from vector to vector; returns what is carried on."""
+
+
+@dataclass(frozen=True)
+class OpenChunks:
+    """A loop whose length is known at run time only: `unroll` vectors at a time, single ones, ever smaller ones."""
+
+    lanes: int
+    unroll: int
+    extent: Dim
+
+    @property
+    def has_narrow_rest(self) -> bool:
+        return self.lanes > 1 and self.extent // self.lanes * self.lanes != self.extent
+
+    def emit(self, step: Step, carried: list[Any], parallel: bool = False) -> list[Any]:
+        """All vectors of the loop."""
+        lanes, at = self.lanes, 0
+        widths = [(lanes, self.unroll)] + [(lanes >> i, 1) for i in range(lanes.bit_length())]
+        for width, count in widths:
+            together = width * count
+            end: Any = self.extent // together * together
+            if end == at:
+                continue
+
+            def whole(first: Any, *held: Any, width: int = width, count: int = count) -> list[Any]:
+                return step([plus(first, u * width) for u in range(count)], width, width, list(held))
+
+            carried = for_loop(at, end, together, whole, carried, parallel=parallel and count == self.unroll)
+            at = end
+        return carried
 
 
 @dataclass(frozen=True)
@@ -65,8 +96,10 @@ def plus(start: Any, by: int) -> Any:
     return create("arith.addi", start.type, start, index(by)) if by else start
 
 
-def chunks(extent: int, lanes: int, unroll: int, masked: bool) -> Chunks:
+def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenChunks:
     """Whole vectors, and at the end one under a mask, or a few of smaller powers of two."""
+    if not isinstance(extent, int):
+        return OpenChunks(lanes, unroll, extent)
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
     if not masked and lanes > extent:

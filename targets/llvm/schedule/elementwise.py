@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
@@ -59,6 +60,7 @@ def _made(space: Space) -> dict[Any, tuple[Place, Any]]:
     return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
 
 
+@deciding
 def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
     """How to compute these blocks in one walk."""
     refusal = _fits(group) or opaque_of_group(group)
@@ -105,7 +107,7 @@ def _ordered(space: Space, group: Group) -> Space:
     written = [(p, o) for p in space.places for o in p.block.outputs]
     place, output = next((item for item in written if item[1].value in group.kept), written[-1])
     where = place.flat(output)
-    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(where.coefficient(a) or 0)))
+    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.guess(where.coefficient(a) or 0))))
 
 
 def _storable(space: Space, group: Group) -> Decline | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import affine, ir
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.buffers import BufferFunction
@@ -25,7 +26,7 @@ class Slot:
     """Where a tensor lies: a buffer of one dimension, and how far apart neighbours are along each dim."""
 
     buffer: Any
-    strides: tuple[int, ...]
+    strides: tuple[Any, ...]
 
 
 class Memory:
@@ -43,7 +44,7 @@ class Memory:
     def slot(self, value: Any) -> Slot:
         if value not in self._slots:
             buffer = self.buffers.buffer(self._instead.get(value, value))
-            self._slots[value] = Slot(flat(buffer), row_major(value.type.shape))
+            self._slots[value] = Slot(flat(buffer), row_major(dims_of(value.type)))
         return self._slots[value]
 
 
@@ -191,11 +192,26 @@ class Point:
         axes = sorted(expression.axes())
         if len(axes) == 1 and expression == axis_index(axes[0]):
             return self.indices[axes[0]]
+        if not expression.is_numeric:
+            return self._sum(expression)
         positions = {axis: i for i, axis in enumerate(axes)}
         map_ = ir.AffineMap.get(len(axes), 0, [expression.expression(positions)])
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
 
-    def number(self, expression: Linear) -> int | None:
+    def _sum(self, expression: Linear) -> Any:
+        """The index of the first lane, where strides or divisors are dims of run time."""
+        kind = ir.IndexType.get()
+        total = None if expression.constant == 0 else index(expression.constant)
+        for term, coefficient in expression.terms.items():
+            if isinstance(term, int):
+                part = self.indices[term]
+            else:
+                part = create("arith.floordivsi", kind, self.first(term.inner), index(term.divisor))
+            scaled = part if coefficient == 1 else create("arith.muli", kind, part, index(coefficient))
+            total = scaled if total is None else create("arith.addi", kind, total, scaled)
+        return total
+
+    def number(self, expression: Linear) -> Any:
         """The index of the first lane, where it is known here."""
         found = self._with_numbers(expression)
         return found.constant if found.is_constant else None

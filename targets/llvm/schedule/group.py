@@ -46,8 +46,6 @@ def unfit(view: PrimView) -> Decline | None:
     for block in view.blocks:
         if 0 in block.domain:
             return decline("a block has no elements", block=block.name)
-        if not all(isinstance(extent, int) for extent in block.domain):
-            return decline("a block's size is known at run time only", block=block.name)
         for op in block.body_ops:
             if len(op.regions):
                 return decline("a body has nested regions", block=block.name, operation=op.name)
@@ -70,7 +68,7 @@ def opaque_of_group(group: Group) -> Decline | None:
     return None
 
 
-def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[int]) -> Place:
+def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> Place:
     """A block whose axis i is the loop loops[i]; None stands for an axis of one element."""
     where: list[Linear] = [number(0) if loop is None else axis_index(loop) for loop in loops]
     return Place(block, where, extents)

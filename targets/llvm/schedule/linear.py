@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class FloorDiv:
     """`inner floordiv divisor`, which no rule could simplify."""
 
     inner: Linear
-    divisor: int
+    divisor: Any
 
 
 Term = int | FloorDiv
@@ -30,8 +32,8 @@ Term = int | FloorDiv
 class Linear:
     """constant + Σ coefficient · term."""
 
-    terms: Mapping[Term, int] = field(default_factory=dict)
-    constant: int = 0
+    terms: Mapping[Term, Any] = field(default_factory=dict)
+    constant: Any = 0
 
     def __hash__(self) -> int:
         return hash((frozenset(self.terms.items()), self.constant))
@@ -42,7 +44,7 @@ class Linear:
             terms[term] = terms.get(term, 0) + coefficient
         return Linear({t: c for t, c in terms.items() if c}, self.constant + other.constant)
 
-    def __mul__(self, factor: int) -> Linear:
+    def __mul__(self, factor: Dim) -> Linear:
         return Linear({t: c * factor for t, c in self.terms.items() if c * factor}, self.constant * factor)
 
     def __sub__(self, other: Linear) -> Linear:
@@ -56,7 +58,7 @@ class Linear:
     def divisions(self) -> list[FloorDiv]:
         return [term for term in self.terms if isinstance(term, FloorDiv)]
 
-    def coefficient(self, axis: int) -> int | None:
+    def coefficient(self, axis: int) -> Any:
         """How far one step along the axis moves; None where that is not a number."""
         if any(axis in division.inner.axes() for division in self.divisions):
             return None
@@ -69,7 +71,7 @@ class Linear:
             found |= term.inner.axes() if isinstance(term, FloorDiv) else {term}
         return found
 
-    def substitute(self, by: Callable[[int], Linear], extents: Sequence[int]) -> Linear:
+    def substitute(self, by: Callable[[int], Linear], extents: Sequence[Any]) -> Linear:
         """With every axis replaced; `extents` are those of the new axes."""
         result = Linear({}, self.constant)
         for term, coefficient in self.terms.items():
@@ -80,17 +82,25 @@ class Linear:
             result = result + value * coefficient
         return result
 
-    def range(self, extents: Sequence[int]) -> tuple[int, int]:
+    def range(self, extents: Sequence[Any]) -> tuple[Any, Any]:
         """Smallest and largest value over the axes' extents (each term by itself)."""
         low = high = self.constant
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
                 inner = term.inner.range(extents)
-                ends = (inner[0] // term.divisor * coefficient, inner[1] // term.divisor * coefficient)
+                first, last = inner[0] // term.divisor * coefficient, inner[1] // term.divisor * coefficient
             else:
-                ends = (0, (extents[term] - 1) * coefficient)
-            low, high = low + min(ends), high + max(ends)
+                first, last = 0, (extents[term] - 1) * coefficient
+            # Where a loop has no iteration, whatever is said of them holds.
+            low, high = (low + first, high + last) if coefficient >= 0 else (low + last, high + first)
         return low, high
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all numbers in it are numbers, and none a dim of run time."""
+        divisions = self.divisions
+        parts = [self.constant, *self.terms.values(), *(d.divisor for d in divisions)]
+        return all(isinstance(part, int) for part in parts) and all(d.inner.is_numeric for d in divisions)
 
     def expression(self, positions: Mapping[int, int]) -> Any:
         """As an `ir.AffineExpr` in which the axes are the dims at these positions."""
@@ -108,17 +118,19 @@ def axis_index(axis: int) -> Linear:
     return Linear({axis: 1})
 
 
-def number(value: int) -> Linear:
+def number(value: Dim) -> Linear:
     return Linear({}, value)
 
 
-def floor_divide(value: Linear, divisor: int, extents: Sequence[int]) -> Linear:
+def floor_divide(value: Linear, divisor: Any, extents: Sequence[Any]) -> Linear:
     """`value floordiv divisor`, without a division where the ranges of the axes allow it."""
     quotient = Linear({t: c // divisor for t, c in value.terms.items() if c % divisor == 0}, value.constant // divisor)
     rest = Linear({t: c for t, c in value.terms.items() if c % divisor}, value.constant % divisor)
-    low, high = rest.range(extents)
-    if low // divisor == high // divisor:
-        return quotient + number(low // divisor)
+    within = _quotient_of_range(rest, divisor, extents)
+    if within is not None:
+        return quotient + number(within)
+    if not rest.is_numeric or not isinstance(divisor, int) or not all(isinstance(e, int) for e in extents):
+        return quotient + Linear({FloorDiv(rest, divisor): 1})
     # (8·i + j) floordiv 32 with 0 ≤ j < 8 is i floordiv 4.
     for scale in sorted({math.gcd(divisor, c) for c in rest.terms.values()} - {1}, reverse=True):
         fine = Linear({t: c for t, c in rest.terms.items() if c % scale}, rest.constant % scale)
@@ -130,10 +142,21 @@ def floor_divide(value: Linear, divisor: int, extents: Sequence[int]) -> Linear:
     return quotient + Linear({FloorDiv(rest, divisor): 1})
 
 
+def _quotient_of_range(value: Linear, divisor: Dim, extents: Sequence[Dim]) -> Dim | None:
+    """The one quotient of all values of an expression, if there is but one."""
+    try:
+        low, high = value.range(extents)
+        if low >= 0 and high < divisor:
+            return 0
+        return low // divisor if low // divisor == high // divisor else None
+    except UndecidedDim:
+        return None
+
+
 EXTREMES = ("arith.maxsi", "arith.minsi")
 
 
-def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[int]) -> Linear | None:
+def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Any]) -> Linear | None:
     """An operation on indices, where its result is an index expression; of extremes where one operand is it always."""
     if name == "arith.addi":
         return a + b
@@ -141,16 +164,21 @@ def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[int]) -> Linea
         return a - b
     if name == "arith.muli" and (a.is_constant or b.is_constant):
         return a * b.constant if b.is_constant else b * a.constant
-    if name == "arith.floordivsi" and b.is_constant and b.constant > 0:
+    if name == "arith.floordivsi" and b.is_constant and D.known(lambda: b.constant > 0):
         return floor_divide(a, b.constant, extents)
     if name in EXTREMES:
-        low, high = (a - b).range(extents)
-        if low >= 0 or high <= 0:
-            return a if (low >= 0) == (name == "arith.maxsi") else b
+        try:
+            low, high = (a - b).range(extents)
+        except UndecidedDim:
+            return None
+        if D.known(lambda: low >= 0):
+            return a if name == "arith.maxsi" else b
+        if D.known(lambda: high <= 0):
+            return b if name == "arith.maxsi" else a
     return None
 
 
-def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[int]) -> Linear:
+def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[Any]) -> Linear:
     """An `ir.AffineExpr` whose dims have these values."""
     if isinstance(expr, ir.AffineDimExpr):
         return dims[expr.position]
@@ -170,7 +198,7 @@ def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[int]) -
     return floor_divide(left + number(divisor - 1), divisor, extents)
 
 
-def flatten(dims: Iterable[Linear], strides: Iterable[int]) -> Linear:
+def flatten(dims: Iterable[Linear], strides: Iterable[Dim]) -> Linear:
     """The position in memory of an element at these indices."""
     result = number(0)
     for dim, stride in zip(dims, strides, strict=True):
@@ -178,9 +206,9 @@ def flatten(dims: Iterable[Linear], strides: Iterable[int]) -> Linear:
     return result
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major(shape: Sequence[Dim]) -> tuple[Any, ...]:
     """Strides, in elements, of a contiguous tensor."""
-    strides = [1] * len(shape)
+    strides: list[Dim] = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
     return tuple(strides)

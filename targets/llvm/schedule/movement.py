@@ -48,6 +48,8 @@ def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None
     if not votes:
         return None
     across = max(votes, key=lambda axis: votes[axis])
+    if not all(isinstance(space.extents[axis], int) for axis in (across, last)):
+        return None
     arranged = space.order([*(a for a in range(last) if a != across), across, last])
     arguments = tuple(
         (place, argument)

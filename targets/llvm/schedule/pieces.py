@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mirlo.targets.llvm.schedule.linear import EXTREMES, Linear, axis_index
 from mirlo.targets.llvm.schedule.space import Place, Space
@@ -39,7 +40,7 @@ def along(space: Space, axis: int, lanes: int) -> list[Space]:
 
     def cut(part: Space) -> list[Space]:
         extent = part.extents[axis]
-        if extent <= 2 * lanes:
+        if not isinstance(extent, int) or extent <= 2 * lanes:
             return [part]
         cuts = set()
         for at in _cuts(part, axis, axis + 1):
@@ -64,12 +65,19 @@ def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
 def _cuts(space: Space, axis: int, stop: int) -> set[int]:
     """Where along a loop a condition changes that depends on no other loop before `stop`."""
     found: set[int] = set()
+    if not isinstance(space.extents[axis], int):
+        return found
     for place in space.places:
         for expression, thresholds in _conditions(place):
             if {a for a in expression.axes() if a < stop} != {axis} or expression.divisions:
                 continue
             step = expression.terms[axis]
-            for bound in (expression - axis_index(axis) * step).range(space.extents):
+            rest = expression - axis_index(axis) * step
+            if not (rest.is_numeric and isinstance(step, int) and all(isinstance(t, int) for t in thresholds)):
+                continue  # where it changes is known at run time only
+            if not all(isinstance(space.extents[a], int) for a in rest.axes()):
+                continue
+            for bound in rest.range(space.extents):
                 found.update(_crossing(bound, step, threshold) for threshold in thresholds)
     return {cut for cut in found if 0 < cut < space.extents[axis]}
 
@@ -80,9 +88,9 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
-def _conditions(place: Place) -> list[tuple[Linear, Sequence[int]]]:
+def _conditions(place: Place) -> list[tuple[Linear, Sequence[Any]]]:
     """Expressions, and the values at which something changes when they are passed."""
-    found: list[tuple[Linear, Sequence[int]]] = []
+    found: list[tuple[Linear, Sequence[Any]]] = []
     for operand in place.needed_inputs:
         found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]
     for op in place.block.body_ops:

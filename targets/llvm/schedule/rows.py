@@ -6,14 +6,15 @@ a row's scalars stay in registers, and blocks over the same elements share a wal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.chunks import chunks, widest_bytes
@@ -32,7 +33,7 @@ _SHORTEST = 8
 class Walk:
     """Blocks that go over a row together."""
 
-    own: tuple[int, ...]
+    own: tuple[Any, ...]
     """Extents of the loops inside of a row."""
     blocks: list[BlockView] = field(default_factory=list)
     reductions: dict[int, Reducer] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Walk:
 @dataclass
 class RowsPlan:
     group: Group
-    rows: tuple[int, ...]
+    rows: tuple[Any, ...]
     walks: list[Walk]
 
     def emit(self, memory: Memory) -> None:
@@ -132,6 +133,7 @@ def _output_dims(walk: Walk, value: Any) -> Any:
     return None
 
 
+@deciding
 def plan_rows(group: Group) -> RowsPlan | Decline:
     """How to compute these blocks row by row."""
     if not any(block.is_reduction for block in group.blocks):
@@ -195,7 +197,7 @@ def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Declin
     return None
 
 
-def _joins(walk: Walk, block: BlockView, extents: tuple[int, ...]) -> bool:
+def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
     """Whether a block can be computed in a walk: on the same elements, from no total that the walk makes."""
     if walk.own != extents:
         return False
@@ -224,7 +226,7 @@ def _standing(block: BlockView) -> Place:
     return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
-def _place(walk: Walk, rows: tuple[int, ...], group: Group) -> Decline | None:
+def _place(walk: Walk, rows: tuple[Dim, ...], group: Group) -> Decline | None:
     extents = (*rows, *walk.own)
     places = []
     for i, block in enumerate(walk.blocks):
@@ -246,11 +248,11 @@ def _ordered(space: Space, start: int) -> Space:
     """The loops of a row by how far apart their elements are in memory, the closest innermost."""
     axes = range(start, len(space.extents))
     sizes = [
-        (math.prod(o.shape), [abs(p.flat(o).coefficient(a) or 0) for a in axes])
+        (D.guess(D.product(o.shape)), [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes])
         for p in space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
     ]  # fmt: skip
     outputs = [
-        [abs(p.flat(o).coefficient(a) or 0) for a in axes] for p in space.places for o in p.block.outputs
+        [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes] for p in space.places for o in p.block.outputs
         if all(p.flat(o).coefficient(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
@@ -261,19 +263,19 @@ def _ordered(space: Space, start: int) -> Space:
 def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
     """A reduction in vectors must run along memory, and be long enough if nothing but reductions gains by it."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
-    rows = math.prod(space.extents[:start])
-    total = math.prod(walk.own)
-    computes = any(not block.is_reduction and math.prod(block.domain) > rows for block in group.blocks)
+    rows = D.guess(D.product(space.extents[:start]))
+    total = D.guess(D.product(walk.own))
+    computes = any(not block.is_reduction and D.guess(D.product(block.domain)) > rows for block in group.blocks)
     if total < _SHORTEST and not computes:
         return decline("rows are too short for vectors", elements=total)
     inputs = [(p, o) for p in space.places for o in p.needed_inputs if o.map is not None]
     if inputs:
-        place, largest = max(inputs, key=lambda item: math.prod(item[1].shape))
+        place, largest = max(inputs, key=lambda item: D.guess(D.product(item[1].shape)))
         step = place.flat(largest).coefficient(axis)
         if step not in (0, 1):
             return decline("the reduction does not run along memory", block=place.block.name, step=step)
     lanes = group.machine.lanes(widest_bytes(space.places, axis))
-    if extent < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
+    if D.guess(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
         return decline("windows are too narrow for vectors", elements=extent)
     if chunks(extent, lanes, 1, True).lanes < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
@@ -305,7 +307,7 @@ def _merge_rows(plan: RowsPlan) -> RowsPlan:
         inner = range(len(plan.rows), len(space.extents))
         position = {axis: i for i, axis in enumerate([*kept, *inner])}
         walk.space = _without_units(space, position)
-    rows: Sequence[int] = [plan.rows[i] for i in kept]
+    rows: Sequence[Dim] = [plan.rows[i] for i in kept]
     axis = len(rows) - 2
     while axis >= 0:
         merged = [found for walk in plan.walks if (found := walk.space.merge(axis)) is not None]

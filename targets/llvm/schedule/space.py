@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.targets.llvm.schedule.linear import (
     Linear,
@@ -38,11 +40,19 @@ _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
 }
 
 
+def _is_within(low: Any, high: Any, size: Any) -> bool:
+    return low is not None and low >= 0 and high < size
+
+
+def _is_beyond(low: Any, high: Any, size: Any) -> bool:
+    return low is not None and (high < 0 or low >= size)
+
+
 class Place:
     """A block whose axes are expressions over loops."""
 
     def __init__(
-        self, block: BlockView, where: Sequence[Linear], extents: Sequence[int], roots: Sequence[Any] | None = None
+        self, block: BlockView, where: Sequence[Linear], extents: Sequence[Dim], roots: Sequence[Any] | None = None
     ):
         self.block = block
         self.roots = list(block.yielded if roots is None else roots)
@@ -64,7 +74,7 @@ class Place:
             self._dims[key] = tuple(read_expression(e, self.where, self.extents) for e in operand.map.results)
         return self._dims[key]
 
-    def flat(self, operand: OperandView, strides: Sequence[int] | None = None) -> Linear:
+    def flat(self, operand: OperandView, strides: Sequence[Dim] | None = None) -> Linear:
         """Its position in memory; in a contiguous tensor where no strides are given."""
         return flatten(self.dims(operand), row_major(operand.shape) if strides is None else strides)
 
@@ -81,10 +91,18 @@ class Place:
         """An index computation of the body as an expression over the loops, where it is one."""
         if value not in self._linear:
             found = self._read(value) if str(value.type) in ("index", "i64") else None
-            if found is not None and max(map(abs, found.range(self.extents))) > _NO_WRAP:
+            if found is not None and self._may_wrap(found):
                 found = None
             self._linear[value] = found
         return self._linear[value]
+
+    def _may_wrap(self, expression: Linear) -> bool:
+        """Whether a number is computed that is beyond what an index holds; sizes of run time are of what memory has."""
+        try:
+            low, high = expression.range(self.extents)
+        except UndecidedDim:
+            return False
+        return any(isinstance(end, int) and abs(end) > _NO_WRAP for end in (low, high))
 
     def _read(self, value: Any) -> Linear | None:
         if value in self.argument_axes:
@@ -96,6 +114,8 @@ class Place:
         if op.name == "arith.constant":
             attribute = op.attributes["value"]
             return number(attribute.value) if isinstance(attribute, ir.IntegerAttr) else None
+        if op.name == "tir.size":
+            return number(D.parse(op.opview.dim))
         if op.name == "arith.select":
             condition = self.known(op.operands[0])
             return None if condition is None else self.linear(op.operands[1 if condition else 2])
@@ -121,7 +141,10 @@ class Place:
             if difference is None:
                 return None
             test = _TRUE_WHEN.get(op.attributes["predicate"].value)
-            return test(*difference.range(self.extents)) if test else None
+            try:
+                return test(*difference.range(self.extents)) if test else None
+            except UndecidedDim:
+                return None
         if op.name in ("arith.andi", "arith.ori"):
             left, right = (self.known(operand) for operand in op.operands)
             decisive = op.name == "arith.ori"
@@ -169,22 +192,28 @@ class Place:
         """Operands that are really read."""
         return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
 
-    def outside_tests(self, operand: OperandView) -> list[tuple[Linear, int]]:
+    def outside_tests(self, operand: OperandView) -> list[tuple[Linear, Any]]:
         """(index, size) pairs for which 0 ≤ index < size is not sure."""
         if operand.outside is None or operand.map is None:
             return []
         unsure = []
         for dim, size in zip(self.dims(operand), operand.shape, strict=True):
-            low, high = dim.range(self.extents)
-            if low < 0 or high >= size:
+            low, high = self._range(dim)
+            if not D.known(partial(_is_within, low, high, size)):
                 unsure.append((dim, size))
         return unsure
+
+    def _range(self, dim: Linear) -> tuple[Any, Any]:
+        try:
+            return dim.range(self.extents)
+        except UndecidedDim:
+            return None, None
 
     def always_outside(self, operand: OperandView) -> bool:
         """Whether every element that is read lies beyond an edge."""
         for dim, size in self.outside_tests(operand):
-            low, high = dim.range(self.extents)
-            if high < 0 or low >= size:
+            low, high = self._range(dim)
+            if D.known(partial(_is_beyond, low, high, size)):
                 return True
         return False
 
@@ -205,10 +234,10 @@ class Place:
 class Space:
     """Loops, outermost first, and the blocks that run in them."""
 
-    extents: tuple[int, ...]
+    extents: tuple[Any, ...]
     places: tuple[Place, ...]
 
-    def substitute(self, by: Callable[[int], Linear], extents: Sequence[int]) -> Space:
+    def substitute(self, by: Callable[[int], Linear], extents: Sequence[Dim]) -> Space:
         moved = tuple(
             Place(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
         )

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, widest_bytes, work
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, widest_bytes, work
 from mirlo.targets.llvm.schedule.combine import Reducer
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.pieces import along
@@ -53,7 +53,9 @@ class Sweep:
         if lanes is None and not self.reducers and self.has_loops and has_intrinsics(places):
             # Long computations keep the machine busy only where several of them go on at once, step by step. LLVM
             # does not mix vectors that come one after the other, but takes one that fills several registers apart.
-            together = min(machine.vector_registers // 8, max(1, space.extents[self.last] // self.lanes))
+            length = space.extents[self.last]
+            fitting = max(1, length // self.lanes) if isinstance(length, int) else machine.vector_registers
+            together = min(machine.vector_registers // 8, fitting)
             self.lanes, self.unroll = together * self.lanes, 1
         self.masked = self.has_loops and can_mask(places, machine)
 
@@ -136,7 +138,7 @@ class _Vectors:
         self.sweep = sweep
         self.space = space
         self.frame = sweep.frame(space, sweep.last)
-        self.chunks: Chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
+        self.chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
 
     def begin(self) -> list[Any]:
         carried = []

@@ -6,13 +6,13 @@ while they are in registers. The loops are cut at the edges of padding; inside n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
@@ -98,7 +98,7 @@ class _PartEmitter:
         reduced = {output.value for output in self.reduction.block.outputs}
         self.frame = Frame(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
-        self.written_out = math.prod(self.reduce_extents) <= _UNROLLED
+        self.written_out = D.known(lambda: D.product(self.reduce_extents) <= _UNROLLED)
         masked = can_mask(space.places, group.machine)
         self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
 
@@ -168,6 +168,7 @@ class _PartEmitter:
                     point.store(place, output, point.find(value))
 
 
+@deciding
 def plan_window(group: Group) -> WindowPlan | Decline:
     """How to reduce with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
@@ -190,7 +191,7 @@ def plan_window(group: Group) -> WindowPlan | Decline:
         made.update({o.value: place.dims(o) for o in place.block.outputs})
     space = _ordered(space, outputs)
     found = [_arranged(part, outputs) for part in pieces(space, range(outputs - 2, -1, -1), outputs)]
-    largest = max(found, key=lambda piece: math.prod(piece.space.extents))
+    largest = max(found, key=lambda piece: D.guess(D.product(piece.space.extents)))
     refusal = _worth(largest, group)
     if refusal is not None:
         return refusal
@@ -214,7 +215,7 @@ def _ordered(space: Space, outputs: int) -> Space:
     """Output loops in the order of the output's memory."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
-    order = sorted(range(outputs), key=lambda a: -abs(where.coefficient(a) or 0))
+    order = sorted(range(outputs), key=lambda a: -abs(D.guess(where.coefficient(a) or 0)))
     return space.order([*order, *range(outputs, len(space.extents))])
 
 
@@ -230,7 +231,7 @@ def _arranged(space: Space, outputs: int) -> Piece:
 
 def _worth(piece: Piece, group: Group) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
-    if space.extents[axis] < _NARROWEST:
+    if D.guess(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
     for place in space.places:
         for output in place.block.outputs:
@@ -239,7 +240,7 @@ def _worth(piece: Piece, group: Group) -> Decline | None:
                 return decline("an output is not written along memory", block=place.block.name, step=step)
     reduction = space.places[0]
     steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
-    if steps and not any(step is not None and 0 < abs(step) <= _FARTHEST for step in steps):
+    if steps and not any(step is not None and 0 < abs(D.guess(step)) <= _FARTHEST for step in steps):
         return decline("no operand runs along the output's memory", block=reduction.block.name)
     return None
 

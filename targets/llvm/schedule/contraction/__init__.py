@@ -7,9 +7,8 @@ from typing import Any
 
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.contraction.analysis import analyze
 from mirlo.targets.llvm.schedule.contraction.kernel import Kernel, summary
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, make_plan
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
 from mirlo.targets.llvm.schedule.evaluate import Memory
 from mirlo.targets.llvm.schedule.group import Group, whole_function
 
@@ -30,10 +29,7 @@ class ContractionPlan:
 
 def plan_contraction(group: Group) -> ContractionPlan | Decline:
     """How to compute these blocks, the first of which is the contraction, in register tiles."""
-    found = analyze(group.blocks, group.kept)
-    if isinstance(found, Decline):
-        return found
-    plan = make_plan(found, group.machine)
+    plan = plan_of(group.blocks, group.kept, group.machine)
     return plan if isinstance(plan, Decline) else ContractionPlan(plan)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
@@ -76,7 +77,7 @@ class Contraction:
     """Values of the chain that somebody else reads, and where they go."""
 
     @property
-    def extents(self) -> dict[int, int]:
+    def extents(self) -> dict[int, Any]:
         return {axis.id: axis.extent for axis in self.axes}
 
     @property
@@ -100,8 +101,6 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction |
         return product
     if 0 in block.domain:
         return decline("an axis is empty")
-    if not all(isinstance(extent, int) for extent in block.domain):
-        return decline("a block's size is known at run time only", block=block.name)
     chain = _follow_chain(blocks[1:], block)
     if isinstance(chain, Decline):
         return chain
@@ -196,7 +195,7 @@ class _Builder:
         self.product = product
         self.chain = chain
         self.axes: list[Axis] = []
-        self.extents: dict[int, int] = {}
+        self.extents: dict[int, Dim] = {}
         self.sources: dict[int, int] = {}
         self.ragged: list[Ragged] = []
 
@@ -255,7 +254,7 @@ class _Builder:
         form, weight = Form({}), 1
         made: list[Axis] = []
         for extent in reversed(parts):
-            if extent > 1:
+            if extent != 1:
                 made.append(Axis(len(self.axes), extent, is_reduce))
                 self.axes.append(made[-1])
                 self.extents[made[-1].id] = extent
@@ -279,11 +278,15 @@ class _Builder:
             produced[output.value] = [d for d in dims if d is not None]
 
 
-def _radices(extent: int, divs: set[int]) -> list[int]:
+def _radices(extent: Any, divs: set[int]) -> list[Any]:
     """Extents of the parts of an axis that is divided by these numbers, as far as they divide each other.
 
     A single number that does not divide the extent makes parts of which the last is not full.
     """
+    if not isinstance(extent, int):
+        if divs:
+            raise UndecidedDim(f"how an axis of {extent} is divided into parts of {min(divs)}")
+        return [extent]
     if len(divs) == 1:
         divisor = next(iter(divs))
         if 1 < divisor < extent:

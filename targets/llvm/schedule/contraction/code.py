@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
@@ -20,13 +22,17 @@ class Code:
     def __init__(self, memory: Memory):
         self.memory = memory
         self.buffers = memory.buffers
-        self._constants: dict[int, Any] = {}
-        self._masks: dict[tuple[int, int], Any] = {}
+        self._constants: dict[Dim, Any] = {}
+        self._masks: dict[tuple[int, Dim], Any] = {}
         self._zeros: dict[Any, Any] = {}
 
-    def index(self, value: int) -> Any:
+    def index(self, value: Dim) -> Any:
         if value not in self._constants:
             kind = ir.IndexType.get()
+            if not isinstance(value, int):
+                text = ir.StringAttr.get(str(value))
+                self._constants[value] = self._first("tir.size", kind, dim=text)
+                return self._constants[value]
             self._constants[value] = self._first("arith.constant", kind, value=ir.IntegerAttr.get(kind, value))
         return self._constants[value]
 
@@ -34,6 +40,11 @@ class Code:
         key = (piece.lanes, piece.active)
         if key not in self._masks:
             kind = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(1))
+            if not isinstance(piece.active, int):
+                active = self.index(piece.active)
+                with ir.InsertionPoint.after(active.owner), self.buffers.location:
+                    self._masks[key] = create("vector.create_mask", kind, active)
+                return self._masks[key]
             lanes = ir.DenseElementsAttr.get([ir.BoolAttr.get(i < piece.active) for i in range(piece.lanes)], kind)
             self._masks[key] = self._first("arith.constant", kind, value=lanes)
         return self._masks[key]
@@ -56,7 +67,7 @@ class Code:
         """The buffer of a tensor value in one dimension. Ask first outside of all loops."""
         return self.memory.slot(value).buffer
 
-    def scratch(self, elements: int, element_type: Any) -> Any:
+    def scratch(self, elements: Dim, element_type: Any) -> Any:
         return self.buffers.scratch([elements], element_type)
 
     def _first(self, name: str, result: Any, **attributes: Any) -> Any:
@@ -80,17 +91,21 @@ class Code:
         zero = self.zero(piece.lanes, kind.element_type)
         return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
 
-    def load_strided(self, buffer: Any, position: Any, stride: int, piece: Piece) -> Any:
+    def load_strided(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
         """Elements at this stride; lanes that are not there are zero."""
         element = buffer.type.element_type
         kind = ir.VectorType.get([piece.lanes], element)
         index_kind = ir.VectorType.get([piece.lanes], ir.IndexType.get())
-        steps = [ir.IntegerAttr.get(ir.IndexType.get(), lane * stride) for lane in range(piece.lanes)]
-        offsets = create("arith.constant", index_kind, value=ir.DenseElementsAttr.get(steps, index_kind))
+        if isinstance(stride, int):
+            steps = [ir.IntegerAttr.get(ir.IndexType.get(), lane * stride) for lane in range(piece.lanes)]
+            offsets = create("arith.constant", index_kind, value=ir.DenseElementsAttr.get(steps, index_kind))
+        else:
+            step = create("vector.broadcast", index_kind, self.index(stride))
+            offsets = create("arith.muli", index_kind, create("vector.step", index_kind), step)
         zero = self.zero(piece.lanes, element)
         return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
 
-    def load_lanes(self, buffer: Any, position: Any, stride: int, piece: Piece) -> Any:
+    def load_lanes(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
         """Elements at this stride as a vector; where they are all the same one, that element."""
         if stride == 0:
             return self.load(buffer, position)
@@ -109,7 +124,7 @@ class Code:
         self, span: Span, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), parallel: bool = False
     ) -> list[Any]:
         """The tiles of a span: `body(i, *carried)` with a loop's index, or a number where there is one tile only."""
-        if span.stop - span.start <= span.size:
+        if D.known(lambda: span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
         if parallel:
@@ -131,7 +146,7 @@ class Code:
     def add(self, a: Any, b: Any) -> Any:
         return create("arith.addi", a.type, a, b)
 
-    def scaled(self, value: Any, factor: int) -> Any:
+    def scaled(self, value: Any, factor: Dim) -> Any:
         return value if factor == 1 else create("arith.muli", value.type, value, self.index(factor))
 
 
@@ -142,7 +157,7 @@ class Cursor:
     code: Code
     form: Form
     base: Any = None
-    offset: int = 0
+    offset: Any = 0
 
     @staticmethod
     def start(code: Code, form: Form) -> Cursor:
@@ -153,16 +168,16 @@ class Cursor:
         stride = self.form.stride(axis)
         if stride == 0:
             return self
-        if isinstance(value, int):
+        if isinstance(value, (int, SymbolicDim)):
             return self.shift(value * stride)
         moved = self.code.scaled(value, stride)
         base = moved if self.base is None else self.code.add(self.base, moved)
         return Cursor(self.code, self.form, base, self.offset)
 
-    def shift(self, amount: int) -> Cursor:
+    def shift(self, amount: Dim) -> Cursor:
         return Cursor(self.code, self.form, self.base, self.offset + amount) if amount else self
 
-    def position(self, extra: int = 0) -> Any:
+    def position(self, extra: Dim = 0) -> Any:
         """The index of the place, `extra` elements further."""
         offset = self.offset + extra
         if self.base is None:

@@ -27,7 +27,7 @@ class DotTiles(Tiles):
     def emit(self, places: Places, extent: Extent) -> None:
         """A tile: its sums, what is computed from them, and the stores."""
         rows, cut = extent.rows, extent.cut
-        columns = sum(piece.active for piece in cut)
+        columns = sum(piece.active for piece in cut if isinstance(piece.active, int))
         kind = self.plan.contraction.product.accumulate_type
         sums = [self.code.zero(self.plan.lanes, kind) for _ in range(rows * columns)]
         sums = self._walk(self.plan.reduce, places.rows, places.columns, sums, columns)
@@ -52,14 +52,16 @@ class DotTiles(Tiles):
             )
         lanes = self.plan.lanes
         whole = axis.extent // lanes * lanes
-        if whole:
+        if whole != 0:
             piece = Piece(0, lanes, lanes)
             sums = self.code.loop(
                 Span(0, whole, lanes),
                 lambda i, *held: self._add(rows.advance(axis, i), columns.advance(axis, i), list(held), count, piece),
                 sums,
             )
-        for piece in pieces(axis.extent - whole, lanes, self.plan.machine.masked):
+        rest = axis.extent - whole
+        open_end = [] if isinstance(rest, int) else [Piece(0, lanes, rest)]
+        for piece in open_end or pieces(rest, lanes, self.plan.machine.masked):
             sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
         return sums
 

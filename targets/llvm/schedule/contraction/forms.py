@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.targets.llvm.schedule.linear import Linear, read_expression
 
 
@@ -15,7 +16,8 @@ class Axis:
     """A loop: one of a block's axes, a part of one, or several fused."""
 
     id: int
-    extent: int
+    extent: Any
+    """A number, or a dim of run time."""
     reduce: bool
 
 
@@ -23,8 +25,8 @@ class Axis:
 class Form:
     """`constant + sum(coefficient * axis)`; the coefficients by axis id, none of them zero. No divisions."""
 
-    terms: Mapping[int, int]
-    constant: int = 0
+    terms: Mapping[int, Any]
+    constant: Any = 0
 
     def __add__(self, other: Form) -> Form:
         terms = dict(self.terms)
@@ -32,27 +34,27 @@ class Form:
             terms[axis] = terms.get(axis, 0) + factor
         return Form({a: f for a, f in terms.items() if f}, self.constant + other.constant)
 
-    def scaled(self, factor: int) -> Form:
+    def scaled(self, factor: Dim) -> Form:
         if factor == 0:
             return Form({})
         return Form({a: f * factor for a, f in self.terms.items()}, self.constant * factor)
 
-    def shifted(self, amount: int) -> Form:
+    def shifted(self, amount: Dim) -> Form:
         return Form(self.terms, self.constant + amount)
 
-    def stride(self, axis: Axis) -> int:
+    def stride(self, axis: Axis) -> Any:
         return self.terms.get(axis.id, 0)
 
-    def range(self, extents: Mapping[int, int]) -> tuple[int, int]:
+    def range(self, extents: Mapping[int, Dim]) -> tuple[Any, Any]:
         """Smallest and largest value."""
         low = high = self.constant
         for axis, factor in self.terms.items():
-            reach = factor * (extents[axis] - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+            reach = (extents[axis] - 1) * factor
+            low, high = (low, high + reach) if factor >= 0 else (low + reach, high)
         return low, high
 
 
-def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, int]) -> Form | None:
+def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, Dim]) -> Form | None:
     """An affine expression over dims that are forms themselves; None where a division of theirs stays."""
     extent_of = [extents[axis] for axis in range(len(extents))]
     dims = [Linear({axis: factor for axis, factor in form.terms.items()}, form.constant) for form in env]
@@ -84,10 +86,10 @@ def divisors(expr: Any, visit: Callable[[int, int], None]) -> None:
     divisors(expr.rhs, visit)
 
 
-def row_major(dims: Sequence[Form], shape: Sequence[int]) -> Form:
+def row_major(dims: Sequence[Form], shape: Sequence[Dim]) -> Form:
     """Position in a contiguous buffer of an element with these indices."""
     position = Form({})
-    stride = 1
+    stride: Dim = 1
     for index, size in reversed(list(zip(dims, shape, strict=True))):
         position = position + index.scaled(stride)
         stride *= size

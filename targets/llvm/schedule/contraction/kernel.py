@@ -5,13 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.plan import Plan, count_of
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
@@ -33,7 +37,9 @@ class Kernel:
         source = self._side(plan.columns)
         self.panel: Any = None
         if plan.packing is not None:
-            width = min(plan.tile_columns, sum(piece.lanes for piece in plan.cut(plan.lane_axis.extent)))
+            columns = plan.lane_axis.extent
+            needed = sum(piece.lanes for piece in plan.cut(columns)) if isinstance(columns, int) else plan.tile_columns
+            width = min(plan.tile_columns, needed)
             self.panel = code.scratch(plan.depth * width, plan.contraction.product.accumulate_type)
         self.source = source
         buffers = Buffers(
@@ -56,9 +62,9 @@ class Kernel:
         plan = self.plan
         if plan.packing is not None:  # into one piece of memory: only the loops below the packing may run at once
             return True
-        panels = prod(axis.extent for axis in plan.column_loops) * -(-plan.lane_axis.extent // plan.tile_columns)
-        tiles = prod(axis.extent for axis in plan.row_loops)
-        tiles *= -(-plan.row_axis.extent // plan.tile_rows) if plan.row_axis is not None else 1
+        panels = count_of(plan.column_loops) * -(-D.guess(plan.lane_axis.extent) // plan.tile_columns)
+        tiles = count_of(plan.row_loops)
+        tiles *= -(-D.guess(plan.row_axis.extent) // plan.tile_rows) if plan.row_axis is not None else 1
         return panels < min(PANELS_TO_SHARE, tiles)
 
     def _column_loops(self, places: Places, parallel: bool) -> None:
@@ -93,13 +99,30 @@ class Kernel:
             self._panels(places.advance(axis, whole), False, ragged.last)
 
     def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
-        for span in spans(columns or self.plan.lane_axis.extent, self.plan.tile_columns):
+        extent = columns or self.plan.lane_axis.extent
+        if not isinstance(extent, int):
+            self._open_panels(places, parallel, extent)
+            return
+        for span in spans(extent, self.plan.tile_columns):
             cut = self.plan.cut(span.size)
 
             def panel(i: Any, cut: list[Piece] = cut) -> None:
                 self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
 
             self.code.loop(span, panel, parallel=parallel)
+
+    def _open_panels(self, places: Places, parallel: bool, extent: Dim) -> None:
+        """Panels of a number of columns that is known at run time only: the last one under masks."""
+        plan, width = self.plan, self.plan.tile_columns
+        whole = extent // width * width
+        for span, columns in ((Span(0, whole, width), width), (Span(whole, extent, width), extent - whole)):
+            cut = plan.cut(columns)
+
+            def panel(i: Any, cut: list[Piece] = cut) -> None:
+                self._panel(places.advance(plan.lane_axis, i), cut, parallel)
+
+            if span.start != span.stop:
+                self.code.loop(span, panel, parallel=parallel)
 
     def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
         plan = self.plan
@@ -121,12 +144,54 @@ class Kernel:
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
             return
+        if self.plan.open_rows:
+            self._open_rows(axis, places, cut, parallel)
+            return
         for span, is_edge in self.plan.row_spans:
 
-            def tile(i: Any, rows: int = span.size, first: int | None = span.start if is_edge else None) -> None:
+            def tile(i: Any, rows: int = span.size, first: Any = span.start if is_edge else None) -> None:
                 self.tiles.emit(places.advance(axis, i), Extent(rows, cut, first))
 
             self.code.loop(span, tile, parallel=parallel)
+
+    def _open_rows(self, axis: Axis, places: Places, cut: list[Piece], parallel: bool) -> None:
+        """Tiles of a number of rows that is known at run time only.
+
+        If they fill a tile, whole tiles do for all of them: the last one begins early enough, and computes some rows a
+        second time. Else there are smaller tiles.
+        """
+        size = self.plan.tile_rows
+        count = self.code.index(axis.extent)
+
+        def tiles(start: Dim, rows: int) -> Dim:
+            end = axis.extent // rows * rows
+            if end != start:
+                step = Span(start, end, rows)
+                self.code.loop(step, lambda i: self.tiles.emit(places.advance(axis, i), Extent(rows, cut)))
+            return end
+
+        if axis.extent // size * size == axis.extent:
+            whole = Span(0, axis.extent, size)
+            self.code.loop(
+                whole, lambda i: self.tiles.emit(places.advance(axis, i), Extent(size, cut)), parallel=parallel
+            )
+            return
+        index, i1, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        fills = create("arith.cmpi", i1, count, self.code.index(size), predicate=ir.IntegerAttr.get(i64, 5))
+        branch = scf.IfOp(fills, [], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+
+            def tile(i: Any) -> None:
+                first = create("arith.minsi", index, i, self.code.index(axis.extent - size))
+                self.tiles.emit(places.advance(axis, first), Extent(size, cut))
+
+            self.code.loop(Span(0, axis.extent, size), tile, parallel=parallel)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            at: Dim = 0
+            for rows in (rows for rows in (8, 4, 2, 1) if rows < size):
+                at = tiles(at, rows)
+            scf.YieldOp([])
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
@@ -57,14 +59,34 @@ class PanelCopy:
             part = Piece(0, piece.lanes, count)
             lines = [
                 self.code.load_vector(self.source, at.position(column * self.stride), part)
-                for column in range(piece.active)
+                for column in _columns(piece)
             ]
             for i, row in enumerate(turn(lines, piece.lanes)[:count]):
                 self._store(row, to, i * write.form.stride(axis), piece)
 
+        if not isinstance(axis.extent, int):
+            whole = axis.extent // piece.lanes * piece.lanes
+            if whole != 0:
+                self.code.loop(Span(0, whole, piece.lanes), lambda k: square(k, piece.lanes))
+
+            def line(k: Any) -> None:
+                position = read.advance(axis, k).position()
+                values = self.code.load_lanes(self.source, position, self.stride, piece)
+                self._store(values, write.advance(axis, k), 0, piece)
+
+            if whole != axis.extent:
+                self.code.loop(Span(whole, axis.extent, 1), line)
+            return
         for span in spans(axis.extent, piece.lanes):
             self.code.loop(span, lambda k, count=span.size: square(k, count))
 
     def _store(self, value: Any, write: Cursor, shift: int, piece: Piece) -> None:
         position = write.position(shift + piece.offset)
         self.code.store_vector(self.convert(value, piece.lanes), self.panel, position, piece, whole=True)
+
+
+def _columns(piece: Piece) -> list[Dim]:
+    """The columns of a piece; where it is known at run time only how many there are, the last one for those beyond."""
+    if isinstance(piece.active, int):
+        return list(range(piece.active))
+    return [D.minimum(column, piece.active - 1) for column in range(piece.lanes)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, RuleError, decline
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.analysis import Contraction
+from mirlo.targets.llvm.schedule.contraction.analysis import Contraction, analyze
 from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse, row_major
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
@@ -87,7 +91,7 @@ class Plan:
         return self.tile_vectors if self.dot else self.tile_vectors * self.lanes
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> Dim:
         return prod(axis.extent for axis in self.reduce)
 
     @property
@@ -98,6 +102,8 @@ class Plan:
         one arrives while this one is computed with.
         """
         form, width = self.columns.form, self.tile_columns
+        if not all(isinstance(axis.extent, int) for axis in self.contraction.axes):
+            return None
         tiles = prod(axis.extent for axis in self.row_loops)
         tiles *= -(-self.row_axis.extent // self.tile_rows) if self.row_axis is not None else 1
         size = prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
@@ -119,9 +125,16 @@ class Plan:
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
-        """The tiles along the rows; those at edges, where products are left out, are marked."""
+        """The tiles along the rows; those at edges, where products are left out, are marked.
+
+        There are none where the number of rows is known at run time only.
+        """
         axis, edge = self.row_axis, self.rows.edge
         if axis is None:
+            return []
+        if not isinstance(axis.extent, int):
+            if edge is not None:
+                raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
             return []
         if edge is None:
             return [(span, False) for span in spans(axis.extent, self.tile_rows)]
@@ -132,19 +145,27 @@ class Plan:
         return self.rows.guards
 
     @property
+    def open_rows(self) -> bool:
+        """Whether the number of rows is known at run time only."""
+        return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
+
+    @property
     def rows_first(self) -> bool:
         """Whether the loops over rows are outside of those over panels: each row operand is read once only."""
         return self.rows.form.stride(self.lane_axis) != 0 and self.packing is None
 
-    def cut(self, columns: int) -> list[Piece]:
-        """The vectors that cover this many columns."""
+    def cut(self, columns: Dim) -> list[Piece]:
+        """The vectors that cover this many columns, less than a panel has where it is no number."""
+        if not isinstance(columns, int):
+            starts = range(0, self.tile_columns, self.lanes)
+            return [Piece(start, self.lanes, columns - start) for start in starts]
         return pieces(columns, self.lanes, self.machine.masked)
 
 
 def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
     """Decide everything, or say why this contraction is none for register tiles."""
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
-    spatial = sorted(contraction.spatial, key=lambda axis: -writes[0].stride(axis))
+    spatial = sorted(contraction.spatial, key=lambda axis: -D.guess(writes[0].stride(axis)))
     lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
     if lane_axis is None:
         return decline("no axis along which the output is contiguous")
@@ -164,6 +185,11 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
         if is_possible and sum(is_edge for _, is_edge in plan.row_spans) <= EDGE_TILES:
             break
     return plan
+
+
+def count_of(axes: Iterable[Axis]) -> int:
+    """Iterations of some loops; a guess where they are known at run time only."""
+    return prod(D.guess(axis.extent) for axis in axes)
 
 
 def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
@@ -233,21 +259,21 @@ class _Planner:
         rows, columns, lane_axis, machine = self.rows, self.columns, self.lane_axis, self.machine
         accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
         lanes = machine.lanes(accumulator_bytes)
-        order = sorted(self.contraction.reduce, key=lambda axis: -abs(rows.form.stride(axis)))
+        order = sorted(self.contraction.reduce, key=lambda axis: -abs(D.guess(rows.form.stride(axis))))
         ragged = self.contraction.ragged
         others = [axis for axis in self.spatial if axis is not lane_axis]
         panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
         shared = [axis for axis in others if columns.form.stride(axis) == 0]
         question = TileQuestion(
-            1, lane_axis.extent, lanes, prod(axis.extent for axis in order),
+            1, D.guess(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not others, shared_rows=rows.form.stride(lane_axis) == 0,
             element_bytes=accumulator_bytes,
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
-        reuse = prod(axis.extent for axis in shared)
+        reuse = count_of(shared)
         few = columns.form.stride(lane_axis) != 1 and reuse < DOT_BELOW_ROWS and not self.windows
-        along = _contiguous_sum(rows, columns, order) if few else None
+        along = _contiguous_sum(rows, columns, order) if few and isinstance(lane_axis.extent, int) else None
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
             row_axis, tile_rows, tile_vectors = _dot_tile(shared, lane_axis, machine)
@@ -258,8 +284,11 @@ class _Planner:
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
         pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
-        is_reused = width < lane_axis.extent or any(columns.form.stride(axis) for axis in others)
-        rows.is_converted = along is None and question.shared_rows and is_reused and rows.needs_cast(kind)
+        is_reused = width < D.guess(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
+        is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
+        rows.is_converted = (
+            not is_open and along is None and question.shared_rows and is_reused and rows.needs_cast(kind)
+        )
         reduce, packing = self._fuse_reduce(order, pack)
         overlap = along is None and not (question.shared_columns and question.shared_rows)
         if tile_rows * tile_vectors > MOST_SUMS:
@@ -298,7 +327,9 @@ class _Planner:
         guarded = {window.tap.id for window in self.rows.guards}
         found: list[Axis] = []
         for axis in reversed(reduce):
-            if axis.id in guarded or axis.extent * prod(a.extent for a in found) > UNROLL_TAPS:
+            if axis.id in guarded or not isinstance(axis.extent, int):
+                break
+            if axis.extent * count_of(found) > UNROLL_TAPS:
                 break
             found.insert(0, axis)
         return found
@@ -309,12 +340,12 @@ def _choose_rows(question: TileQuestion, candidates: list[Axis], machine: Machin
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
         return None, rows, vectors
-    total = prod(axis.extent for axis in candidates)
+    total = count_of(candidates)
     best = None
     for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
-        asked = TileQuestion(**{**question.__dict__, "rows": axis.extent})
+        asked = TileQuestion(**{**question.__dict__, "rows": D.guess(axis.extent)})
         rows, vectors, cycles = choose_tile(asked, machine)
-        cycles *= total // axis.extent
+        cycles *= total // D.guess(axis.extent)
         if best is None or cycles < best[0] * 0.98:
             best = (cycles, axis, rows, vectors)
     assert best is not None
@@ -328,8 +359,8 @@ def _contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None
 
 def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
     """The axis of the rows, and how many rows and columns of dot products a tile has."""
-    row_axis = max(candidates, key=lambda axis: axis.extent, default=None)
-    rows = min(row_axis.extent, 4) if row_axis is not None else 1
+    row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
+    rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
     return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
 
@@ -343,9 +374,16 @@ def _wants_packing(
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False
-    footprint = prod(axis.extent for axis in order) * lane_axis.extent * size
+    footprint = count_of(order) * D.guess(lane_axis.extent) * size
     if footprint <= machine.l1_bytes // 2 and not is_cast:
         return False
     innermost = order[-1] if order else None
-    dense = innermost is not None and columns.form.stride(innermost) <= width
+    dense = innermost is not None and D.guess(columns.form.stride(innermost)) <= width
     return is_cast or not dense
+
+
+@deciding
+def plan_of(blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine) -> Plan | Decline:
+    """How to compute some blocks, the first of which is the contraction, in register tiles."""
+    found = analyze(blocks, kept)
+    return found if isinstance(found, Decline) else make_plan(found, machine)

@@ -73,9 +73,11 @@ def make_side(
     every other dim that its map leaves is padded in a copy.
     """
     extents = {axis.id: axis.extent for axis in axes}
+    side = Side(factor, access, row_major(access.dims, access.shape))
+    if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
+        return side  # nothing says that it leaves the tensor
     ranges = [dim.range(extents) for dim in access.dims]
     beyond = [low < 0 or high >= size for (low, high), size in zip(ranges, access.shape, strict=True)]
-    side = Side(factor, access, row_major(access.dims, access.shape))
     if not any(beyond):
         return side
     if access.outside is None:
@@ -93,6 +95,8 @@ def make_side(
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
     side.form = row_major(dims, shape)
     if tuple(shape) != access.shape or any(before):
+        if not all(isinstance(size, int) for size in shape):
+            return decline("an operand of which sizes are known at run time only is read beyond its edges")
         side.padded_shape, side.padding = tuple(shape), tuple(before)
     return side
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.targets.llvm.machine import Machine
 
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
@@ -21,19 +22,20 @@ class Piece:
 
     offset: int
     lanes: int
-    active: int
+    active: Dim
+    """Where it is a dim of run time, it may be more than there are lanes, or less than none."""
 
     @property
     def is_partial(self) -> bool:
-        return self.active < self.lanes
+        return not isinstance(self.active, int) or self.active < self.lanes
 
 
 @dataclass(frozen=True)
 class Span:
     """Tiles of one size along an axis: `start`, `start + size`, ... below `stop`."""
 
-    start: int
-    stop: int
+    start: Dim
+    stop: Dim
     size: int
 
 
@@ -59,6 +61,12 @@ def spans(extent: int, size: int) -> list[Span]:
     whole = extent // size * size
     found = [Span(0, whole, size)] if whole else []
     return found + ([Span(whole, extent, extent - whole)] if whole < extent else [])
+
+
+def span_count(span: Span) -> int:
+    """How many tiles a span has, of which all numbers are known."""
+    assert isinstance(span.start, int) and isinstance(span.stop, int)
+    return (span.stop - span.start) // span.size
 
 
 def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span, bool]]:
@@ -120,7 +128,7 @@ def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
 def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
     total = 0.0
     for span in spans(extent, rows):
-        count = (span.stop - span.start) // span.size
+        count = span_count(span)
         body = question.depth * step_cycles(span.size, vectors, question, machine)
         total += count * (body + TILE_OVERHEAD + span.size * vectors)
     return total
@@ -140,7 +148,7 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
             continue  # nothing is used twice: long runs through memory are all that counts
         cost = 0.0
         for span in spans(question.columns, vectors * question.lanes):
-            count = (span.stop - span.start) // span.size
+            count = span_count(span)
             held = -(-span.size // question.lanes)
             cost += count * _row_cost(rows, question.rows, held, question, machine)
         # Among equals the larger tile reads its operands fewer times.

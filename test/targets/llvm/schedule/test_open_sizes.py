@@ -1,0 +1,112 @@
+"""The schedules of the CPU over sizes that are known at run time only: tails of rows, columns, sums and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+
+RNG = np.random.default_rng(0)
+PAIRS = [(b, s) for b in (1, 3) for s in (1, 5, 16, 17, 31, 32, 33, 70)]
+TRIPLES = [(1, 1, 1), (5, 7, 3), (33, 20, 50), (64, 64, 64), (3, 0, 4), (17, 64, 129), (2, 300, 1), (40, 1, 40)]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    raised = np.exp(x - x.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
+
+
+W, B, G = normal(128, 96), normal(96), normal(70)
+
+
+def layer_norm(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * G + G
+
+
+@dataclass
+class Case:
+    nodes: list[Any]
+    inputs: dict[str, tuple[Any, ...]]
+    sizes: Sequence[tuple[int, ...]]
+    expected: Callable[..., np.ndarray]
+    symbols: Sequence[str]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "scores": Case(
+        [node("Transpose", "k", "t", perm=[0, 2, 1]), node("MatMul", "q t", "s"), node("Softmax", "s", "y", axis=-1)],
+        {"q": ("b", "s", 64), "k": ("b", "s", 64)}, PAIRS,
+        lambda q, k: softmax(q @ k.transpose(0, 2, 1)), "bs",
+    ),
+    "sum of run time": Case(
+        [node("MatMul", "p v", "y")], {"p": ("b", "s", "s"), "v": ("b", "s", 64)}, PAIRS, lambda p, v: p @ v, "bs"
+    ),
+    "rows": Case(
+        [node("MatMul", "x w", "a"), node("Add", "a c", "d"), node("Relu", "d", "y")],
+        {"x": ("b", "s", 128)}, [*PAIRS, (0, 3)], lambda x: np.maximum(x @ W + B, 0), "bs", {"w": W, "c": B},
+    ),
+    "everything": Case(
+        [node("MatMul", "x w", "y")], {"x": ("m", "k"), "w": ("k", "n")}, TRIPLES, lambda x, w: x @ w, "mkn"
+    ),
+    "columns turned": Case(
+        [node("Transpose", "w", "t", perm=[1, 0]), node("MatMul", "x t", "y")],
+        {"x": ("m", "k"), "w": ("n", "k")}, TRIPLES, lambda x, w: x @ w.T, "mkn",
+    ),
+    "rows turned": Case(
+        [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "t w", "y")],
+        {"x": ("k", "m"), "w": ("k", "n")}, TRIPLES, lambda x, w: x.T @ w, "mkn",
+    ),
+    "layer norm": Case(
+        [node("LayerNormalization", "x g g", "y", axis=-1)], {"x": ("b", "s", 70)}, PAIRS, layer_norm, "bs", {"g": G}
+    ),
+    "middle dim": Case(
+        [node("ReduceMean", "x a", "y", keepdims=0)], {"x": ("b", "s", "t")}, [(2, 5, 7), (1, 40, 33)],
+        lambda x: x.mean(1), "bst", {"a": np.array([1])},
+    ),
+    "heads": Case(
+        [node("Transpose", "x", "y", perm=[0, 2, 1, 3])], {"x": ("b", "s", 4, 8)}, PAIRS,
+        lambda x: x.transpose(0, 2, 1, 3), "bs",
+    ),
+    "matrix turned": Case([node("Transpose", "x", "y", perm=[1, 0])], {"x": ("b", "s")}, PAIRS, lambda x: x.T, "bs"),
+    "joined": Case(
+        [node("Concat", "x z", "y", axis=1)], {"x": ("b", "s"), "z": ("b", "t")}, [(2, 5, 7), (1, 40, 33), (3, 0, 5)],
+        lambda x, z: np.concatenate([x, z], 1), "bst",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes(name: str) -> None:
+    case = CASES[name]
+    inputs = {key: (F32, shape) for key, shape in case.inputs.items()}
+    f = mirlo.compile(make_model(case.nodes, inputs, ["y"], case.constants))
+    for sizes in case.sizes:
+        dims = dict(zip(case.symbols, sizes, strict=True))
+        arrays = [normal(*(dims.get(dim, dim) for dim in shape)) for shape in case.inputs.values()]
+        expected = case.expected(*arrays)
+        found = f(*arrays)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4, err_msg=str(sizes))
+
+
+@pytest.mark.parametrize("name", ["rows", "scores"])
+def test_on_threads(name: str) -> None:
+    case = CASES[name]
+    inputs = {key: (F32, shape) for key, shape in case.inputs.items()}
+    model = make_model(case.nodes, inputs, ["y"], case.constants)
+    one, two = mirlo.compile(model), mirlo.compile(model, threads=2)
+    for sizes in ((2, 200), (1, 3)):
+        dims = dict(zip(case.symbols, sizes, strict=True))
+        arrays = [normal(*(dims.get(dim, dim) for dim in shape)) for shape in case.inputs.values()]
+        np.testing.assert_allclose(one(*arrays), two(*arrays), rtol=1e-5, atol=1e-5)
