@@ -37,11 +37,13 @@ TARGET = Target(
     help="the CPU of this machine, through LLVM",
     rule_modules=(
         "mirlo.targets.llvm.intrinsics",
+        "mirlo.targets.llvm.legalize",
         "mirlo.targets.llvm.schedule.contraction",
         "mirlo.targets.llvm.schedule.elementwise",
         "mirlo.targets.llvm.schedule.rows",
         "mirlo.targets.llvm.schedule.window",
         "mirlo.targets.llvm.schedule.stages",
+        "mirlo.targets.llvm.schedule.blocked",
     ),
     pipeline=_pipeline,
     emit=_emit,

@@ -36,14 +36,20 @@ class Memory:
         self.buffers = buffers
         self._slots: dict[Any, Slot] = {}
         self._instead: dict[Any, Any] = {}
+        self._placed: dict[Any, Any] = {}
 
     def share(self, value: Any, other: Any) -> None:
         """Keep a value where another one of the same shape and type will be."""
         self._instead[value] = other
 
+    def place(self, value: Any, buffer: Any) -> None:
+        """Keep a part of a value, that of a block, in a buffer of its own; positions count from the part's start."""
+        self._placed[value] = buffer
+
     def slot(self, value: Any) -> Slot:
         if value not in self._slots:
-            buffer = self.buffers.buffer(self._instead.get(value, value))
+            target = self._instead.get(value, value)
+            buffer = self._placed[target] if target in self._placed else self.buffers.buffer(target)
             self._slots[value] = Slot(flat(buffer), row_major(dims_of(value.type)))
         return self._slots[value]
 

@@ -48,6 +48,18 @@ class RowsPlan:
 
     def emit(self, memory: Memory) -> None:
         """Emit all rows at the insertion point."""
+        stored = self.prepare(memory)
+
+        def level(indices: list[Any]) -> None:
+            if len(indices) == len(self.rows):
+                self.emit_row(memory, stored, *indices)
+                return
+            for_loop(0, self.rows[len(indices)], 1, lambda i: level([*indices, i]), parallel=not indices)
+
+        level([])
+
+    def prepare(self, memory: Memory) -> set[Any]:
+        """Ask for all memory that is needed, outside of all loops; returns the values that go there."""
         stored = self._stored()
         self._share(memory, stored)
         for walk in self.walks:
@@ -55,25 +67,20 @@ class RowsPlan:
                 for operand in (*block.inputs, *block.outputs):
                     if operand.value in stored or operand.value not in self.group.made:
                         memory.slot(operand.value)
+        return stored
 
-        def row(indices: list[Any]) -> None:
-            held: dict[Any, Any] = {}
-            for walk in self.walks:
-                sweep = Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
-                held.update(sweep.emit(indices, parallel=not self.rows))
-
-        def level(indices: list[Any]) -> None:
-            if len(indices) == len(self.rows):
-                row(indices)
-                return
-            for_loop(0, self.rows[len(indices)], 1, lambda i: level([*indices, i]), parallel=not indices)
-
-        level([])
+    def emit_row(self, memory: Memory, stored: set[Any], *indices: Any) -> None:
+        """Emit the row at these indices."""
+        held: dict[Any, Any] = {}
+        for walk in self.walks:
+            sweep = Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
+            held.update(sweep.emit(indices, parallel=not self.rows))
 
     def describe(self) -> dict[str, Any]:
         return {"rows": list(self.rows), "walks": len(self.walks)}
 
-    def _walk_of(self, value: Any) -> int | None:
+    def walk_of(self, value: Any) -> int | None:
+        """Position of the walk that makes a value."""
         for i, walk in enumerate(self.walks):
             if any(output.value == value for block in walk.blocks for output in block.outputs):
                 return i
@@ -85,7 +92,7 @@ class RowsPlan:
         for i, walk in enumerate(self.walks):
             for block in walk.blocks:
                 for operand in block.inputs:
-                    source = self._walk_of(operand.value)
+                    source = self.walk_of(operand.value)
                     if source is not None and source < i and self._has_elements(self.walks[source], operand.value):
                         stored.add(operand.value)
         return stored
@@ -110,7 +117,7 @@ class RowsPlan:
                     break
 
     def _can_share(self, value: Any, result: Any) -> bool:
-        target = self._walk_of(result)
+        target = self.walk_of(result)
         if target is None or result.type != value.type or not self._has_elements(self.walks[target], result):
             return False
         written = _output_dims(self.walks[target], result)
@@ -121,7 +128,7 @@ class RowsPlan:
                         continue
                     if i > target or (i == target and place.dims(operand) != written):
                         return False
-        source = self._walk_of(value)
+        source = self.walk_of(value)
         return source is not None and source < target
 
 

@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --split-input-file --legalize | FileCheck %s
+// RUN: mirlo-opt %s --split-input-file --legalize=target=default | FileCheck %s
 
 // Matrix products and softmax, which have schedules of their own.
 

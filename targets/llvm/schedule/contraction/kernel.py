@@ -33,6 +33,17 @@ class Kernel:
         self.code = Code(memory)
 
     def emit(self) -> None:
+        """Emit all loops at the insertion point."""
+        self.prepare()
+        plan = self.plan
+        start = Places.start(self.code, plan)
+        if plan.rows_first:
+            self._nest(plan.row_loops, start, self._column_loops, parallel=True)
+        else:
+            self._column_loops(start, not self.shares_rows)
+
+    def prepare(self) -> None:
+        """Ask for all memory that is needed, outside of all loops."""
         plan, code = self.plan, self.code
         source = self._side(plan.columns)
         self.panel: Any = None
@@ -50,11 +61,10 @@ class Kernel:
         )
         make_tiles = DotTiles if plan.dot else Tiles
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
-        start = Places.start(code, plan)
-        if plan.rows_first:
-            self._nest(plan.row_loops, start, self._column_loops, parallel=True)
-        else:
-            self._column_loops(start, not self.shares_rows)
+
+    def row_spans(self) -> list[tuple[Span, bool]]:
+        """The tiles along the rows; those at edges are marked."""
+        return self.plan.row_spans
 
     @property
     def shares_rows(self) -> bool:
@@ -147,7 +157,7 @@ class Kernel:
         if self.plan.open_rows:
             self._open_rows(axis, places, cut, parallel)
             return
-        for span, is_edge in self.plan.row_spans:
+        for span, is_edge in self.row_spans():
 
             def tile(i: Any, rows: int = span.size, first: Any = span.start if is_edge else None) -> None:
                 self.tiles.emit(places.advance(axis, i), Extent(rows, cut, first))

@@ -85,6 +85,8 @@ class Plan:
     writes: list[Form]
     reads: list[list[Form | None]]
     indices: list[list[Form]]
+    is_streamed: bool = True
+    """Whether panels may be fetched ahead: whether they follow each other in the order of the loops."""
 
     @property
     def tile_columns(self) -> int:
@@ -109,7 +111,8 @@ class Plan:
         size = prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
         inner = self.reduce[-1] if self.reduce else None
         is_panel = inner is not None and form.stride(inner) == width == self.lane_axis.extent
-        if not is_panel or self.dot or self.unrolled or tiles < 2 or size <= self.machine.l2_bytes:
+        streams = is_panel and self.is_streamed and not self.dot and not self.unrolled
+        if not streams or inner is None or tiles < 2 or size <= self.machine.l2_bytes:
             return None
         share = -(-width // tiles)
         terms = {axis.id: form.stride(axis) for axis in self.column_loops}

@@ -4,6 +4,7 @@
 
 // CHECK:      remark: '@reduce_sum' is scheduled by scalar_nest
 // CHECK-NEXT:   contraction [llvm]: the body adds something else than a product
+// CHECK-NEXT:   blocked [llvm]: not two contractions (contractions=0)
 // CHECK-NEXT:   staged_contractions [llvm]: no block is a product of two tensors
 // CHECK-NEXT:   elementwise [llvm]: a block reduces (block=reduce_add)
 // CHECK-NEXT:   rows [llvm]: rows are too short for vectors (elements=6)

@@ -1,0 +1,31 @@
+// RUN: mirlo-opt %s --legalize --schedule="machine=avx512 explain" -o %t 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: FileCheck %s < %t
+
+// Scores of 700 keys do not all fit: blocks of whole tiles of rows. Their memory is that of one block.
+// WHY:         '@attention' is scheduled by blocked
+// CHECK-LABEL: func.func private @attention(
+// CHECK-SAME:    tir.schedule = {block = [[B:[0-9]+]] : i64, last_tile = array<i64: {{[0-9]+}}, 32>, rule = "blocked", tile
+// CHECK-NOT:     1x2x400x700
+// CHECK:         scf.for
+// CHECK:         tir.parallel
+func.func @long(%q: tensor<1x2x400x32xf32>, %k: tensor<1x2x700x32xf32>, %v: tensor<1x2x700x32xf32>) -> tensor<1x2x400x32xf32> {
+  %0 = "relax.attention"(%q, %k, %v) : (tensor<1x2x400x32xf32>, tensor<1x2x700x32xf32>, tensor<1x2x700x32xf32>) -> tensor<1x2x400x32xf32>
+  return %0 : tensor<1x2x400x32xf32>
+}
+
+// Half floats are copied in the type of the sums, which blocks do not do.
+// WHY:         '@attention_0' is scheduled by staged_contractions
+// WHY:           blocked [llvm]: a contraction needs a copy of an operand
+func.func @half(%q: tensor<1x2x40x32xf16>, %k: tensor<1x2x70x32xf16>, %v: tensor<1x2x70x32xf16>) -> tensor<1x2x40x32xf16> {
+  %0 = "relax.attention"(%q, %k, %v) : (tensor<1x2x40x32xf16>, tensor<1x2x70x32xf16>, tensor<1x2x70x32xf16>) -> tensor<1x2x40x32xf16>
+  return %0 : tensor<1x2x40x32xf16>
+}
+
+// WHY:         '@matmul' is scheduled by contraction
+// WHY:         '@softmax' is scheduled by
+// WHY:           blocked [llvm]: not two contractions (contractions=0)
+func.func @apart(%x: tensor<40x40xf32>) -> tensor<40x40xf32> {
+  %0 = "relax.matmul"(%x, %x) : (tensor<40x40xf32>, tensor<40x40xf32>) -> tensor<40x40xf32>
+  %1 = "relax.softmax"(%0) : (tensor<40x40xf32>) -> tensor<40x40xf32>
+  return %1 : tensor<40x40xf32>
+}
