@@ -19,7 +19,7 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
-from mirlo.runtime.external import load_externals
+from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.params import ParameterStore
@@ -89,6 +89,11 @@ class Executable:
     def memory(self) -> Memory:
         """Bytes of the weights (shared by all calls) and of the arena of a call."""
         return Memory(self._store.nbytes, self.artifact.arena_bytes)
+
+    @property
+    def externals(self) -> LoadedExternals:
+        """What the loaders of code generators made of their parts of the model."""
+        return self._externals
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Runs the model; `out` are arrays to write the outputs to, in place of new ones.

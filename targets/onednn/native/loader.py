@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.library import load_library
+from mirlo.targets.onednn.native.library import OneDnnError
 from mirlo.targets.onednn.native.program import Program
 from mirlo.targets.onednn.native.trampoline import NO_THREAD, WRONG_COUNT
 from mirlo.targets.onednn.plan import read
@@ -12,8 +13,10 @@ from mirlo.targets.onednn.plan import read
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Make the primitives of a plan for the threads of the model, with its constants in their layouts."""
-    load_library()
-    program = Program(read(artifact.data), context.params, context.threads)
+    try:
+        program = Program(read(artifact.data), context.params, context.threads)
+    except OneDnnError as problem:
+        raise ArtifactError(str(problem)) from None
     return ExternalFunctions(program.functions, keep=program, explain=_explain)
 
 

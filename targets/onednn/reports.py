@@ -1,0 +1,17 @@
+"""What the library chose for the regions of a compiled model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mirlo.targets.onednn.native.program import Program, Report
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+
+
+def reports(executable: Executable) -> dict[str, Report]:
+    """By region, the steps that compute it with the library's name for each, and the memory that it takes."""
+    loaded: Any = executable.externals.loaded
+    programs = [made.keep for made in loaded if isinstance(made.keep, Program)]
+    return {name: report for program in programs for name, report in program.reports.items()}

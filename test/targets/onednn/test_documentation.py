@@ -1,0 +1,32 @@
+"""The examples of docs/onednn.md run, one after the other, in a file as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from commands import ROOT, mirlo, output_of, python
+
+from mirlo.targets.onednn.native.library import is_available
+from mirlo.targets.onednn.patterns import patterns
+
+PAGE = ROOT / "docs" / "onednn.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
+def test_examples(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
+    printed = output_of(python(tmp_path / "page.py", cwd=tmp_path))
+    assert "['onednn.onednn_0', 'argmax']" in printed and "convolution" in printed
+    assert "onednn.onednn_0" in output_of(mirlo("run", tmp_path / "small.mirlo", "--profile"))
+
+
+def test_composites_are_those_of_the_table() -> None:
+    section = TEXT.partition("## What it takes")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(name for name, _, _ in patterns())
