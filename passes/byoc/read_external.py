@@ -35,6 +35,22 @@ def read_external(module: Any, session: Session) -> ExternalModule:
     return ExternalModule(target, read, constants, operation)
 
 
+def node_of(op: Any) -> Node:
+    """An operation alone as a node, its operands as inputs: for checks of patterns."""
+    operation = op.operation
+    values: dict[Any, Value] = {}
+    for i, operand in enumerate(operation.operands):
+        kind = TensorType.from_mlir(operand.type)
+        assert kind is not None
+        values.setdefault(_key(operand), Value(f"x{i}", kind))
+    view = operation.opview
+    operands, inputs = _operands(view, values), tuple(values[_key(operand)] for operand in operation.operands)
+    node = Node(operation.name, "", inputs, (), operands, view.attribute_values(), operation)
+    types = [TensorType.from_mlir(result.type) for result in operation.results]
+    node.outputs = tuple(Value(f"y{i}", kind, node) for i, kind in enumerate(types) if kind is not None)
+    return node
+
+
 class Constants(Mapping[str, "np.ndarray"]):
     """The constants of a module by name. Those that are no parameters are named by a hash of their content."""
 

@@ -71,11 +71,8 @@ class Targets:
         if not self.generators:
             return ""
         steps = ["simplify", "fold-constant", "cse", "remove-dead"]
-        for target in self.generators:
-            options = f" target-options={quote(target.options)}" if target.options else ""
-            steps.append(f"fuse-by-pattern{{target={target.name}{options}}}")
-        steps += [f"merge-composites{{target={target.name}}}" for target in self.generators]
-        steps.append("outline-external")
+        listed = ",".join(quote(str(target)) for target in self.generators)
+        steps += [f"partition{{targets={{{listed}}}}}", "outline-external"]
         steps += [step for target in self.generators for step in _own_steps(target)]
         if any(not target.generator.makes_artifacts for target in self.generators):
             steps.append("inline-external")

@@ -1,0 +1,35 @@
+"""From regions to ONNX models: `EXPORTERS`, by operator, a file per family."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mirlo.passes.byoc.view import Node
+from mirlo.targets.onnx.export.graph import Graph
+
+Exporter = Callable[[Graph, Node], Any]
+"""Adds the operator's nodes to the graph; returns the names of the results in order, or a decline."""
+EXPORTERS: dict[str, Exporter] = {}
+FAMILIES = ("elementwise", "networks", "movement", "reductions", "normalize")
+
+
+def exports(*names: str) -> Callable[[Exporter], Exporter]:
+    """Register how operators of these names are said in ONNX."""
+
+    def register(function: Exporter) -> Exporter:
+        for name in names:
+            EXPORTERS[f"relax.{name}"] = function
+        return function
+
+    return register
+
+
+@cache
+def load_exporters() -> dict[str, Exporter]:
+    """All of them."""
+    for family in FAMILIES:
+        importlib.import_module(f"mirlo.targets.onnx.export.{family}")
+    return EXPORTERS

@@ -1,0 +1,179 @@
+"""Elementwise operators and activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.byoc.view import Node
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.onnx.export import EXPORTERS, exports
+from mirlo.targets.onnx.export.graph import Graph
+
+ONE_TO_ONE = {
+    "abs": "Abs", "negative": "Neg", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
+    "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+    "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor",
+    "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "logical_not": "Not", "bitwise_not": "BitwiseNot",
+    "isnan": "IsNaN", "isinf": "IsInf", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div",
+    "power": "Pow", "maximum": "Max", "minimum": "Min", "logical_and": "And", "logical_or": "Or",
+    "logical_xor": "Xor", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
+    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
+    "greater_equal": "GreaterOrEqual", "where": "Where", "relu": "Relu", "sigmoid": "Sigmoid",
+    "mish": "Mish", "softplus": "Softplus", "softsign": "Softsign", "prelu": "PRelu",
+}  # fmt: skip
+"""Operators that mean the same under another name."""
+WITH_ATTRIBUTES = {
+    "leaky_relu": "LeakyRelu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "hard_sigmoid": "HardSigmoid",
+    "thresholded_relu": "ThresholdedRelu",
+}  # fmt: skip
+"""Those whose attributes have the same names as well."""
+BOOLS = frozenset(("relax.equal", "relax.not_equal", "relax.logical_xor"))
+
+
+def _one_to_one(operator: str) -> Any:
+    def export(g: Graph, node: Node) -> list[str]:
+        return [g.add(operator, node.inputs)]
+
+    return export
+
+
+def _with_attributes(operator: str) -> Any:
+    def export(g: Graph, node: Node) -> Any:
+        return _too_narrow(node) or [g.add(operator, node.inputs, **node.attributes)]
+
+    return export
+
+
+def _too_narrow(node: Node) -> Decline | None:
+    """Attributes of ONNX's operators are f32, whatever they are applied to."""
+    if node.inputs[0].type.dtype.name != "f64":
+        return None
+    lost = {n: v for n, v in node.attributes.items() if isinstance(v, float) and float(np.float32(v)) != v}
+    return decline("ONNX's attributes are f32", **lost) if lost else None
+
+
+EXPORTERS.update({f"relax.{name}": _one_to_one(operator) for name, operator in ONE_TO_ONE.items()})
+EXPORTERS.update({f"relax.{name}": _with_attributes(operator) for name, operator in WITH_ATTRIBUTES.items()})
+
+
+@exports("divide")
+def divide(g: Graph, node: Node) -> Any:
+    if node.output.type.dtype.kind == "int":
+        return decline("providers differ in how they round quotients of signed integers")
+    return [g.add("Div", node.inputs)]
+
+
+@exports("not_equal")
+def not_equal(g: Graph, node: Node) -> list[str]:
+    return [g.add("Not", [g.add("Equal", node.inputs)])]
+
+
+@exports("isfinite")
+def isfinite(g: Graph, node: Node) -> list[str]:
+    either = g.add("Or", [g.add("IsNaN", node.inputs), g.add("IsInf", node.inputs)])
+    return [g.add("Not", [either])]
+
+
+@exports("square")
+def square(g: Graph, node: Node) -> list[str]:
+    return [g.add("Mul", [node["x"], node["x"]])]
+
+
+@exports("rsqrt")
+def rsqrt(g: Graph, node: Node) -> list[str]:
+    return [g.add("Reciprocal", [g.add("Sqrt", [node["x"]])])]
+
+
+@exports("log2", "log10")
+def log_of_base(g: Graph, node: Node) -> list[str]:
+    base = 2 if node.op == "relax.log2" else 10
+    return [g.add("Mul", [g.add("Log", [node["x"]]), g.scalar(1 / math.log(base), node["x"].type.dtype)])]
+
+
+@exports("exp2")
+def exp2(g: Graph, node: Node) -> list[str]:
+    return [g.add("Pow", [g.scalar(2, node["x"].type.dtype), node["x"]])]
+
+
+@exports("trunc")
+def trunc(g: Graph, node: Node) -> list[str]:
+    return [g.add("Mul", [g.add("Sign", [node["x"]]), g.add("Floor", [g.add("Abs", [node["x"]])])])]
+
+
+@exports("floor_divide")
+def floor_divide(g: Graph, node: Node) -> Any:
+    if not node.output.type.dtype.is_float:
+        return decline("ONNX divides integers towards zero")
+    return [g.add("Floor", [g.add("Div", node.inputs)])]
+
+
+@exports("mod")
+def mod(g: Graph, node: Node) -> list[str]:
+    x, y = node.inputs
+    if not node.output.type.dtype.is_float:
+        return [g.add("Mod", [x, y], fmod=0)]
+    # ONNX has the remainder of floats with the sign of the dividend only.
+    again = g.add("Add", [g.add("Mod", [x, y], fmod=1), y])
+    return [g.add("Mod", [again, y], fmod=1)]
+
+
+@exports("fmod")
+def fmod(g: Graph, node: Node) -> list[str]:
+    return [g.add("Mod", node.inputs, fmod=1)]
+
+
+@exports("shift_left", "shift_right")
+def shift(g: Graph, node: Node) -> Any:
+    if not node.output.type.dtype.is_unsigned:
+        return decline("ONNX shifts unsigned integers only")
+    return [g.add("BitShift", node.inputs, direction=node.op.removeprefix("relax.shift_").upper())]
+
+
+@exports("silu")
+def silu(g: Graph, node: Node) -> list[str]:
+    return [g.add("Mul", [node["x"], g.add("Sigmoid", [node["x"]])])]
+
+
+@exports("shrink")
+def shrink(g: Graph, node: Node) -> Any:
+    if node["x"].type.dtype.name in ("f32", "f16"):
+        return [g.add("Shrink", [node["x"]], lambd=node["lambd"], bias=node["bias"])]
+    return decline("ONNX Runtime shrinks in f32", x=str(node["x"].type))
+
+
+@exports("gelu")
+def gelu(g: Graph, node: Node) -> list[str]:
+    """As exporters spell it, which providers recognize."""
+    x, kind = node["x"], node["x"].type.dtype
+    one, half = g.scalar(1, kind), g.scalar(0.5, kind)
+    if node["approximate"] == "tanh":
+        cube = g.add("Mul", [g.add("Mul", [g.add("Mul", [x, x]), x]), g.scalar(0.044715, kind)])
+        inner = g.add("Mul", [g.add("Add", [x, cube]), g.scalar(math.sqrt(2 / math.pi), kind)])
+        curve = g.add("Tanh", [inner])
+    else:
+        curve = g.add("Erf", [g.add("Div", [x, g.scalar(math.sqrt(2), kind)])])
+    return [g.add("Mul", [g.add("Mul", [x, g.add("Add", [curve, one])]), half])]
+
+
+@exports("hard_swish")
+def hard_swish(g: Graph, node: Node) -> Any:
+    if node["x"].type.dtype.name == "f64":
+        return decline("ONNX's hard swish has f32 in it")
+    return [g.add("HardSwish", [node["x"]])]
+
+
+@exports("clip")
+def clip(g: Graph, node: Node) -> Any:
+    kind = node["x"].type.dtype
+    if not kind.is_float and any(v is not None and v != int(v) for v in (node["min"], node["max"])):
+        return decline("bounds of integers must be integers", min=node["min"], max=node["max"])
+    bounds = [None if v is None else g.scalar(v, kind) for v in (node["min"], node["max"])]
+    return [g.add("Clip", [node["x"], *bounds])]
+
+
+@exports("cast")
+def cast(g: Graph, node: Node) -> list[str]:
+    return [g.cast(node["x"], node["dtype"])]

@@ -1,0 +1,78 @@
+"""An ONNX graph that grows: nodes, constants, names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DType
+from mirlo.passes.byoc.view import Value
+from mirlo.targets.onnx.dtypes import code_of
+
+OPSET = 18
+"""Providers that follow new operator sets late have this one."""
+IR_VERSION = 9
+INLINE_BYTES = 1024
+"""Constants of at most so many bytes stand in the model; larger ones are handed in when it is loaded."""
+
+
+@dataclass
+class Graph:
+    """Nodes in the making. Names of values are those of the view, unique in their function."""
+
+    nodes: list[Any] = field(default_factory=list)
+    initializers: dict[str, Any] = field(default_factory=dict)
+    count: int = 0
+
+    def fresh(self, hint: str = "t") -> str:
+        """A name that no value has: those of the view have no '%'."""
+        self.count += 1
+        return f"{hint}%{self.count}"
+
+    def add(self, operator: str, inputs: Sequence[Value | str | None], outputs: int = 1, **attributes: Any) -> Any:
+        """A node; returns the name of its result, or a list of names."""
+        from onnx import helper
+
+        names = [_name(value) for value in inputs]
+        while names and not names[-1]:
+            names.pop()
+        made = [self.fresh(operator.lower()) for _ in range(outputs)]
+        given = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(operator, names, made, name=self.fresh(operator), **given))
+        return made[0] if outputs == 1 else made
+
+    def array(self, array: Any) -> str:
+        """A constant."""
+        from onnx import numpy_helper
+
+        plain = np.ascontiguousarray(array).reshape(np.shape(array))
+        name = self.fresh("const")
+        self.initializers[name] = numpy_helper.from_array(plain, name)
+        return name
+
+    def ints(self, numbers: Sequence[int]) -> str:
+        """A vector of i64."""
+        return self.array(np.array(numbers, np.int64))
+
+    def scalar(self, number: Any, dtype: DType) -> str:
+        """A scalar of an element type."""
+        return self.array(np.array(number, dtype.to_numpy()))
+
+    def cast(self, value: Value | str, dtype: DType) -> str:
+        """The value in another element type."""
+        return str(self.add("Cast", [value], to=code_of(dtype)))
+
+
+def _name(value: Value | str | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else value.name
+
+
+def fixed_or_one_open(shape: Sequence[Any]) -> list[int] | None:
+    """A shape as numbers, -1 for a dim that is open; None where several are."""
+    numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
+    return numbers if numbers.count(-1) <= 1 and not (-1 in numbers and 0 in numbers) else None

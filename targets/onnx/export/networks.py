@@ -1,0 +1,155 @@
+"""Products, convolutions, pools, images, quantization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export.graph import Graph, fixed_or_one_open
+
+
+@exports("matmul")
+def matmul(g: Graph, node: Node) -> Any:
+    sides = [_transposed(g, node[name], node[f"transpose_{name}"]) for name in ("lhs", "rhs")]
+    wide, given = node["out_dtype"], node["lhs"].type.dtype
+    if wide is None or wide is given:
+        return [g.add("MatMul", sides)]
+    if wide.name == "i32" and given.bits == 8 and given.is_integer:
+        return [g.add("MatMulInteger", sides)]
+    return decline("ONNX multiplies matrices in their own type, or bytes to i32", found=given.name, wanted=wide.name)
+
+
+def _transposed(g: Graph, value: Value, swap: bool) -> Value | str:
+    if not swap:
+        return value
+    order = list(range(value.type.rank))
+    return str(g.add("Transpose", [value], perm=[*order[:-2], order[-1], order[-2]]))
+
+
+@exports("einsum")
+def einsum(g: Graph, node: Node) -> list[str]:
+    return [g.add("Einsum", node["xs"], equation=node["equation"])]
+
+
+def _window(node: Node) -> dict[str, Any]:
+    """Attributes that convolutions and pools share; absent ones have their defaults."""
+    return {
+        "strides": node["strides"] or None, "pads": node["padding"] or None, "dilations": node["dilations"] or None,
+    }  # fmt: skip
+
+
+def _layout_objection(node: Node) -> Decline | None:
+    if node.attributes.get("data_layout", "NC*") != "NC*" or node.attributes.get("kernel_layout", "OI*") != "OI*":
+        layouts = {name: node[name] for name in ("data_layout", "kernel_layout") if name in node.attributes}
+        return decline("ONNX has channels first", **layouts)
+    return None
+
+
+@exports("conv")
+def conv(g: Graph, node: Node) -> Any:
+    if node["out_dtype"] is not None and node["out_dtype"] is not node["x"].type.dtype:
+        return decline("ONNX convolves in the operands' own type", wanted=node["out_dtype"].name)
+    inputs = [node["x"], node["weight"], node["bias"]]
+    return _layout_objection(node) or [g.add("Conv", inputs, group=node["groups"], **_window(node))]
+
+
+@exports("conv_transpose")
+def conv_transpose(g: Graph, node: Node) -> Any:
+    inputs, more = [node["x"], node["weight"], node["bias"]], node["output_padding"] or None
+    attributes = {**_window(node), "group": node["groups"], "output_padding": more}
+    return _layout_objection(node) or [g.add("ConvTranspose", inputs, **attributes)]
+
+
+@exports("max_pool", "avg_pool", "lp_pool", "max_pool_with_indices")
+def pool(g: Graph, node: Node) -> Any:
+    operator = {"relax.avg_pool": "AveragePool", "relax.lp_pool": "LpPool"}.get(node.op, "MaxPool")
+    attributes = {**_window(node), "kernel_shape": node["kernel"], "ceil_mode": int(node["ceil_mode"])}
+    if operator == "AveragePool":
+        attributes["count_include_pad"] = int(node["count_include_pad"])
+        if node["dilations"] and set(node["dilations"]) != {1}:
+            return decline("average pools have no dilations in operator set 18")
+        del attributes["dilations"]
+    if operator == "LpPool":
+        attributes["p"] = node["p"]
+    if len(node.outputs) == 2:
+        return list(g.add(operator, [node["x"]], outputs=2, storage_order=node["storage_order"], **attributes))
+    return _layout_objection(node) or [g.add(operator, [node["x"]], **attributes)]
+
+
+@exports("resize")
+def resize(g: Graph, node: Node) -> Any:
+    import numpy as np
+
+    attributes = {
+        "mode": node["mode"], "coordinate_transformation_mode": node["coordinates"], "nearest_mode": node["nearest"],
+        "cubic_coeff_a": node["cubic_coeff"], "exclude_outside": int(node["exclude_outside"]),
+        "extrapolation_value": node["extrapolation"],
+    }  # fmt: skip
+    roi = g.array(np.array(node["roi"], np.float32)) if node["roi"] else None
+    shape = node.output.type.shape
+    if node["scales"]:
+        return [g.add("Resize", [node["x"], roi, g.array(np.array(node["scales"], np.float32))], **attributes)]
+    if not node.output.type.is_static:
+        return decline("the sizes of a resize must be numbers", shape=str(node.output.type))
+    return [g.add("Resize", [node["x"], roi, None, g.ints(shape)], **attributes)]  # type: ignore[arg-type]
+
+
+@exports("grid_sample")
+def grid_sample(g: Graph, node: Node) -> Any:
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(node["mode"], node["mode"])
+    attributes = {"mode": mode, "padding_mode": node["padding_mode"], "align_corners": int(node["align_corners"])}
+    if node["x"].type.rank != 4:
+        return decline("operator set 18 samples images only", x=str(node["x"].type))
+    return [g.add("GridSample", [node["x"], node["grid"]], **attributes)]
+
+
+@exports("attention")
+def attention(g: Graph, node: Node) -> Any:
+    """Spelled out; providers fuse it again."""
+    query, key, value, mask = (node[name] for name in ("query", "key", "value", "mask"))
+    kind = query.type.dtype
+    if query.type.shape[1] != key.type.shape[1]:
+        return decline("heads that are shared are not spelled out", query=str(query.type), key=str(key.type))
+    if node["causal"]:
+        return decline("causal attention is not spelled out")
+    size = query.type.shape[3]
+    if node["scale"] is None and not isinstance(size, int):
+        return decline("the size of a head must be a number", query=str(query.type))
+    scale = node["scale"] if node["scale"] is not None else float(size) ** -0.5
+    scores = g.add("MatMul", [query, g.add("Transpose", [key], perm=[0, 1, 3, 2])])
+    scores = g.add("Mul", [scores, g.scalar(scale, kind)])
+    if mask is not None and mask.type.dtype.is_bool:
+        scores = g.add("Where", [mask, scores, g.scalar(float("-inf"), kind)])
+    elif mask is not None:
+        scores = g.add("Add", [scores, mask])
+    return [g.add("MatMul", [g.add("Softmax", [scores], axis=-1), value])]
+
+
+@exports("quantize", "dequantize")
+def quantize(g: Graph, node: Node) -> Any:
+    if node["block"]:
+        return decline("blocks have scales since operator set 21 only", block=node["block"])
+    down = node.op == "relax.quantize"
+    quantized, real = (node.output, node["x"])[:: 1 if down else -1]
+    if quantized.type.dtype.name not in ("i8", "u8") or real.type.dtype.name != "f32":
+        return decline("ONNX quantizes f32 to bytes", found=f"{real.type.dtype}, {quantized.type.dtype}")
+    if node["scale"].type.dtype.name != "f32":
+        return decline("a scale must be f32", scale=str(node["scale"].type))
+    zero = node["zero_point"] or _zeros(g, node["scale"], quantized)
+    if isinstance(zero, Decline):
+        return zero
+    operator = "QuantizeLinear" if down else "DequantizeLinear"
+    axis = node["axis"] if node["scale"].type.rank else None
+    return [g.add(operator, [node["x"], node["scale"], zero], axis=axis)]
+
+
+def _zeros(g: Graph, scale: Value, quantized: Value) -> Any:
+    """A zero point says the type."""
+    import numpy as np
+
+    shape = fixed_or_one_open(scale.type.shape)
+    if shape is None or -1 in shape:
+        return decline("a vector of scales must have a fixed size", scale=str(scale.type))
+    return g.array(np.zeros(shape, quantized.type.dtype.to_numpy()))

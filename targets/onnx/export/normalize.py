@@ -1,0 +1,70 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.byoc.view import Node
+from mirlo.passes.rules import decline
+from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export.graph import Graph
+
+
+@exports("layer_norm")
+def layer_norm(g: Graph, node: Node) -> Any:
+    x, scale, axis = node["x"], node["scale"], node["axis"] % node["x"].type.rank
+    normalized = x.type.shape[axis:]
+    if not all(isinstance(dim, int) for dim in normalized):
+        return decline("the dims that are normalized must be numbers", x=str(x.type))
+    for vector in (scale, node["bias"]):
+        if vector is not None and vector.type.shape != normalized:
+            return decline("scale and bias must have the shape that is normalized", found=str(vector.type))
+    scale = scale if scale is not None else g.array(np.ones(normalized, x.type.dtype.to_numpy()))  # type: ignore[arg-type]
+    return [g.add("LayerNormalization", [x, scale, node["bias"]], axis=axis, epsilon=node["epsilon"])]
+
+
+@exports("rms_norm")
+def rms_norm(g: Graph, node: Node) -> list[str]:
+    x, kind = node["x"], node["x"].type.dtype
+    axes = list(range(node["axis"] % x.type.rank, x.type.rank))
+    mean = g.add("ReduceMean", [g.add("Mul", [x, x]), g.ints(axes)], keepdims=1)
+    root = g.add("Sqrt", [g.add("Add", [mean, g.scalar(node["epsilon"], kind)])])
+    made = g.add("Div", [x, root])
+    return [made if node["scale"] is None else g.add("Mul", [made, node["scale"]])]
+
+
+@exports("batch_norm")
+def batch_norm(g: Graph, node: Node) -> Any:
+    if node["axis"] % node["x"].type.rank != 1:
+        return decline("ONNX normalizes along axis 1", axis=node["axis"])
+    return [g.add("BatchNormalization", node.inputs, epsilon=node["epsilon"])]
+
+
+@exports("instance_norm")
+def instance_norm(g: Graph, node: Node) -> list[str]:
+    return [g.add("InstanceNormalization", node.inputs, epsilon=node["epsilon"])]
+
+
+@exports("group_norm")
+def group_norm(g: Graph, node: Node) -> Any:
+    """Groups as the channels of an instance normalization, then scale and bias per channel."""
+    x, groups, kind = node["x"], node["groups"], node["x"].type.dtype
+    ones, zeros = (g.array(np.full(groups, number, kind.to_numpy())) for number in (1, 0))
+    grouped = g.add("Reshape", [x, g.ints([0, groups, -1])])
+    normal = g.add("InstanceNormalization", [grouped, ones, zeros], epsilon=node["epsilon"])
+    made = g.add("Reshape", [normal, g.add("Shape", [x])])
+    spread = g.ints([-1, *[1] * (x.type.rank - 2)])
+    scale, bias = (g.add("Reshape", [node[name], spread]) for name in ("scale", "bias"))
+    return [g.add("Add", [g.add("Mul", [made, scale]), bias])]
+
+
+@exports("lrn")
+def lrn(g: Graph, node: Node) -> list[str]:
+    return [g.add("LRN", [node["x"]], size=node["size"], alpha=node["alpha"], beta=node["beta"], bias=node["bias"])]
+
+
+@exports("lp_normalize")
+def lp_normalize(g: Graph, node: Node) -> list[str]:
+    return [g.add("LpNormalization", [node["x"]], axis=node["axis"], p=node["p"])]

@@ -1,0 +1,73 @@
+"""Reductions, extremes, running sums, sorting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.byoc.view import Node
+from mirlo.passes.rules import decline
+from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export.graph import Graph
+
+REDUCTIONS = {
+    "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax",
+    "reduce_min": "ReduceMin", "reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2",
+    "reduce_sum_square": "ReduceSumSquare", "reduce_log_sum": "ReduceLogSum",
+    "reduce_log_sum_exp": "ReduceLogSumExp",
+}  # fmt: skip
+
+
+def _axes(g: Graph, node: Node) -> str | None:
+    return None if node["axes"] is None else g.ints(node["axes"])
+
+
+@exports(*REDUCTIONS)
+def reduce(g: Graph, node: Node) -> Any:
+    if node["x"].type.dtype.is_bool:
+        return _of_bools(g, node, REDUCTIONS[node.op.removeprefix("relax.")])
+    if node["axes"] == ():
+        return decline("ONNX reads no axes as all of them")
+    operator = REDUCTIONS[node.op.removeprefix("relax.")]
+    return [g.add(operator, [node["x"], _axes(g, node)], keepdims=int(node["keepdims"]))]
+
+
+@exports("reduce_any", "reduce_all")
+def reduce_bools(g: Graph, node: Node) -> Any:
+    return _of_bools(g, node, "ReduceMax" if node.op == "relax.reduce_any" else "ReduceMin")
+
+
+def _of_bools(g: Graph, node: Node, operator: str) -> Any:
+    from mirlo.dialects.core.dtypes import dtype
+
+    if node["axes"] == ():
+        return decline("ONNX reads no axes as all of them")
+    numbers = g.cast(node["x"], dtype("i32"))
+    made = g.add(operator, [numbers, _axes(g, node)], keepdims=int(node["keepdims"]))
+    return [g.cast(made, dtype("bool"))]
+
+
+@exports("argmax", "argmin")
+def arg_extreme(g: Graph, node: Node) -> list[str]:
+    attributes = {name: int(node[name]) for name in ("axis", "keepdims")}
+    operator = "ArgMax" if node.op == "relax.argmax" else "ArgMin"
+    return [g.add(operator, [node["x"]], select_last_index=int(node["select_last"]), **attributes)]
+
+
+@exports("cumsum")
+def cumsum(g: Graph, node: Node) -> list[str]:
+    attributes = {name: int(node[name]) for name in ("exclusive", "reverse")}
+    return [g.add("CumSum", [node["x"], g.array(np.array(node["axis"], np.int64))], **attributes)]
+
+
+@exports("topk")
+def topk(g: Graph, node: Node) -> list[str]:
+    attributes = {name: int(node[name]) for name in ("axis", "largest", "sorted")}
+    return list(g.add("TopK", [node["x"], g.ints([node["k"]])], outputs=2, **attributes))
+
+
+@exports("softmax", "log_softmax", "hardmax")
+def softmax(g: Graph, node: Node) -> list[str]:
+    operator = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "hardmax": "Hardmax"}[node.op.removeprefix("relax.")]
+    return [g.add(operator, [node["x"]], axis=node["axis"])]

@@ -1,0 +1,99 @@
+"""The code generator `onnx`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.byoc.operators import is_op
+from mirlo.passes.byoc.read_external import node_of
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.onnx.export import load_exporters
+from mirlo.targets.onnx.model import node_model, region_model
+from mirlo.targets.onnx.provider import objection_to, onnxruntime, require_provider
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class OnnxGenerator(CodeGenerator):
+    """Regions as ONNX models, which an execution provider of ONNX Runtime runs."""
+
+    name = "onnx"
+    provider: str = option("CPUExecutionProvider", "the execution provider, 'cuda' for CUDAExecutionProvider")
+    provider_options: tuple[str, ...] = option((), "its options, 'device_id=0'")
+    source_only: bool = option(False, "make the models, ask for no ONNX Runtime")
+
+    def __post_init__(self) -> None:
+        for text in self.provider_options:
+            if "=" not in text:
+                raise ValueError(f"provider-options: expected NAME=VALUE, found '{text}'")
+
+    def patterns(self) -> Sequence[Any]:
+        """Each operator that ONNX has is a composite of its own; merging makes regions of them."""
+        if not self.source_only:
+            onnxruntime()
+        names = sorted(load_exporters())
+        return [(name.removeprefix("relax."), is_op(name).where(self._accepts, "onnx.accepts")) for name in names]
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        """The models, one after the other."""
+        data, models, weights = bytearray(), {}, {}
+        for function in module.functions:
+            region = region_model(function)
+            model = region.model.SerializeToString()
+            models[function.name] = [len(data), len(model)]
+            weights[function.name] = region.weights
+            data += model
+        params = dict.fromkeys(name for found in weights.values() for name in found.values())
+        provider = self.provider if self.source_only else require_provider(self.provider)
+        metadata = {
+            "models": models, "weights": weights, "provider": provider, "provider_options": dict(self._options),
+        }  # fmt: skip
+        return Artifact("onnx", module.names, bytes(data), tuple(params), metadata)
+
+    def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
+        """A model per region, complete with its weights."""
+        import numpy as np
+        import onnx
+        from onnx import numpy_helper
+
+        found = {}
+        for name in artifact.functions:
+            start, size = artifact.metadata["models"][name]
+            model = onnx.load_from_string(artifact.data[start : start + size])
+            weights = artifact.metadata["weights"][name]
+            for tensor in model.graph.initializer:
+                if tensor.name in weights:
+                    array = np.ascontiguousarray(params[weights[tensor.name]])
+                    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+            found[f"{name}.onnx"] = model.SerializeToString()
+        return found
+
+    @property
+    def _options(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, value) for name, _, value in (text.partition("=") for text in self.provider_options))
+
+    def _accepts(self, op: Any) -> bool | Decline:
+        """Whether ONNX can say an operator, and the provider run it."""
+        for value in (*op.operation.operands, *op.operation.results):
+            kind = TensorType.from_mlir(value.type)
+            if kind is None or any(dim is D.UNKNOWN for dim in kind.shape):
+                return decline("ONNX models are made of tensors whose dims are known", found=str(value.type))
+        model = node_model(node_of(op))
+        if isinstance(model, Decline):
+            return model
+        if self.source_only:
+            return True
+        return objection_to(model.SerializeToString(), self.provider, self._options) or True
+
+
+class OnnxRuntimeGenerator(OnnxGenerator):
+    """The same, under the name of who runs it."""
+
+    name = "onnxruntime"

@@ -1,0 +1,54 @@
+"""Loads regions that are ONNX models: a session of ONNX Runtime each.
+
+A call goes through Python: a ctypes callback, which holds the interpreter's lock except while the session computes.
+Tensors are handed over where they lie; a provider on another device copies them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.targets.onnx.provider import open_session, session_options
+
+
+def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    """A session per region, with the weights that Mirlo holds."""
+    models: dict[str, list[int]] = artifact.metadata["models"]
+    weights: dict[str, dict[str, str]] = artifact.metadata["weights"]
+    functions, keep = {}, []
+    for name in artifact.functions:
+        start, size = models[name]
+        options, held = session_options(
+            context.threads, {i: context.params[constant] for i, constant in weights[name].items()}
+        )
+        keep.append(held)
+        provider = (artifact.metadata["provider"], artifact.metadata["provider_options"])
+        try:
+            session = open_session(artifact.data[start : start + size], options, *provider)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise ArtifactError(f"ONNX Runtime cannot load the region '{name}': {error}") from error
+        functions[name] = _function(session)
+    return ExternalFunctions(functions, keep=keep)
+
+
+def _function(session: Any) -> Any:
+    """What generated code calls: inputs, then outputs, which are written where they are."""
+    inputs = [spec.name for spec in session.get_inputs()]
+    outputs = [spec.name for spec in session.get_outputs()]
+
+    def call(*arrays: np.ndarray) -> None:
+        # A binding of its own for each call: calls may come from several threads.
+        binding = session.io_binding()
+        for name, array in zip(inputs, arrays, strict=False):
+            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name, array in zip(outputs, arrays[len(inputs) :], strict=True):
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        session.run_with_iobinding(binding)
+
+    return call

@@ -1,0 +1,128 @@
+"""A region as an ONNX model. Large constants are declared as external data: they are handed in when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.passes.byoc.view import ExternalFunction, Node, Value
+from mirlo.passes.rules import Decline
+from mirlo.runtime.errors import MirloError
+from mirlo.targets.onnx.dtypes import CODES, code_of
+from mirlo.targets.onnx.export import load_exporters
+from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, Graph
+
+OUTSIDE = "outside"
+"""The file name that constants have which are handed in."""
+
+
+class OnnxExportError(MirloError, ValueError):
+    """A region that ONNX cannot say."""
+
+
+@dataclass(frozen=True)
+class OnnxRegion:
+    """A model, and which of its initializers are which constants."""
+
+    model: Any
+    weights: dict[str, str]
+    """Names of initializers that are handed in, and of the constants that they are."""
+
+
+def region_model(function: ExternalFunction) -> OnnxRegion:
+    """The ONNX model of a region."""
+    graph = Graph()
+    weights = {}
+    for value in function.constants:
+        array = value.array
+        assert array is not None and value.constant is not None
+        if array.nbytes > INLINE_BYTES:
+            weights[value.name] = value.constant
+        graph.initializers[value.name] = _initializer(value, array)
+    for node in function.nodes:
+        made = export_node(graph, node)
+        if isinstance(made, Decline):
+            raise OnnxExportError(f"region '{function.name}': {node}: {made}")
+    return OnnxRegion(
+        _model(graph, function.name, function.inputs, function.outputs, _output_names(graph, function)), weights
+    )
+
+
+def _output_names(graph: Graph, function: ExternalFunction) -> list[str]:
+    """The names of the outputs: those of their values, except where these are inputs, constants, or given twice."""
+    from onnx import helper
+
+    names: list[str] = []
+    for value in function.outputs:
+        name = value.name
+        if value.producer is None or name in names:
+            name = graph.fresh("out")
+            graph.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        names.append(name)
+    return names
+
+
+def node_model(node: Node) -> Any:
+    """A model of one operator on inputs of its types, or why ONNX cannot say it."""
+    graph = Graph()
+    made = export_node(graph, node)
+    if isinstance(made, Decline):
+        return made
+    inputs = list(dict.fromkeys(node.inputs))
+    return _model(graph, "one", inputs, node.outputs, [value.name for value in node.outputs])
+
+
+def export_node(graph: Graph, node: Node) -> Any:
+    """Add an operator to a graph, its results under their names in the view; a decline where ONNX cannot say it."""
+    exporter = load_exporters().get(node.op)
+    if exporter is None:
+        return Decline(f"nothing exports {node.op}")
+    for value in (*node.inputs, *node.outputs):
+        if value.type.dtype.name not in CODES:
+            return Decline("ONNX Runtime exchanges no such element type with numpy", {"dtype": value.type.dtype.name})
+    before, names = len(graph.nodes), exporter(graph, node)
+    if isinstance(names, Decline):
+        return names
+    if node.name and len(graph.nodes) == before + 1:
+        graph.nodes[before].name = f"{node.name}%{before}"
+    made = dict(zip(names, (value.name for value in node.outputs), strict=True))
+    for added in graph.nodes[before:]:
+        added.input[:] = [made.get(name, name) for name in added.input]
+        added.output[:] = [made.get(name, name) for name in added.output]
+    return True
+
+
+def _initializer(value: Value, array: np.ndarray) -> Any:
+    import onnx
+    from onnx import numpy_helper
+
+    if array.nbytes <= INLINE_BYTES:
+        return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), value.name)
+    tensor = onnx.TensorProto(name=value.name, dims=array.shape, data_type=code_of(value.type.dtype))
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=OUTSIDE)
+    return tensor
+
+
+def _model(
+    graph: Graph, name: str, inputs: Sequence[Value], outputs: Sequence[Value], output_names: Sequence[str]
+) -> Any:
+    from onnx import helper
+
+    taken = [_declared(value, value.name) for value in inputs]
+    given = [_declared(value, output) for value, output in zip(outputs, output_names, strict=True)]
+    made = helper.make_graph(graph.nodes, name, taken, given, list(graph.initializers.values()))
+    return helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mirlo"
+    )
+
+
+def _declared(value: Value, name: str) -> Any:
+    from onnx import helper
+
+    dims = [dim if isinstance(dim, int) else None if dim is D.UNKNOWN else str(dim) for dim in value.type.shape]
+    return helper.make_tensor_value_info(name, code_of(value.type.dtype), dims)

@@ -1,0 +1,82 @@
+"""ONNX Runtime: sessions, providers, and what a provider can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.rules import Decline
+from mirlo.runtime.errors import MirloError
+
+SILENT = 4
+"""ONNX Runtime's severity of fatal errors: others are raised, and told by Mirlo."""
+
+
+class ProviderError(MirloError, RuntimeError):
+    """ONNX Runtime, or the provider asked for, is not installed."""
+
+
+def onnxruntime() -> Any:
+    """The package, or an error that says how to install it."""
+    try:
+        import onnxruntime as found
+    except ImportError as error:
+        raise ProviderError(
+            f"ONNX Runtime does not load ({error}): install it with pip install 'mirlo[onnxruntime]', or the package "
+            "of the provider, such as onnxruntime-gpu or onnxruntime-openvino"
+        ) from error
+    return found
+
+
+def require_provider(provider: str) -> str:
+    """The provider's full name: `cuda` stands for `CUDAExecutionProvider`."""
+    available = onnxruntime().get_available_providers()
+    for name in available:
+        if provider.lower() in (name.lower(), name.lower().removesuffix("executionprovider")):
+            return str(name)
+    raise ProviderError(
+        f"ONNX Runtime has no execution provider '{provider}' here; it has: {', '.join(available)}. Install the "
+        "package that brings it, such as onnxruntime-gpu, onnxruntime-openvino, onnxruntime-qnn"
+    )
+
+
+def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[Any, list[Any]]:
+    """Options of a session, and what must live as long: the weights, which are not copied."""
+    runtime = onnxruntime()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = SILENT
+    # Threads that spin after a call would take the cores from the rest of the model.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    held: list[Any] = [runtime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+    if held:
+        options.add_external_initializers(list(weights), held)
+    return options, held
+
+
+def open_session(model: bytes, options: Any, provider: str, provider_options: Mapping[str, str]) -> Any:
+    """A session on a provider; what it does not run, ONNX Runtime runs on the CPU."""
+    chosen: list[Any] = [(require_provider(provider), dict(provider_options))]
+    if chosen[0][0] != "CPUExecutionProvider":
+        chosen.append("CPUExecutionProvider")
+    return onnxruntime().InferenceSession(model, options, providers=chosen)
+
+
+@lru_cache(maxsize=4096)
+def objection_to(model: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Decline | None:
+    """Why ONNX Runtime cannot run a model of one operator: it is asked, since no table tells what kernels there are."""
+    runtime = onnxruntime()
+    options, _ = session_options(1, {})
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        open_session(model, options, provider, dict(provider_options))
+    except ProviderError:
+        raise
+    except Exception as error:
+        said = str(error).splitlines()[0].removeprefix("[ONNXRuntimeError] : ")
+        return Decline(f"ONNX Runtime cannot run it: {said}")
+    return None
