@@ -19,6 +19,8 @@ from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activati
 from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
 from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
+from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
+from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -30,10 +32,10 @@ from mirlo.runtime.packed import packed
 __all__ = [
     "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "ExternalFunctions",
     "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext", "OpError", "Pass",
-    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute",
-    "conv_bias_activation", "converter", "decline", "elementwise", "find_target", "intrinsic", "is_const", "is_op",
-    "is_var", "legalize", "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option",
-    "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass",
-    "register_target", "repeat", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several",
-    "wildcard", "with_activation",
+    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "contraction",
+    "conv_bias_activation", "converter", "decline", "elementwise", "elementwise_prim", "find_target", "intrinsic",
+    "is_call_tir", "is_const", "is_op", "is_var", "legalize", "make_context", "matmul_bias_activation", "maybe",
+    "operand", "operands", "option", "optional", "packed", "pattern_table", "register_dialect",
+    "register_external_loader", "register_pass", "register_target", "repeat", "result", "results", "rewrite",
+    "rewriter", "same_shape_as", "schedule", "several", "wildcard", "with_activation",
 ]  # fmt: skip

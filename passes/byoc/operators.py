@@ -116,7 +116,7 @@ class OpPattern(Pattern):
                 )
                 return
             for order in self._orders(node):
-                yield from _solve_all(list(zip(self.operands, order, strict=False)), state, search)
+                yield from solve_all(list(zip(self.operands, order, strict=False)), state, search)
 
     def _named_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
         pairs: list[tuple[Pattern, Value]] = []
@@ -130,7 +130,7 @@ class OpPattern(Pattern):
                 return
             else:
                 pairs.append((pattern, operand))
-        yield from _solve_all(pairs, state, search)
+        yield from solve_all(pairs, state, search)
 
     def _orders(self, node: Node) -> Iterator[Sequence[Value]]:
         assert self.operands is not None
@@ -151,13 +151,14 @@ class _OnResult(Predicate):
     """A predicate that is asked about the value, though the pattern is of an operation."""
 
 
-def _solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) -> Iterator[State]:
+def solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) -> Iterator[State]:
+    """All the ways in which patterns fit values, each its own."""
     if not pairs:
         yield state
         return
     (pattern, value), rest = pairs[0], pairs[1:]
     for found in pattern.solve(value, state, search):
-        yield from _solve_all(rest, found, search)
+        yield from solve_all(rest, found, search)
 
 
 def is_op(*names: str) -> OpPattern:

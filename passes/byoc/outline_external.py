@@ -8,6 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, replace_op
 from mirlo.dialects.relax.calls import CallExternal
+from mirlo.passes.byoc.bring import Bring, drop_unused_prims
 from mirlo.passes.byoc.outline import (
     COMPOSITE,
     EXTERNAL,
@@ -68,10 +69,11 @@ class _Mover:
         inner = nested.regions[0].blocks[0]
         functions = functions_of(self.module)
         symbols = ir.SymbolTable(nested)
+        bring = Bring(nested, symbols)
         names: dict[str, str] = {}
         for old, region in regions.items():
             called = dict.fromkeys(name for op in _operations(region) if (name := callee_of(op)) is not None)
-            env = {name: self._copied(functions, name, old, inner, symbols) for name in called}
+            env = {name: self._copied(functions, name, old, inner, symbols, bring) for name in called}
             _detach(region, inner)
             _rename(region, free_name(self.target, symbols))
             symbols.insert(region)
@@ -81,6 +83,7 @@ class _Mover:
             names[old] = f"{symbol_name(nested)}::{symbol_name(region)}"
         self._redirect(functions, names)
         self._drop_unused()
+        drop_unused_prims(self.module, {name for _, name in bring.moved})
 
     def _nested(self) -> Any:
         for found in external_modules(self.module).values():
@@ -96,7 +99,7 @@ class _Mover:
             copy.attributes["sym_name"] = ir.StringAttr.get(free_name(self.target, table))
         return copy
 
-    def _copied(self, functions: dict[str, Any], name: str, region: str, inner: Any, symbols: Any) -> str:
+    def _copied(self, functions: dict[str, Any], name: str, region: str, inner: Any, symbols: Any, bring: Bring) -> str:
         """A copy of a composite in the nested module: the same may be called from several regions."""
         composite = functions[name]
         if COMPOSITE not in composite.attributes:
@@ -105,6 +108,7 @@ class _Mover:
         if name in symbols:
             _rename(copy, free_name(name, symbols))
         symbols.insert(copy)
+        bring.for_operation(copy, self.module)
         return symbol_name(copy)
 
     def _redirect(self, functions: dict[str, Any], names: dict[str, str]) -> None:

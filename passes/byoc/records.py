@@ -124,8 +124,9 @@ class Placement:
         if not tried:
             return f"no pattern of {target} came to it"
         # Of those that got equally far, one whose check said no tells more than one that expected something else.
-        best = max(tried, key=lambda a: (a.depth, bool(a.predicate), a.root == node))
-        return f"{best.target}.{best.pattern} matched {best.depth} deep: {best.reason}"
+        ranks = [(a.depth, bool(a.predicate), a.root == node) for a in tried]
+        best = [a for a, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
+        return "; ".join(f"{a.target}.{a.pattern} matched {a.depth} deep: {a.reason}" for a in best[:3])
 
     def to_json(self) -> dict[str, Any]:
         """Dictionaries, lists, strings and numbers only."""

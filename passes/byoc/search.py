@@ -100,6 +100,8 @@ class Search:
     """The deepest ones."""
     muted: bool = False
     """Inside what must *not* match, failing is what is wanted."""
+    answers: dict[Any, Any] = field(default_factory=dict)
+    """What was found out about nodes in this search, for patterns that ask more than once."""
 
     def fail(
         self,

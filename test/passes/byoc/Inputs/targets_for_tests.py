@@ -3,7 +3,10 @@
 from mirlo.extend import (
     CodeGenerator,
     Target,
+    contraction,
     conv_bias_activation,
+    elementwise_prim,
+    is_call_tir,
     is_const,
     is_op,
     pattern_table,
@@ -59,3 +62,25 @@ class Ohwi(CodeGenerator):
 
 
 register_target(Target("ohwi", "convolutions in a layout of its own", codegen=Ohwi))
+
+
+@pattern_table("tensorizer")
+def tensorizer():
+    """Products of loops that have the sizes of an instruction, whatever operator they come from."""
+    product = contraction(
+        wildcard(), wildcard(), axes="mk,kn->mn", dtype="f32", multiples={"m": 4}, extents={"k": 8}, epilogue=True
+    )
+    return [
+        ("product_relu", elementwise_prim(product, ops={"arith.maximumf"})),
+        ("product", product),
+    ]
+
+
+@pattern_table("convolver")
+def convolver():
+    return [("window", contraction(wildcard(), wildcard(), sum_dtype="f32"))]
+
+
+@pattern_table("named")
+def named():
+    return [("any", is_call_tir("matmul*"))]

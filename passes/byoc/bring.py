@@ -1,0 +1,77 @@
+"""Functions that move along: what is copied to another module brings copies of the prim functions that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.outline import free_name, symbol_name
+
+
+@dataclass
+class Bring:
+    """Copies named functions into a module, each once."""
+
+    module: Any
+    symbols: Any
+    moved: dict[tuple[Any, str], str] = field(default_factory=dict)
+    """The module that a function was in and its name there, its new name."""
+
+    def for_operation(self, op: Any, source: Any) -> None:
+        """Let an operation that comes from another module name copies of what it named there."""
+        members = (member.operation for member in source.regions[0].blocks[0].operations)
+        named = {symbol_name(member): member for member in members if "sym_name" in member.attributes}
+
+        def visit(inner: Any) -> Any:
+            for name, attribute in _symbol_attributes(inner):
+                member = named.get(attribute.value)
+                if member is not None:
+                    inner.attributes[name] = ir.FlatSymbolRefAttr.get(self._brought(member, source))
+            return ir.WalkResult.ADVANCE
+
+        op.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def _brought(self, member: Any, source: Any) -> str:
+        key = source, symbol_name(member)
+        if key not in self.moved:
+            copy = member.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
+            name = key[1] if key[1] not in self.symbols else free_name(key[1], self.symbols)
+            copy.attributes["sym_name"] = ir.StringAttr.get(name)
+            copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            self.symbols.insert(copy)
+            self.moved[key] = symbol_name(copy)
+            self.for_operation(copy, source)
+        return self.moved[key]
+
+
+def _symbol_attributes(op: Any) -> list[tuple[str, Any]]:
+    found = [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
+    return [(name, attribute) for name, attribute in found if isinstance(attribute, ir.FlatSymbolRefAttr)]
+
+
+def drop_unused_prims(module: Any, names: set[str]) -> None:
+    """Erase those of these private functions that nothing in the module names any more."""
+    for name in sorted(names):
+        members = [member.operation for member in module.regions[0].blocks[0].operations]
+        for member in members:
+            if member.name == "func.func" and symbol_name(member) == name and not _is_named(member, members):
+                member.erase()
+                break
+
+
+def _is_named(function: Any, members: list[Any]) -> bool:
+    name, found = symbol_name(function), False
+
+    def visit(op: Any) -> Any:
+        nonlocal found
+        found = any(attribute.value == name for _, attribute in _symbol_attributes(op))
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    for member in members:
+        # A nested module has names of its own.
+        if member.name == "func.func" and member != function:
+            member.walk(visit, ir.WalkOrder.PRE_ORDER)
+            if found:
+                return True
+    return False

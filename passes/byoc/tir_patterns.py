@@ -1,0 +1,270 @@
+"""Patterns after legalization: calls of prim functions, by what their blocks compute.
+
+    product = contraction(wildcard(), is_const(), axes="mk,kn->mn", dtype="i8", multiples={"m": 16, "n": 16, "k": 64})
+    elementwise(product, ops={"arith.maximumf"})
+
+A target that has an instruction for a small product matches the loops, not the operator: whatever became such a product
+is offered to it. Patterns of blocks and of operators mix freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, PrimView, is_prim_func, is_tensor_form
+from mirlo.passes.byoc.graph import Node, Value
+from mirlo.passes.byoc.operators import OpPattern, solve_all
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
+from mirlo.passes.fuse.kinds import Kind, block_kind, is_multiply_add
+from mirlo.passes.rules import Decline, decline
+
+CALL = "relax.call_tir"
+CASTS = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui", "arith.constant")
+"""Beginnings of the names of operations that compute nothing."""
+
+Extents = Mapping[str, "int | Callable[[int], Any]"]
+Accept = Callable[[Node, PrimView], "Sequence[int] | Decline"]
+"""Says of a call and its prim function which operands the patterns are for, or why it does not fit."""
+
+
+class PrimPattern(OpPattern):
+    """A call of a prim function."""
+
+    def __init__(self, what: str, accept: Accept, operands: Sequence[Pattern]):
+        super().__init__((CALL,))
+        self.what = what
+        self.accept = accept
+        self.operands = tuple(operands)
+
+    @property
+    def expected(self) -> str:
+        return self.what
+
+    def _fits(self, node: Node, value: Value, state: State, search: Search) -> bool:
+        if not super()._fits(node, value, state, search):
+            return False
+        order = self._order(node, search)
+        if isinstance(order, Decline):
+            search.fail(state, value, order, predicate=self.what)
+            return False
+        return True
+
+    def _order(self, node: Node, search: Search) -> Sequence[int] | Decline:
+        key = id(self), node.index
+        found = search.answers.get(key)
+        if found is None:
+            view = prim_of(node)
+            found = decline("its prim function has no blocks over tensors") if view is None else self.accept(node, view)
+            search.answers[key] = found
+        return found  # type: ignore[no-any-return]
+
+    def _operand_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
+        order = self._order(node, search)
+        assert not isinstance(order, Decline)
+        yield from self.solve_operands([node.operands[i] for i in order], state, search)
+
+    def solve_operands(self, values: list[Value], state: State, search: Search) -> Iterator[State]:
+        yield from solve_all(list(zip(self.operands or (), values, strict=True)), state, search)
+
+
+def prim_of(node: Node) -> PrimView | None:
+    """The prim function that a node calls, in tensor form."""
+    module = node.op.parent
+    while module.operation.name != "builtin.module":
+        module = module.operation.parent
+    symbols = ir.SymbolTable(module.operation)
+    name = node.op.opview.callee
+    found = symbols[name] if name in symbols else None  # noqa: SIM401 (it has no get)
+    if found is None or not is_prim_func(found) or not is_tensor_form(found) or not found.regions[0].blocks:
+        return None
+    return PrimView(found)
+
+
+def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
+    """A call of a prim function of this name, which may have wildcards: `matmul*`; of these operands, or of any."""
+
+    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+        if not fnmatchcase(view.name, name):
+            return decline(f"expected a prim function '{name}'", found=view.name)
+        if operands and len(operands) != len(node.operands):
+            return decline(f"expected {len(operands)} operands", found=len(node.operands))
+        return range(len(operands))
+
+    return PrimPattern(f"call_tir {name}", accept, operands)
+
+
+def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimPattern:
+    """A prim function that computes element by element; `ops`: all that its bodies may use, `arith.maximumf` say.
+
+    The operands are patterns of the call's operands in any order; there may be others.
+    """
+
+    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+        for block in view.blocks:
+            if block_kind(block) > Kind.BROADCAST:
+                return decline(f"block '{block.name}' is not elementwise", kind=block_kind(block).label)
+        return _allowed(view.blocks, ops) or range(len(node.operands))
+
+    return _AnyOrder("an elementwise prim function", accept, operands)
+
+
+class _AnyOrder(PrimPattern):
+    """The operand patterns fit some of the operands, whichever."""
+
+    def solve_operands(self, values: list[Value], state: State, search: Search) -> Iterator[State]:
+        patterns = self.operands or ()
+        if not patterns:
+            yield state
+        first, *rest = patterns or (None,)
+        for i, value in enumerate(values if first is not None else ()):
+            left = [v for j, v in enumerate(values) if j != i]
+            for found in first.solve(value, state, search):  # type: ignore[union-attr]
+                if rest:
+                    yield from self._with(operands=tuple(rest)).solve_operands(left, found, search)
+                else:
+                    yield found
+
+
+def contraction(
+    lhs: Pattern,
+    rhs: Pattern,
+    axes: str | None = None,
+    dtype: str | None = None,
+    sum_dtype: str | None = None,
+    multiples: Mapping[str, int] | None = None,
+    extents: Extents | None = None,
+    epilogue: bool | Collection[str] = False,
+) -> PrimPattern:
+    """A prim function that sums products of two operands.
+
+    `axes` says over which axes, as an equation whose letters are free: "mk,kn->mn"; None for any contraction,
+    convolutions included. `dtype` is the element type of both operands (or two, "ui8,i8"), `sum_dtype` of the sums.
+    `multiples` and `extents` demand sizes of axes by their letters. `epilogue`: whether elementwise blocks may follow
+    in the same prim function; or the operations that these may use.
+    """
+    wanted = None if axes is None else _canonical(axes)
+    for letter in (*(multiples or ()), *(extents or ())):
+        if axes is None or letter not in axes:
+            raise PatternError(f"the size of axis '{letter}' is asked for, which is not in axes={axes!r}")
+
+    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+        if not view.blocks or not is_multiply_add(view.blocks[0]):
+            return decline("its first block does not sum products", blocks=[block.name for block in view.blocks])
+        block = view.blocks[0]
+        reason = _epilogue(view.blocks[1:], epilogue)
+        if reason is not None:
+            return reason
+        sums = str(block.outputs[0].element_type)
+        if sum_dtype is not None and sums != sum_dtype:
+            return decline(f"expected sums in {sum_dtype}", found=sums)
+        places = [_argument(view, operand.value) for operand in block.inputs]
+        if len(places) != 2 or None in places:
+            return decline("the product is not of two operands of the call")
+        tried: list[Decline] = []
+        for order in ((0, 1), (1, 0)):
+            found = _fits(node, block, [int(places[i] or 0) for i in order], order, wanted, axes, dtype)
+            found = found or _sizes(block, order, axes, multiples or {}, extents or {})
+            if found is None:
+                return [int(places[i] or 0) for i in order]
+            tried.append(found)
+        return tried[0]
+
+    return PrimPattern("a contraction", accept, (lhs, rhs))
+
+
+def _argument(view: PrimView, value: Any) -> int | None:
+    return next((i for i, argument in enumerate(view.arguments) if argument == value), None)
+
+
+def _fits(
+    node: Node, block: BlockView, places: list[int], order: Sequence[int], wanted: str | None, axes: Any, dtype: Any
+) -> Decline | None:
+    if dtype is not None:
+        names = [name.strip() for name in dtype.split(",")] * (1 if "," in dtype else 2)
+        kinds = [node.operands[i].type for i in places]
+        found = [kind.dtype.name if kind is not None else "?" for kind in kinds]
+        if found != names:
+            return decline(f"expected operands of {','.join(names)}", found=",".join(found))
+    if wanted is None:
+        return None
+    has = equation(block, order)
+    if has is None:
+        return decline(f"expected {axes}, the operands are read through windows or with offsets")
+    return None if _canonical(has) == wanted else decline(f"expected {axes}", found=has)
+
+
+def _sizes(
+    block: BlockView, order: Sequence[int], axes: str | None, multiples: Mapping[str, int], extents: Extents
+) -> Decline | None:
+    if axes is None:
+        return None
+    own = equation(block, order) or ""
+    letters = dict(zip(_letters(axes), _letters(own), strict=False))
+    for letter, factor in multiples.items():
+        size = block.domain[_axis(letters[letter])]
+        if size % factor:
+            return decline(f"axis {letter} must be a multiple of {factor}", size=size)
+    for letter, asked in extents.items():
+        size = block.domain[_axis(letters[letter])]
+        if callable(asked):
+            reason = Predicate.of(asked, f"extent of {letter}").ask(size)
+            if reason is not None:
+                return reason
+        elif size != asked:
+            return decline(f"axis {letter} must be {asked}", size=size)
+    return None
+
+
+def equation(block: BlockView, order: Sequence[int] = (0, 1)) -> str | None:
+    """Over which axes a block of two operands runs, "ac,cb->ab": a letter for each axis of the block; None where an
+    operand is read otherwise than at plain indices."""
+    terms = []
+    for operand in (*(block.inputs[i] for i in order), block.outputs[0]):
+        if operand.map is None or operand.outside is not None:
+            return None
+        term = ""
+        for expr in operand.map.results:
+            if isinstance(expr, ir.AffineDimExpr):
+                term += chr(ord("a") + expr.position)
+            elif not isinstance(expr, ir.AffineConstantExpr):
+                return None
+        terms.append(term)
+    return f"{terms[0]},{terms[1]}->{terms[2]}"
+
+
+def _axis(letter: str) -> int:
+    return ord(letter) - ord("a")
+
+
+def _letters(text: str) -> list[str]:
+    """The letters of an equation in the order of their first use."""
+    return list(dict.fromkeys(letter for letter in text if letter.isalpha()))
+
+
+def _canonical(text: str) -> str:
+    """An equation with its letters renamed in the order of their first use."""
+    names = {letter: chr(ord("a") + i) for i, letter in enumerate(_letters(text))}
+    return "".join(names.get(letter, letter) for letter in text if not letter.isspace())
+
+
+def _epilogue(blocks: Sequence[BlockView], wanted: bool | Collection[str]) -> Decline | None:
+    if not blocks:
+        return None
+    if wanted is False:
+        return decline("other blocks follow the product", blocks=[block.name for block in blocks])
+    for block in blocks:
+        if block_kind(block) > Kind.BROADCAST:
+            return decline(f"block '{block.name}' after the product is not elementwise", kind=block_kind(block).label)
+    return None if wanted is True else _allowed(blocks, wanted)
+
+
+def _allowed(blocks: Sequence[BlockView], ops: Collection[str] | None) -> Decline | None:
+    if ops is None:
+        return None
+    used = {op.name for block in blocks for op in block.body_ops if not op.name.startswith(CASTS)}
+    others = sorted(used - set(ops))
+    return decline(f"only {', '.join(sorted(ops))} may be computed", found=others) if others else None
