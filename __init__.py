@@ -10,6 +10,7 @@ _LAZY = {
     "MirloError": "mirlo.runtime.errors",
     "Pipeline": "mirlo.passes.pipeline",
     "R": "mirlo.frontends.script.language",
+    "Schedule": "mirlo.passes.schedule.words.schedule",
     "T": "mirlo.frontends.script.language",
     "compile": "mirlo.tools.compile",
     "legalize": "mirlo.passes.rules",

@@ -25,17 +25,20 @@ from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
+from mirlo.passes.schedule.words.schedule import Schedule, tensor_intrin
+from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "ExternalFunctions",
-    "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext", "OpError", "Pass",
-    "PassError", "Pipeline", "SCHEDULE", "Str", "Strs", "Symbol", "Target", "TensorType", "compute", "contraction",
-    "conv_bias_activation", "converter", "decline", "elementwise", "elementwise_prim", "find_target", "intrinsic",
-    "is_call_tir", "is_const", "is_op", "is_var", "legalize", "make_context", "matmul_bias_activation", "maybe",
-    "operand", "operands", "option", "optional", "packed", "pattern_table", "register_dialect",
-    "register_external_loader", "register_pass", "register_target", "repeat", "result", "results", "rewrite",
-    "rewriter", "same_shape_as", "schedule", "several", "wildcard", "with_activation",
+    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact",
+    "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
+    "OpError", "Pass", "PassError", "Pipeline", "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
+    "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline", "elementwise",
+    "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
+    "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
+    "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",
+    "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "wildcard",
+    "with_activation",
 ]  # fmt: skip

@@ -50,6 +50,20 @@ class CompileOptions:
             raise ValueError(f"opt_level: expected 0 to 3, found {self.opt_level}")
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What one compilation is asked for, as `compile` says."""
+
+    shapes: Mapping[str, Sequence[int | str]] | None
+    pipeline: Pipeline | str | None
+    legalize: Mapping[str, Callable[..., Any]] | None
+    intrinsics: Mapping[str, Callable[..., Any]] | None
+    strategies: Strategies | Measured | str | None
+    schedules: Mapping[str, Any] | None
+    save_ir: str | Path | None
+    params: ParameterStore | None
+
+
 def compile(
     model: Any,
     target: str | Sequence[str] = "llvm",
@@ -60,6 +74,7 @@ def compile(
     legalize: Mapping[str, Callable[..., Any]] | None = None,
     intrinsics: Mapping[str, Callable[..., Any]] | None = None,
     strategies: Strategies | Measured | str | None = None,
+    schedules: Mapping[str, Any] | None = None,
     opt_level: int = 2,
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
@@ -76,10 +91,12 @@ def compile(
     operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that
     come before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which
     of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of
-    the name; "measure" compiles each of them for the shapes at hand and takes the fastest. `save_ir` names a folder
-    for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or compiled. A
-    module that the caller hands in is not changed; `params` holds the arrays that it names. What was compiled before
-    comes from the cache on disk: False for none, or its folder. `jobs` limits the processes that compile at once.
+    the name; "measure" compiles each of them for the shapes at hand and takes the fastest. `schedules` gives prim
+    functions, by name, a schedule of their own: a `Schedule`, its trace, the file of one, or a function that takes a
+    `Schedule`. `save_ir` names a folder for the IR of every stage; each file can be continued with
+    `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the
+    arrays that it names. What was compiled before comes from the cache on disk: False for none, or its folder. `jobs`
+    limits the processes that compile at once.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -89,18 +106,16 @@ def compile(
     tell = progress or _silent
     if kept is not None:
         tell("cache")
-    changing = {
-        "threads": threads, "opt_level": opt_level, "shapes": shapes, "pipeline": pipeline, "legalize": legalize,
-        "intrinsics": intrinsics, "strategies": strategies, "params": params, "save_ir": save_ir and object(),
-    }  # fmt: skip
+    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params)
+    # What a saved schedule says is in its file, which is no part of a key.
+    once = {"save_ir": save_ir and object(), "schedules": schedules and object()}
+    changing = {**vars(wishes), **once, "threads": threads, "opt_level": opt_level}
     question = _question(kept, model, target, changing)
     known = question.answer() if isinstance(question, Question) else None
     if known is not None:
         return known
     start = time.perf_counter()
-    made, session = _compile(
-        model, target, shapes, pipeline, legalize, intrinsics, strategies, save_ir, tell, params, options
-    )
+    made, session = _compile(model, target, wishes, options, tell)
     is_kept = isinstance(made, Artifact) and time.perf_counter() - start >= LEAST_SECONDS
     if isinstance(question, Question) and is_kept:
         tell("keep")
@@ -124,15 +139,9 @@ def _question(cache: Cache | None, model: Any, target: str | Sequence[str], chan
 def _compile(
     model: Any,
     target: str | Sequence[str],
-    shapes: Mapping[str, Sequence[int | str]] | None,
-    pipeline: Pipeline | str | None,
-    legalize: Mapping[str, Callable[..., Any]] | None,
-    intrinsics: Mapping[str, Callable[..., Any]] | None,
-    strategies: Strategies | Measured | str | None,
-    save_ir: str | Path | None,
-    tell: Progress,
-    params: ParameterStore | None,
+    wishes: Wishes,
     options: CompileOptions,
+    tell: Progress,
 ) -> tuple[Any, Session]:
     """The artifact of a model, or its program of several."""
     # Imported here: a model that the cache has needs nothing of the compiler.
@@ -140,6 +149,7 @@ def _compile(
     from mirlo.passes.byoc.artifacts import detach_artifacts
     from mirlo.passes.byoc.way import Targets
     from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.schedule.schedule import SCHEDULES
     from mirlo.tools.models import open_model, require_sizes
     from mirlo.tools.programs.detect import needs_program
     from mirlo.tools.stages import SaveStages, Steps
@@ -154,13 +164,14 @@ def _compile(
     if make_pipeline is None or emit is None:
         raise TargetError(f"target '{chosen.name}' makes no code: it has no pipeline or no emitter")
     options = replace(options, target=chosen.name)
-    given = Pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    given = Pipeline(wishes.pipeline) if isinstance(wishes.pipeline, str) else wishes.pipeline
     tell("import")
-    opened = open_model(model, shapes, params)
+    opened = open_model(model, wishes.shapes, wishes.params)
     module, session = opened.module, opened.session
-    session.options["legalize"] = dict(legalize or {})
-    session.options["intrinsics"] = dict(intrinsics or {})
-    session.options["strategies"] = bound_strategies(strategies, options, session)
+    session.options["legalize"] = dict(wishes.legalize or {})
+    session.options["intrinsics"] = dict(wishes.intrinsics or {})
+    session.options[SCHEDULES] = dict(wishes.schedules or {})
+    session.options["strategies"] = bound_strategies(wishes.strategies, options, session)
 
     def compiled(module: Any, folder: Path | None) -> Artifact:
         require_sizes(module, options.target)
@@ -178,7 +189,7 @@ def _compile(
             externals = detach_artifacts(module)
             return replace(emit(module, options), externals=externals)
 
-    folder = None if save_ir is None else Path(save_ir)
+    folder = None if wishes.save_ir is None else Path(wishes.save_ir)
     if not needs_program(module):
         return compiled(module, folder), session
     from mirlo.tools.programs.build import build_program

@@ -12,9 +12,11 @@ from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import SCHEDULE, Attempt, Rule, try_rules
+from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain
 
+SCHEDULES = "schedules"
+"""Option of a session: by the name of a prim function, the schedule that the user gives for it."""
 FLOPS = "tir.flops"
 """Attribute of a scheduled prim function: floating-point operations of one call; a number, or a dim as text."""
 ANY = "any"
@@ -45,6 +47,14 @@ class ScheduleContext:
     options: dict[str, Any]
 
 
+def _given(kernel: Any, context: Any) -> None:
+    """The schedule that was given for this function."""
+
+
+BY_HAND = Rule("schedule", ANY, DEFAULT, _given, name="given")
+"""Stands in records for a schedule of the user's."""
+
+
 @register_pass
 @dataclass(frozen=True)
 class Schedule(Pass):
@@ -56,6 +66,7 @@ class Schedule(Pass):
     name = "schedule"
     target: str = option("llvm", "target whose rules come first")
     machine: str = option("", "machine that the rules plan for, of those that the target knows; default: the target's")
+    given: str = option("", "schedules by hand: NAME=FILE of a prim function and a saved schedule, several with ';'")
     explain: bool = option(False, "tell which rule took each function, and why others declined")
 
     def run(self, op: Any, session: Any) -> None:
@@ -70,6 +81,8 @@ class Schedule(Pass):
             _annotate_work(kernel.view)
             annotate_inplace(kernel.view)
             name, location = kernel.view.name, kernel.view.op.location
+            if self._by_hand(function, name, session):
+                continue
             rules = SCHEDULE.candidates(ANY, targets)
             made, rule, attempts = try_rules(rules, kernel, context)
             if rule is None:
@@ -80,6 +93,23 @@ class Schedule(Pass):
             if self.explain:
                 declined = "".join(f"\n  {attempt}" for attempt in attempts)
                 session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
+
+    def _by_hand(self, function: Any, name: str, session: Any) -> bool:
+        """Whether the user gave a schedule for this function, which is then applied."""
+        files = dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
+        given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
+        if given is None:
+            return False
+        from mirlo.passes.schedule.words.schedule import Schedule as Words
+        from mirlo.passes.schedule.words.tree import ScheduleError
+
+        location = function.operation.location
+        try:
+            Words(function).replay(given).emit()
+        except ScheduleError as error:
+            raise PassError(f"the schedule given for '@{name}': {error}", location) from error
+        session.notes.append(ScheduleRecord(name, BY_HAND, ()))
+        return True
 
 
 def _annotate_work(view: PrimView) -> None:

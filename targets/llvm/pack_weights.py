@@ -16,6 +16,7 @@ from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_
 from mirlo.passes.graph.constants import constant_name, constant_value
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
 
@@ -41,6 +42,8 @@ class PackWeights(Pass):
             if not is_tensor_form(function):
                 continue
             view = PrimView(function)
+            if view.name in session.options.get(SCHEDULES, {}):
+                continue  # who gives a schedule says how operands lie in memory
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue

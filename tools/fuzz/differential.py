@@ -37,14 +37,14 @@ def judge(seed: int, target: str = "llvm", threads: int = 1) -> Verdict:
 
 
 def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
-    import mirlo
     from mirlo.runtime.errors import MirloError
+    from mirlo.tools.compile import compile as compile_model
 
     names = [value.name for value in graph.model.graph.output]
     if not names:
         return RIGHT, "no nodes"
     try:
-        found = mirlo.compile(graph.model, target, threads=threads).run(graph.feeds)
+        found = compile_model(graph.model, target, threads=threads).run(graph.feeds)
     except MirloError as error:
         return (FAILED if getattr(error, "internal", False) else REFUSED), str(error)
     except Exception as error:

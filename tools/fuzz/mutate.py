@@ -39,12 +39,12 @@ def broken_file(seed: int) -> tuple[bytes, str]:
 
 def judge(seed: int) -> Verdict:
     """Import and compile the broken file of a seed."""
-    import mirlo
     from mirlo.runtime.errors import MirloError
+    from mirlo.tools.compile import compile as compile_model
 
     content, mutation = broken_file(seed)
     try:
-        mirlo.compile(content)
+        compile_model(content)
     except MirloError as error:
         return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
     except Exception as error:
@@ -115,7 +115,7 @@ def _attribute(model: Any, rng: Any) -> bytes:
         else:
             attribute.ints[int(rng.integers(len(attribute.ints)))] = _pick(ODD_NUMBERS, rng)
     if rng.random() < 0.15:
-        attribute.type = int(rng.integers(0, 16))
+        attribute.type = int(rng.integers(0, 15))
     if rng.random() < 0.1:
         attribute.name = _pick(("axis", "axes", "alpha", "mode", "to", "zzz"), rng)
     return _bytes(model)

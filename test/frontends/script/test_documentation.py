@@ -1,17 +1,18 @@
-"""The examples of docs/hand-written-tir.md run, one after the other, in a file as they stand there."""
+"""The examples of the pages about kernels by hand run, one after the other, in a file as they stand there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 from commands import ROOT, output_of, python
 
-PAGE = ROOT / "docs" / "hand-written-tir.md"
 
-
-def test_examples(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+@pytest.mark.parametrize(("page", "count"), [("hand-written-tir.md", 5), ("schedule-by-hand.md", 3)])
+def test_examples(page: str, count: int, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == count
     (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
     output_of(python(tmp_path / "page.py", cwd=tmp_path))

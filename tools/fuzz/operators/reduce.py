@@ -120,8 +120,9 @@ def hardmax(pool: Pool) -> Plan:
 def lp_normalization(pool: Pool) -> Plan | None:
     x = pool.floats(2, 4, dtype=np.float32)
     axis = pool.number(-x.rank, x.rank - 1)
+    # Of p = 1 the reference evaluator adds up the numbers, not how large they are.
     far_from_zero = np.abs(x.array).sum(axis=axis).min() > 0.1
-    return Plan("LpNormalization", (x,), {"axis": axis, "p": pool.number(1, 2)}) if far_from_zero else None
+    return Plan("LpNormalization", (x,), {"axis": axis, "p": 2}) if far_from_zero else None
 
 
 @plans()

@@ -1,0 +1,1 @@
+"""Schedules by hand: TensorIR's words on the loops of a prim function."""

@@ -1,0 +1,253 @@
+"""Words about blocks: where they are computed, in the place of others, through copies; where a reduction starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+
+from mirlo.passes.schedule.words.index import Index, loop_index, number
+from mirlo.passes.schedule.words.loops import fresh, remove_empty
+from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
+from mirlo.passes.schedule.words.tree import (
+    LETTERS,
+    Access,
+    Buffer,
+    Leaf,
+    Loop,
+    Root,
+    ScheduleError,
+    adopt,
+    around,
+    axis_name,
+    leaves_of,
+    replace,
+)
+
+
+def compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
+    """Compute of a block what one round of a loop reads, there, before it is read."""
+    buffer = _single_output(leaf)
+    _require_movable(root, leaf)
+    readers = [(other, access) for other in root.leaves() for access in other.reads if access.buffer is buffer]
+    if buffer.is_parameter:
+        raise ScheduleError(f"compute_at: '{leaf.name}' makes a result of the function, all of which is needed")
+    if not readers:
+        raise ScheduleError(f"compute_at: nothing reads what '{leaf.name}' makes")
+    for other, _ in readers:
+        if loop not in around(other):
+            raise ScheduleError(f"compute_at: '{other.name}' reads '{leaf.name}' outside of '{loop.name}'")
+    region = needed_region(readers, loop, buffer)
+    _move(root, leaf, loop, _axes_of(leaf, leaf.writes[0]), region, at_end=False)
+
+
+def reverse_compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
+    """Compute of a block, in one round of a loop, what is ready then, after it was made."""
+    makers = [
+        (other, access, read)
+        for read in leaf.reads
+        for other in leaves_of(loop)
+        for access in other.writes
+        if access.buffer is read.buffer
+    ]
+    if not makers:
+        raise ScheduleError(f"reverse_compute_at: nothing in '{loop.name}' makes what '{leaf.name}' reads")
+    _require_movable(root, leaf)
+    outer = {loop.name, *(other.name for other in around(loop))}
+    for maker, _, _ in makers:
+        if maker.reduce_loops() & outer:
+            raise ScheduleError(f"reverse_compute_at: '{maker.name}' is not complete after a round of '{loop.name}'")
+    if leaf.is_reduction:
+        raise ScheduleError(f"reverse_compute_at: '{leaf.name}' is a reduction, which needs more than one round makes")
+    maker, written, read = makers[0]
+    region = written_region(maker, written, loop)
+    _move(root, leaf, loop, _axes_of(leaf, read), region, at_end=True)
+
+
+def inline(root: Root, leaf: Leaf) -> None:
+    """Compute a block, which is no reduction, where its elements are read."""
+    buffer = _single_output(leaf)
+    _require_movable(root, leaf)
+    if leaf.is_reduction or buffer.is_parameter:
+        what = "a reduction" if leaf.is_reduction else "a result of the function"
+        raise ScheduleError(f"compute_inline: '{leaf.name}' is {what}")
+    _axes_of(leaf, leaf.writes[0])
+    for other in root.leaves():
+        for i, access in enumerate(other.reads):
+            if access.buffer is not buffer:
+                continue
+            if access.outside is not None or access.is_opaque:
+                raise ScheduleError(f"compute_inline: '{other.name}' reads '{leaf.name}' beyond its edges")
+            other.reads[i] = changed(access, inlined=leaf)
+    parent = leaf.parent
+    replace(leaf, [])
+    remove_empty(parent)
+    leaf.parent = None
+    root.buffers.remove(buffer)
+
+
+def cache_read(root: Root, leaf: Leaf, buffer: Buffer, scope: str) -> Leaf:
+    """A copy of a buffer, made before the block, which reads it from there."""
+    accesses = [access for access in leaf.reads if access.buffer is buffer]
+    if not accesses:
+        raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
+    if any(access.outside is not None for access in accesses):
+        raise ScheduleError(f"cache_read: '{leaf.name}' reads '{buffer.name}' beyond its edges")
+    _require_apart("cache_read", leaf, buffer, "writes")
+    copy = _copy_of(root, buffer, scope)
+    for access in accesses:
+        access.buffer = copy
+    made = _copy_leaf(root, f"{copy.name}", buffer, copy)
+    _insert(root, _nest(root, made), leaf, before=True)
+    return made
+
+
+def cache_write(root: Root, leaf: Leaf, scope: str) -> Leaf:
+    """The block writes a copy of its result, which is put in place after it."""
+    buffer = _single_output(leaf)
+    if leaf.part != "whole":
+        raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")
+    _require_apart("cache_write", leaf, buffer, "reads")
+    copy = _copy_of(root, buffer, scope)
+    for access in leaf.writes:
+        access.buffer = copy
+    made = _copy_leaf(root, f"{buffer.name}_out", copy, buffer)
+    _insert(root, _nest(root, made), leaf, before=False)
+    return made
+
+
+def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
+    """What a reduction starts from is stored before a loop, and no longer in the reduction."""
+    if not leaf.is_reduction or leaf.part != "whole":
+        raise ScheduleError(f"decompose_reduction: '{leaf.name}' is no reduction, or is decomposed already")
+    if loop not in around(leaf):
+        raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not in '{loop.name}'")
+    reduced = leaf.reduce_loops()
+    before = [other for other in around(loop) if other.name in reduced]
+    if before:
+        raise ScheduleError(f"decompose_reduction: '{before[0].name}', of the reduction, is around '{loop.name}'")
+    chain = around(leaf)
+    inside = [other for other in chain[chain.index(loop) :] if other.name not in reduced]
+    names = {other.name: fresh(root, f"{other.name}_start") for other in inside}
+    values = {old: loop_index(new) for old, new in names.items()}
+    zero = {name: number(0) for name in reduced}
+    guards = [(index.replaced(values), bound) for index, bound in leaf.guards if not index.loops & reduced]
+    start = Leaf(
+        f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
+        [index.replaced({**values, **zero}) for index in leaf.at], guards, "start",
+    )  # fmt: skip
+    node: Loop | Leaf = start
+    for other in reversed(inside):
+        outer = Loop(names[other.name], other.extent)
+        adopt(outer, [node])
+        node = outer
+    parent = loop.parent
+    assert parent is not None
+    replace(loop, [node, loop])
+    leaf.part = "update"
+    return start
+
+
+def _require_apart(word: str, leaf: Leaf, buffer: Buffer, field: str) -> None:
+    """A copy of a whole buffer stands between the loops that make it and those that read it."""
+    nest = around(leaf)[0] if around(leaf) else leaf
+    for other in leaves_of(nest):
+        if other is not leaf and any(access.buffer is buffer for access in getattr(other, field)):
+            raise ScheduleError(
+                f"{word}: '{other.name}' {field} '{buffer.name}' in the same loops as '{leaf.name}'; say {word} before "
+                "blocks are moved together"
+            )
+
+
+def _single_output(leaf: Leaf) -> Buffer:
+    if len(leaf.writes) != 1:
+        raise ScheduleError(f"'{leaf.name}' has {len(leaf.writes)} results; this is for blocks with one")
+    return leaf.writes[0].buffer
+
+
+def _require_movable(root: Root, leaf: Leaf) -> None:
+    if leaf.part != "whole":
+        raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
+    for loop in around(leaf):
+        if len(list(leaves_of(loop))) != 1:
+            raise ScheduleError(f"'{leaf.name}' shares '{loop.name}' with other blocks")
+
+
+def _axes_of(leaf: Leaf, access: Access) -> list[int]:
+    """The axis of the block that each dim of an access is."""
+    found = []
+    for index in access.at:
+        atom = index.terms[0][0] if len(index.terms) == 1 and not index.constant and index.terms[0][1] == 1 else None
+        axes = [i for i in range(len(leaf.kinds)) if axis_name(i) == atom]
+        if not axes or axes[0] in found:
+            raise ScheduleError(f"'{leaf.name}': {index} of '{access.buffer.name}' is not one axis of the block")
+        found += axes
+    return found
+
+
+def _move(root: Root, leaf: Leaf, loop: Loop, axes: list[int], region: list[Region], at_end: bool) -> None:
+    """Take a block from its loops to a loop, over a region of some of its axes and all of the others."""
+    parent = leaf.parent
+    replace(leaf, [])
+    remove_empty(parent)
+    made: list[Loop] = []
+    leaf.guards = []
+    for axis, extent in enumerate(leaf.domain):
+        letter = LETTERS[axis] if axis < len(LETTERS) else str(axis)
+        start, size = region[axes.index(axis)] if axis in axes else (Index(), extent)
+        name = fresh(root, f"{leaf.name}_{letter}")
+        while name in {other.name for other in made}:
+            name += "_"
+        made.append(Loop(name, size))
+        leaf.at[axis] = start + loop_index(name)
+        _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *made])
+    node: Loop | Leaf = leaf
+    for outer in reversed(made):
+        adopt(outer, [node])
+        node = outer
+    adopt(loop, [*loop.body, node] if at_end else [node, *loop.body])
+
+
+def _guard(leaf: Leaf, index: Index, extent: int, loops: list[Loop]) -> None:
+    """Leave out what a region has beyond the edges."""
+    low, high = index.range({loop.name: (0, loop.extent - 1) for loop in loops})
+    if high >= extent:
+        leaf.guards.append((index, extent))
+    if low < 0:
+        leaf.guards.append((index * -1, 1))
+
+
+def _copy_of(root: Root, buffer: Buffer, scope: str) -> Buffer:
+    name, count = f"{buffer.name}_{scope or 'copy'}", 0
+    while any(other.name == name for other in root.buffers):
+        count += 1
+        name = f"{buffer.name}_{scope or 'copy'}_{count}"
+    copy = Buffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order)
+    root.buffers.append(copy)
+    return copy
+
+
+def _copy_leaf(root: Root, name: str, source: Buffer, target: Buffer) -> Leaf:
+    taken = {leaf.name for leaf in root.leaves()}
+    base, count = name, 0
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    axes = [loop_index(axis_name(i)) for i in range(len(source.shape))]
+    kinds = ("spatial",) * len(source.shape)
+    return Leaf(name, kinds, source.shape, [Access(source, axes)], [Access(target, list(axes))], None, [])
+
+
+def _nest(root: Root, leaf: Leaf) -> Loop | Leaf:
+    names = [fresh(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
+    leaf.at = [loop_index(name) for name in names]
+    node: Loop | Leaf = leaf
+    for name, extent in reversed(list(zip(names, leaf.domain, strict=True))):
+        outer = Loop(name, extent)
+        adopt(outer, [node])
+        node = outer
+    return node
+
+
+def _insert(root: Root, node: Loop | Leaf, leaf: Leaf, before: bool) -> None:
+    """At the root, before or after the nest of a block."""
+    anchor: Loop | Leaf = around(leaf)[0] if around(leaf) else leaf
+    replace(anchor, [node, anchor] if before else [anchor, node])

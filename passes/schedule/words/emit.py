@@ -1,0 +1,239 @@
+"""From the tree of a schedule to loops over buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf, vector
+from mirlo.dialects.tir.loops import For
+from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import attribute_constant, clone_body
+from mirlo.passes.schedule.vectors import splat, vector_body
+from mirlo.passes.schedule.words.blocks import decompose
+from mirlo.passes.schedule.words.index import Index
+from mirlo.passes.schedule.words.memory import Placed, place_all
+from mirlo.passes.schedule.words.tree import BOUND, VECTORIZED, Access, Leaf, Loop, Node, Root, around, axis_name
+
+Values = dict[str, Any]
+
+
+def emit(root: Root, schedule: dict[str, Any]) -> Any:
+    """Put the loops in the place of the function's tensor form; the new function."""
+    for leaf in list(root.leaves()):
+        if leaf.is_reduction and leaf.part == "whole":
+            decompose(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
+    function = BufferFunction(root.view)
+    emitter = _Emitter(place_all(root, function))
+
+    def body() -> None:
+        for node in root.body:
+            emitter.node(node, {})
+
+    return function.build(body, schedule)
+
+
+class _Emitter:
+    def __init__(self, placed: dict[int, Placed]) -> None:
+        self.placed = placed
+
+    def node(self, node: Node, values: Values) -> None:
+        if isinstance(node, Leaf):
+            self.guarded(node, values, lambda: self.point(node, values))
+        elif isinstance(node, Loop):
+            self.loop(node, values)
+
+    def loop(self, loop: Loop, values: Values) -> None:
+        if loop.tensorized is not None:
+            loop.tensorized.emit(loop, values, self.placed)
+            return
+        if loop.kind == VECTORIZED and self.lanes_fit(loop):
+            leaf = loop.body[0]
+            assert isinstance(leaf, Leaf)
+            inside = {**values, loop.name: emit_constant(0, ir.IndexType.get())}
+            self.guarded(leaf, inside, lambda: self.lanes(leaf, loop, inside))
+            return
+        if loop.extent == 1:
+            for child in loop.body:
+                self.node(child, {**values, loop.name: emit_constant(0, ir.IndexType.get())})
+            return
+        kind = ir.IndexType.get()
+        made = For.build(
+            emit_constant(0, kind), emit_constant(loop.extent, kind), result_types=[], kind=loop.kind,
+            thread=loop.thread if loop.kind == BOUND else None,
+        )  # fmt: skip
+        block = made.operation.regions[0].blocks.append(kind)
+        with ir.InsertionPoint(block):
+            for child in loop.body:
+                self.node(child, {**values, loop.name: block.arguments[0]})
+            no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
+            ir.Operation.create("tir.yield", operands=[], attributes=no_values)
+
+    def guarded(self, leaf: Leaf, values: Values, body: Callable[[], None]) -> None:
+        """The points that are there: those beyond the end of a loop that was split are not."""
+        extents = {loop.name: (0, loop.extent - 1) for loop in around(leaf)}
+        condition = None
+        for index, bound in leaf.guards:
+            if index.range(extents)[1] < bound:
+                continue
+            test = create(
+                "arith.cmpi", ir.IntegerType.get_signless(1), index.emit(values),
+                emit_constant(bound, ir.IndexType.get()),
+                predicate=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2),
+            )  # fmt: skip
+            condition = test if condition is None else create("arith.andi", test.type, condition, test)
+        if condition is None:
+            body()
+            return
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block):
+            body()
+            scf.YieldOp([])
+
+    # One element at a time
+
+    def point(self, leaf: Leaf, values: Values) -> None:
+        made = self.computed(leaf, [index.emit(values) for index in leaf.at], leaf.at, values)
+        for value, access in zip(made, leaf.writes, strict=True):
+            memref.StoreOp(
+                value, self.placed[id(access.buffer)].value, self.address(leaf.place(access), access, values)
+            )
+
+    def computed(self, leaf: Leaf, axes: list[Any], at: list[Index], values: Values) -> list[Any]:
+        """What a block gives for one point, of which the axes have these values."""
+        if leaf.part == "start":
+            assert leaf.view is not None
+            return [attribute_constant(attribute) for attribute in leaf.view.init]
+        names = {axis_name(i): index for i, index in enumerate(at)}
+        if leaf.view is None:
+            return [self.read(leaf.reads[0], names, values)]
+        env = dict(zip(leaf.view.index_arguments, axes, strict=True))
+        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+            env[argument] = self.read(access, names, values)
+        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
+            env[argument] = self.read(access, names, values)
+        return clone_body(leaf.view, env)
+
+    def read(self, access: Access, names: dict[str, Index], values: Values) -> Any:
+        if access.is_opaque:
+            return self.placed[id(access.buffer)].value
+        at = [index.replaced(names) for index in access.at]
+        if access.inlined is not None:
+            return self.computed(access.inlined, [index.emit(values) for index in at], at, values)[0]
+        buffer = self.placed[id(access.buffer)].value
+        if access.outside is None:
+            return memref.LoadOp(buffer, self.address(at, access, values)).result
+        inside = self.inside(at, access, values)
+        branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp([memref.LoadOp(buffer, self.address(at, access, values)).result])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp([attribute_constant(access.outside)])
+        return branch.results[0]
+
+    def inside(self, at: list[Index], access: Access, values: Values) -> Any:
+        """Whether a place lies inside of the tensor."""
+        flag, kind = ir.IntegerType.get_signless(1), ir.IndexType.get()
+        i64 = ir.IntegerType.get_signless(64)
+        condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))
+        for index, size in zip(at, access.buffer.shape, strict=True):
+            # As unsigned numbers, those below zero are beyond the end too.
+            test = create(
+                "arith.cmpi", flag, index.emit(values), emit_constant(size, kind), predicate=ir.IntegerAttr.get(i64, 6)
+            )
+            condition = create("arith.andi", flag, condition, test)
+        return condition
+
+    def address(self, at: list[Index], access: Access, values: Values) -> list[Any]:
+        return [index.emit(values) for index in self.placed[id(access.buffer)].at(at)]
+
+    # Lanes
+
+    def lanes_fit(self, loop: Loop) -> bool:
+        """Whether all of a loop can be one operation on vectors: one block, steps of 0 or 1, no reduction over it."""
+        if len(loop.body) != 1 or not isinstance(loop.body[0], Leaf):
+            return False
+        leaf = loop.body[0]
+        if loop.name in leaf.reduce_loops() or any(loop.name in index.loops for index, _ in leaf.guards):
+            return False
+        if leaf.view is not None and any(loop.name in leaf.at[axis].loops for axis in _index_axes(leaf)):
+            return False
+        reads = leaf.reads if leaf.part != "start" else []
+        accesses = [*((access, False) for access in reads), *((access, True) for access in leaf.writes)]
+        return all(self.step(access, leaf, loop, written) is not None for access, written in accesses)
+
+    def step(self, access: Access, leaf: Leaf, loop: Loop, written: bool) -> int | None:
+        """0 or 1: how far a step of the loop moves an access in memory; None where it is anything else."""
+        if access.is_opaque or access.inlined is not None:
+            return None
+        memory = self.placed[id(access.buffer)].at(leaf.place(access))
+        steps = [index.factor(loop.name) for index in memory]
+        if any(step is None for step in steps) or any(steps[:-1]):
+            return self._tiled_step(memory, steps, leaf, loop, access)
+        last = steps[-1] if steps else 0
+        if last == 0 and written:
+            return None
+        fits = last == 0 or (last == 1 and access.outside is None)
+        return last if fits else None
+
+    def _tiled_step(
+        self, memory: list[Index], steps: list[int | None], leaf: Leaf, loop: Loop, access: Access
+    ) -> int | None:
+        """A loop that walks through one tile of a packed buffer: quotients stay, remainders run."""
+        if access.outside is not None:
+            return None
+        rest = {other.name: (0, 0) for other in around(leaf)} | {loop.name: (0, loop.extent - 1)}
+        for position, index in enumerate(memory):
+            low, high = index.range(rest)
+            is_last = position == len(memory) - 1
+            if high - low != (loop.extent - 1 if is_last else 0):
+                return None
+        # A tile begins where the other loops put it: they must move by whole tiles.
+        return 1 if _is_aligned(memory[-1], loop) else None
+
+    def lanes(self, leaf: Leaf, loop: Loop, values: Values) -> None:
+        count = loop.extent
+        made = self.computed_lanes(leaf, loop, values)
+        for value, access in zip(made, leaf.writes, strict=True):
+            where = self.address(leaf.place(access), access, values)
+            vector.StoreOp(splat(value, count), self.placed[id(access.buffer)].value, where)
+
+    def computed_lanes(self, leaf: Leaf, loop: Loop, values: Values) -> list[Any]:
+        if leaf.part == "start":
+            assert leaf.view is not None
+            return [attribute_constant(attribute) for attribute in leaf.view.init]
+        if leaf.view is None:
+            return [self.read_lanes(leaf.reads[0], leaf, loop, values, False)]
+        env = dict(zip(leaf.view.index_arguments, (index.emit(values) for index in leaf.at), strict=True))
+        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+            env[argument] = self.read_lanes(access, leaf, loop, values, False)
+        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
+            env[argument] = self.read_lanes(access, leaf, loop, values, True)
+        return vector_body(leaf.view, env, loop.extent)
+
+    def read_lanes(self, access: Access, leaf: Leaf, loop: Loop, values: Values, written: bool) -> Any:
+        names = {axis_name(i): index for i, index in enumerate(leaf.at)}
+        if self.step(access, leaf, loop, written) == 0:
+            return self.read(access, names, values)
+        kind = ir.VectorType.get([loop.extent], access.buffer.element)
+        where = self.address(leaf.place(access), access, values)
+        return vector.LoadOp(kind, self.placed[id(access.buffer)].value, where).result
+
+
+def _index_axes(leaf: Leaf) -> list[int]:
+    """Axes whose index the body computes with."""
+    assert leaf.view is not None
+    return [axis for axis in range(leaf.view.rank) if leaf.view.uses_index(axis)]
+
+
+def _is_aligned(index: Index, loop: Loop) -> bool:
+    """Whether a remainder runs from its start as the loop runs: no other loop moves it by less than the tile."""
+    if len(index.terms) != 1 or isinstance(index.terms[0][0], str):
+        return False
+    atom = index.terms[0][0]
+    value = atom.value
+    return value.constant % atom.divisor == 0 and all(
+        isinstance(other, str) and (other == loop.name and count == 1 or count % atom.divisor == 0)
+        for other, count in value.terms
+    )

@@ -1,0 +1,157 @@
+"""Words about loops: split, fuse, reorder, and what kind a loop is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mirlo.passes.schedule.words.index import Index, divided, loop_index
+from mirlo.passes.schedule.words.tree import (
+    PARALLEL,
+    SERIAL,
+    Leaf,
+    Loop,
+    Root,
+    ScheduleError,
+    adopt,
+    around,
+    leaves_of,
+    replace,
+)
+
+
+def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
+    """A nest of loops in the place of one. One factor may be None: what is left; points beyond the end are left out."""
+    require_plain(loop)
+    known = math.prod(factor for factor in factors if factor is not None)
+    open_factors = [factor for factor in factors if factor is None]
+    if len(open_factors) > 1 or any(f is not None and f < 1 for f in factors) or len(factors) < 2:
+        raise ScheduleError(f"split of '{loop.name}': expected two factors or more, at most one of them None")
+    extents = [factor if factor is not None else -(-loop.extent // known) for factor in factors]
+    if math.prod(extents) < loop.extent:
+        raise ScheduleError(f"split of '{loop.name}': {' * '.join(map(str, extents))} is less than its {loop.extent}")
+    made = [Loop(fresh(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
+    value, step = Index(), 1
+    for part in reversed(made):
+        value, step = value + loop_index(part.name) * step, step * part.extent
+    substitute(loop, {loop.name: value}, (value, loop.extent) if step > loop.extent else None)
+    return nest_in_place(loop, made)
+
+
+def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
+    """One loop in the place of loops that are directly in one another."""
+    for outer, inner in zip(loops, loops[1:], strict=False):
+        if outer.body != [inner]:
+            raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
+    for loop in loops:
+        require_plain(loop)
+    for leaf in leaves_of(loops[-1]):
+        reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
+        if reduced and len(reduced) < len(loops):
+            raise ScheduleError(f"fuse: '{reduced[0]}' is a loop of the reduction '{leaf.name}', others are not")
+    fused = Loop(fresh(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
+    values: dict[str, Index] = {}
+    rest = loop_index(fused.name)
+    for loop in reversed(loops):
+        fused.extent *= loop.extent
+        values[loop.name] = rest if loop is loops[0] else divided(rest, loop.extent, True)
+        rest = divided(rest, loop.extent, False)
+    substitute(loops[0], values, None)
+    inside = loops[-1].body
+    replace(loops[0], [fused])
+    adopt(fused, inside)
+    return fused
+
+
+def reorder(loops: Sequence[Loop]) -> None:
+    """These loops, which stand in one nest, in this order; those between them stay where they are."""
+    if len(set(map(id, loops))) != len(loops) or not loops:
+        raise ScheduleError("reorder: each loop once")
+    deepest = max(loops, key=lambda loop: len(around(loop)))
+    chain = [*around(deepest), deepest]
+    missing = [loop.name for loop in loops if loop not in chain]
+    if missing:
+        raise ScheduleError(f"reorder: '{missing[0]}' is not in one nest with '{deepest.name}'")
+    first = min(chain.index(loop) for loop in loops)
+    span = chain[first:]
+    for outer, inner in zip(span, span[1:], strict=False):
+        if outer.body != [inner]:
+            raise ScheduleError(f"reorder: '{inner.name}' is not the only thing in '{outer.name}'")
+    _require_order_is_free(span, loops)
+    wanted = iter(loops)
+    new = [next(wanted) if loop in loops else loop for loop in span]
+    inside, parent = span[-1].body, span[0].parent
+    assert parent is not None
+    at = parent.body.index(span[0])
+    parent.body[at] = new[0]
+    new[0].parent = parent
+    for outer, inner in zip(new, new[1:], strict=False):
+        adopt(outer, [inner])
+    adopt(new[-1], inside)
+
+
+def _require_order_is_free(span: Sequence[Loop], loops: Sequence[Loop]) -> None:
+    """Loops of a reduction that starts outside of them may not move in front of what starts it."""
+    for leaf in leaves_of(span[-1]):
+        if leaf.part == "whole" or not leaf.is_reduction:
+            continue
+        # An update whose start is made further in than a reduction loop would begin anew in each round.
+        starts = [other for other in leaves_of(span[0]) if other.part == "start" and other.name == f"{leaf.name}_start"]
+        if starts:
+            raise ScheduleError(f"reorder: '{leaf.name}' is decomposed inside of these loops; reorder them before that")
+
+
+def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
+    """What kind of loop it is."""
+    if kind == PARALLEL or thread is not None:
+        for leaf in leaves_of(loop):
+            if loop.name in leaf.reduce_loops() and leaf.part != "start":
+                raise ScheduleError(
+                    f"'{loop.name}' is a loop of the reduction '{leaf.name}', whose rounds depend on one another; "
+                    "split the reduction with rfactor, or take another loop"
+                )
+    require_plain(loop)
+    loop.kind, loop.thread = kind, thread
+
+
+def require_plain(loop: Loop) -> None:
+    if loop.tensorized is not None:
+        raise ScheduleError(f"'{loop.name}' is computed by '{loop.tensorized.name}' and has no loops any more")
+    if loop.kind != SERIAL:
+        raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
+
+
+def substitute(node: Loop, values: dict[str, Index], guard: tuple[Index, int] | None) -> None:
+    """Put expressions in the place of loops, for all blocks in a loop."""
+    for leaf in leaves_of(node):
+        leaf.at = [index.replaced(values) for index in leaf.at]
+        leaf.guards = [(index.replaced(values), bound) for index, bound in leaf.guards]
+        if guard is not None:
+            leaf.guards.append(guard)
+
+
+def nest_in_place(loop: Loop, made: list[Loop]) -> list[Loop]:
+    inside = loop.body
+    replace(loop, [made[0]])
+    for outer, inner in zip(made, made[1:], strict=False):
+        adopt(outer, [inner])
+    adopt(made[-1], inside)
+    return made
+
+
+def fresh(root: Root, base: str) -> str:
+    """A name that no loop has."""
+    taken = {loop.name for loop in root.loops()}
+    name, count = base, 0
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    return name
+
+
+def remove_empty(node: Loop | Leaf | Root | None) -> None:
+    """Take away loops that have nothing in them any more."""
+    while isinstance(node, Loop) and not node.body:
+        parent = node.parent
+        replace(node, [])
+        node = parent

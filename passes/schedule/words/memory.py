@@ -1,0 +1,94 @@
+"""Where buffers of a schedule lie: as large as a round of the loops around all uses needs, in the order asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.words.index import Index, divided
+from mirlo.passes.schedule.words.regions import region_of
+from mirlo.passes.schedule.words.tree import Buffer, Leaf, Loop, Root, ScheduleError, around
+
+LOCAL = "local"
+MOST_LOCAL = 1 << 18
+"""Bytes of a buffer on the stack."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A buffer in memory: what it is, and how its dims become those in memory."""
+
+    buffer: Buffer
+    value: Any
+    start: list[Index]
+    """What to take off each index: the buffer holds only what a round needs."""
+
+    def at(self, indices: list[Index]) -> list[Index]:
+        """The indices in memory."""
+        inside = [index - start for index, start in zip(indices, self.start, strict=True)]
+        tiles = self.buffer.tiles
+        outer = [divided(inside[d], tiles[d], False) if d in tiles else inside[d] for d in self.buffer.order]
+        return outer + [divided(inside[d], tiles[d], True) for d in self.buffer.order if d in tiles]
+
+
+def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
+    """Memory for all buffers that blocks touch, by identity."""
+    placed = {}
+    for buffer in root.buffers:
+        uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
+        if buffer.is_parameter:
+            value = function.buffers[buffer.value]
+            placed[id(buffer)] = Placed(buffer, value, [Index()] * len(buffer.shape))
+        elif uses:
+            placed[id(buffer)] = _allocate(buffer, uses, function)
+    return placed
+
+
+def _accesses(leaf: Leaf) -> list[Any]:
+    """What a block reads and writes, what was inlined into it included."""
+    found = list(leaf.writes)
+    for access in leaf.reads:
+        found += _accesses(access.inlined) if access.inlined is not None else [access]
+    return found
+
+
+def _allocate(buffer: Buffer, uses: list[tuple[Leaf, Any]], function: BufferFunction) -> Placed:
+    common = _common_loops([leaf for leaf, _ in uses])
+    inlined = any(access not in (*leaf.reads, *leaf.writes) for leaf, access in uses)
+    places = [(leaf, None if access.is_opaque or inlined else leaf.place(access)) for leaf, access in uses]
+    region = region_of(places, common, buffer.shape)
+    start, shape = [part[0] for part in region], [part[1] for part in region]
+    memory = [-(-shape[d] // buffer.tiles[d]) if d in buffer.tiles else shape[d] for d in buffer.order]
+    memory += [buffer.tiles[d] for d in buffer.order if d in buffer.tiles]
+    if buffer.scope != LOCAL and buffer.scope:
+        return Placed(buffer, _alloca(memory, buffer, function, ir.StringAttr.get(buffer.scope)), start)
+    if not buffer.scope:
+        return Placed(buffer, function.scratch(memory, buffer.element), start)
+    size = math.prod(memory) * element_bytes(buffer.element)
+    if size > MOST_LOCAL:
+        raise ScheduleError(
+            f"'{buffer.name}' is {size} bytes, too many for the stack: compute it further in, or give it no scope"
+        )
+    return Placed(buffer, _alloca(memory, buffer, function, None), start)
+
+
+def _alloca(shape: list[int], buffer: Buffer, function: BufferFunction, space: Any) -> Any:
+    kind = ir.MemRefType.get(shape, buffer.element, memory_space=space)
+    alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
+    with ir.InsertionPoint.at_block_begin(function.entry), function.location:
+        return memref.AllocaOp(kind, [], [], alignment=alignment).result
+
+
+def _common_loops(leaves: list[Leaf]) -> list[Loop]:
+    """The loops around all of these."""
+    chains = [around(leaf) for leaf in leaves]
+    common = []
+    for level in zip(*chains, strict=False):
+        if any(loop is not level[0] for loop in level):
+            break
+        common.append(level[0])
+    return common

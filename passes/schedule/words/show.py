@@ -1,0 +1,43 @@
+"""The loops of a schedule as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirlo.passes.schedule.words.tree import SERIAL, Access, Leaf, Loop, Root
+
+
+def show(root: Root) -> str:
+    """Loops, and in them what each block reads and writes."""
+    copies = [f"{buffer} {buffer.scope or 'memory'}".rstrip() for buffer in root.buffers if not buffer.is_parameter]
+    lines = [f"buffers: {', '.join(copies)}"] if copies else []
+    for node in root.body:
+        lines += _node(node, 0)
+    return "\n".join(lines)
+
+
+def _node(node: Loop | Leaf, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    if isinstance(node, Leaf):
+        yield f"{indent}{_leaf(node)}"
+        return
+    kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
+    by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
+    yield f"{indent}for {node.name} in {node.extent}{kind}{by}:"
+    if node.tensorized is None:
+        for child in node.body:
+            yield from _node(child, depth + 1)
+
+
+def _leaf(leaf: Leaf) -> str:
+    writes = ", ".join(_access(leaf, access) for access in leaf.writes)
+    reads = ", ".join(_access(leaf, access) for access in leaf.reads)
+    guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
+    sign = "+=" if leaf.is_reduction and leaf.part != "start" else "="
+    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}"
+
+
+def _access(leaf: Leaf, access: Access) -> str:
+    if access.inlined is not None:
+        return f"{access.inlined.name}({', '.join(map(str, leaf.place(access)))})"
+    return f"{access.buffer.name}[{', '.join(map(str, leaf.place(access)))}]"

@@ -1,0 +1,185 @@
+"""Intrinsics of hardware: a block of fixed size that something else than loops computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.schedule.words.index import Index, loop_index
+from mirlo.passes.schedule.words.memory import Placed
+from mirlo.passes.schedule.words.regions import split_by
+from mirlo.passes.schedule.words.tree import Access, Leaf, Loop, ScheduleError, around, build, leaves_of, loops_of
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """What an instruction computes, and how it is called.
+
+    `means` is a `@mirlo.prim_func` of one block: its body is the meaning. `does` is one of loops over buffers with the
+    same parameters, inputs then outputs; it is put in the place of loops that compute what `means` says. A
+    reduction adds to what the outputs hold: it is put in the place of an update, not of a start.
+    """
+
+    name: str
+    means: Any = field(repr=False)
+    does: Any = field(repr=False)
+
+    def match(self, means: Any, loop: Loop) -> dict[int, tuple[Access, list[Index], list[int]]]:
+        """For each parameter of `means`: the access it stands for, where it begins, and which dims it has."""
+        tree = build(means)
+        wanted, found = list(tree.leaves()), list(leaves_of(loop))
+        if len(wanted) != 1 or len(found) != 1:
+            raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(found)}")
+        pattern, leaf = wanted[0], found[0]
+        inner = [loop, *loops_of(loop)]
+        shape, block = [other.extent for other in inner], [other.extent for other in around(pattern)]
+        if shape != block:
+            raise ScheduleError(f"tensorize: the loops are {shape}, '{self.name}' computes {block}")
+        if leaf.guards:
+            raise ScheduleError(f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute")
+        if leaf.part == "whole" and leaf.is_reduction or leaf.part == "start":
+            raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
+        _require_same_body(self.name, pattern, leaf)
+        names = {ours.name: theirs.name for ours, theirs in zip(inner, around(pattern), strict=True)}
+        for ours, theirs in names.items():
+            if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
+                raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
+        arguments: dict[int, tuple[Access, list[Index], list[int]]] = {}
+        pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
+        for meant, access in pairs:
+            position = tree.buffers.index(meant.buffer)
+            arguments[position] = (access, *self._fit(pattern.place(meant), leaf.place(access), names, access))
+        return arguments
+
+    def _fit(
+        self, theirs: list[Index], ours: list[Index], names: dict[str, str], access: Access
+    ) -> tuple[list[Index], list[int]]:
+        """Where the tile begins, and the dims that the intrinsic's parameter has."""
+        start: list[Index] = []
+        moving: list[int] = []
+        for dim, index in enumerate(ours):
+            parts = split_by(index, _outer(index, names))
+            if parts is None:
+                raise ScheduleError(f"tensorize: {index} of '{access.buffer.name}' mixes loops inside and outside")
+            start.append(parts[0] + parts[1].constant)
+            if parts[1].terms:
+                moving.append(dim)
+        inside = [_renamed(split_by(ours[dim], _outer(ours[dim], names)), names) for dim in moving]
+        if [str(index) for index in inside] != [str(index) for index in theirs]:
+            raise ScheduleError(
+                f"tensorize: '{self.name}' reads {', '.join(map(str, theirs))}, "
+                f"the loops {', '.join(map(str, inside))} of '{access.buffer.name}'"
+            )
+        return start, moving
+
+    def bind(self, loop: Loop) -> BoundIntrin:
+        """The intrinsic in the place of a loop, made in the context at hand."""
+        module = ir.Module.create(ir.Location.unknown())
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            means, does = self.means.build({}, f"{self.name}_means"), self.does.build({}, f"{self.name}_does")
+            for function in (means, does):
+                module.body.append(function.operation)
+        return BoundIntrin(self.name, does, self.match(means, loop), module)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundIntrin:
+    """An intrinsic in the place of a loop."""
+
+    name: str
+    does: Any
+    arguments: dict[int, tuple[Access, list[Index], list[int]]]
+    module: Any
+    """Keeps what `does` is."""
+
+    def emit(self, loop: Loop, values: dict[str, Any], placed: dict[int, Placed]) -> None:
+        """The operations of `does`, on the buffers of the schedule."""
+        entry = self.does.operation.regions[0].blocks[0]
+        given = {}
+        for position, (access, start, dims) in self.arguments.items():
+            memory = placed[id(access.buffer)]
+            if memory.buffer.tiles or list(memory.buffer.order) != list(range(len(memory.buffer.shape))):
+                raise ScheduleError(f"tensorize: '{access.buffer.name}' is packed")
+            origin = [(at - first).emit(values) for at, first in zip(start, memory.start, strict=True)]
+            given[position] = _Argument(memory.value, origin, dims)
+        arguments = {argument: given[i] for i, argument in enumerate(entry.arguments) if i in given}
+        _clone_block(self.name, entry, arguments, {})
+
+
+@dataclass(frozen=True)
+class _Argument:
+    buffer: Any
+    origin: list[Any]
+    dims: list[int]
+
+    def at(self, indices: list[Any]) -> list[Any]:
+        found = list(self.origin)
+        for dim, index in zip(self.dims, indices, strict=True):
+            found[dim] = create("arith.addi", ir.IndexType.get(), found[dim], index)
+        return found
+
+
+def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: dict[Any, Any]) -> None:
+    """Copies of operations; what they load from and store to a parameter goes to its place in the tile."""
+    for op in [o.operation for o in block.operations]:
+        if op.name == "func.return":
+            continue
+        touched = [value for value in op.operands if value in arguments]
+        attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+        types = [result.type for result in op.results]
+        if not touched:
+            operands = [env.get(value, value) for value in op.operands]
+        else:
+            at = 1 if op.name in ("memref.store", "vector.store") else 0
+            if op.name not in ("memref.load", "memref.store", "vector.load", "vector.store"):
+                raise ScheduleError(
+                    f"tensorize: '{name}' hands a parameter to '{op.name}'; tiles are for loads and stores only"
+                )
+            argument = arguments[op.operands[at]]
+            rest = [env.get(value, value) for value in list(op.operands)[at + 1 :]]
+            stored = [env.get(op.operands[0], op.operands[0])] if at else []
+            operands = [*stored, argument.buffer, *argument.at(rest)]
+        made = ir.Operation.create(
+            op.name, results=types, operands=operands, attributes=attributes, regions=len(op.regions)
+        )
+        env.update(zip(op.results, made.results, strict=True))
+        for old, new in zip(op.regions, made.regions, strict=True):
+            for inner in old.blocks:
+                copy = new.blocks.append(*(argument.type for argument in inner.arguments))
+                env.update(zip(inner.arguments, copy.arguments, strict=True))
+                with ir.InsertionPoint(copy):
+                    _clone_block(name, inner, arguments, env)
+
+
+def _outer(index: Index, names: dict[str, str]) -> set[str]:
+    return index.loops - set(names)
+
+
+def _renamed(parts: tuple[Index, Index] | None, names: dict[str, str]) -> Index:
+    assert parts is not None
+    inside = parts[1] - parts[1].constant
+    return inside.replaced({ours: loop_index(theirs) for ours, theirs in names.items()})
+
+
+def _require_same_body(name: str, pattern: Leaf, leaf: Leaf) -> None:
+    if pattern.view is None or leaf.view is None or _body(pattern.view) != _body(leaf.view):
+        raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{name}' means")
+
+
+def _body(view: BlockView) -> list[tuple[Any, ...]]:
+    """The body with values as numbers: equal for blocks that compute the same."""
+    numbers: dict[Any, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
+    numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
+    numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})
+    found: list[tuple[Any, ...]] = []
+    for op in view.body.operations:
+        operation = op.operation
+        keys = tuple(numbers[value] for value in operation.operands)
+        attributes = tuple(sorted(str(operation.attributes[i]) for i in range(len(operation.attributes))))
+        found.append((operation.name, keys, attributes, tuple(str(result.type) for result in operation.results)))
+        for result in operation.results:
+            numbers[result] = f"value {len(found)}"
+    return found

@@ -1,0 +1,72 @@
+"""What was said to a schedule: kept as text that can be printed, saved and said again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirlo.passes.schedule.words.tree import ScheduleError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Said:
+    """One word with what it was given: names of blocks and loops, numbers."""
+
+    word: str
+    arguments: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"s.{self.word}({', '.join(repr(_plain(argument)) for argument in self.arguments)})"
+
+
+@dataclass
+class Trace:
+    """All words, in order."""
+
+    words: list[Said] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """As a function in Python that says them again."""
+        lines = [f"    {said}" for said in self.words] or ["    pass"]
+        return "\n".join(["def schedule(s):", *lines])
+
+    def __iter__(self) -> Any:
+        return iter(self.words)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"version": VERSION, "words": [[said.word, *map(_plain, said.arguments)] for said in self.words]}
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
+
+    @staticmethod
+    def from_json(found: Any, what: str = "the trace") -> Trace:
+        """A trace from `as_json`."""
+        if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
+            raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
+        said = []
+        for entry in found["words"]:
+            if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
+                raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
+            said.append(Said(entry[0], tuple(tuple(a) if isinstance(a, list) else a for a in entry[1:])))
+        return Trace(said)
+
+    @staticmethod
+    def load(path: str | Path) -> Trace:
+        try:
+            found = json.loads(Path(path).read_text())
+        except OSError as error:
+            raise ScheduleError(f"cannot read '{path}': {error.strerror or error}") from None
+        except ValueError as error:
+            raise ScheduleError(f"'{path}' is not a saved schedule: {error}") from None
+        return Trace.from_json(found, str(path))
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, (list, tuple)):
+        return [_plain(item) for item in argument]
+    return str(argument) if isinstance(argument, str) else argument

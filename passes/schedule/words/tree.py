@@ -1,0 +1,227 @@
+"""The loops of a prim function as a tree that a schedule rearranges: loops, and the blocks in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.schedule.words.index import Index, Range, loop_index, of_affine
+from mirlo.runtime.errors import MirloError
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
+LETTERS = "ijklmnopqrst"
+
+
+class ScheduleError(MirloError, ValueError):
+    """A word that cannot be applied: the loops are not what it needs, or the result would not be the same."""
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of elements: a parameter, what a block makes for others, or a copy that the schedule asked for."""
+
+    name: str
+    shape: tuple[int, ...]
+    element: Any
+    value: Any = None
+    """The tensor value of the prim function, None for copies."""
+    is_parameter: bool = False
+    scope: str = ""
+    """Where it lies: the target's main memory, `local` (the stack), or a name that a target knows."""
+    order: tuple[int, ...] = ()
+    """Dims from the slowest to the fastest in memory."""
+    tiles: dict[int, int] = field(default_factory=dict)
+    """Dims that lie in memory as tiles of this many, the place in the tile as the fastest dim (`pack`)."""
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(eq=False)
+class Access:
+    """Where a block reads or writes a buffer, as expressions of the block's axes."""
+
+    buffer: Buffer
+    at: list[Index]
+    """One for each dim; empty for a tensor that the body reads by itself."""
+    outside: Any = None
+    is_opaque: bool = False
+    inlined: Leaf | None = None
+    """The block that computes the element here, where it was inlined."""
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A block in its place: axes as expressions of the loops around it."""
+
+    name: str
+    kinds: tuple[str, ...]
+    domain: tuple[int, ...]
+    reads: list[Access]
+    writes: list[Access]
+    view: BlockView | None
+    """What is computed; None for a copy."""
+    at: list[Index]
+    guards: list[tuple[Index, int]] = field(default_factory=list)
+    """Points at which an expression is not below its bound are left out."""
+    part: str = "whole"
+    """`start` for what a reduction starts from, `update` for the rest of it."""
+    parent: Loop | Root | None = None
+
+    @property
+    def is_reduction(self) -> bool:
+        return "reduce" in self.kinds
+
+    def place(self, access: Access) -> list[Index]:
+        """An access as expressions of the loops."""
+        axes = {axis_name(i): index for i, index in enumerate(self.at)}
+        return [index.replaced(axes) for index in access.at]
+
+    def reduce_loops(self) -> set[str]:
+        """The loops that the reduction axes depend on."""
+        used = (index.loops for kind, index in zip(self.kinds, self.at, strict=True) if kind == "reduce")
+        return set().union(*used)
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop from 0 to its extent."""
+
+    name: str
+    extent: int
+    kind: str = SERIAL
+    thread: str | None = None
+    body: list[Loop | Leaf] = field(default_factory=list)
+    parent: Loop | Root | None = None
+    tensorized: Any = None
+    """The intrinsic that computes all of it."""
+
+
+@dataclass(eq=False)
+class Root:
+    """The whole function."""
+
+    view: PrimView
+    buffers: list[Buffer]
+    body: list[Loop | Leaf] = field(default_factory=list)
+    parent: None = None
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield from _leaves(self)
+
+    def loops(self) -> Iterator[Loop]:
+        yield from _loops(self)
+
+
+Node = Loop | Leaf | Root
+
+
+def _leaves(node: Node) -> Iterator[Leaf]:
+    if isinstance(node, Leaf):
+        yield node
+        return
+    for child in node.body:
+        yield from _leaves(child)
+
+
+def _loops(node: Node) -> Iterator[Loop]:
+    if isinstance(node, Leaf):
+        return
+    for child in node.body:
+        if isinstance(child, Loop):
+            yield child
+        yield from _loops(child)
+
+
+leaves_of = _leaves
+loops_of = _loops
+
+
+def axis_name(position: int) -> str:
+    """How accesses name an axis of their block."""
+    return f"#{position}"
+
+
+def around(node: Loop | Leaf) -> list[Loop]:
+    """The loops around a node, outermost first."""
+    found: list[Loop] = []
+    parent = node.parent
+    while isinstance(parent, Loop):
+        found.append(parent)
+        parent = parent.parent
+    return found[::-1]
+
+
+def ranges(loops: list[Loop]) -> dict[str, Range]:
+    return {loop.name: (0, loop.extent - 1) for loop in loops}
+
+
+def adopt(parent: Loop | Root, children: list[Loop | Leaf]) -> None:
+    parent.body = children
+    for child in children:
+        child.parent = parent
+
+
+def replace(old: Loop | Leaf, new: list[Loop | Leaf]) -> None:
+    """Put other nodes in the place of one."""
+    parent = old.parent
+    assert parent is not None
+    at = parent.body.index(old)
+    adopt(parent, [*parent.body[:at], *new, *parent.body[at + 1 :]])
+
+
+def build(function: Any) -> Root:
+    """The tree of a prim function in tensor form: a nest for each block, its axes in their order."""
+    view = PrimView(function)
+    buffers: dict[Any, Buffer] = {}
+    for position, value in enumerate(view.arguments):
+        buffers[value] = _buffer(f"x{position}", value, True)
+    names = _unique([block.name for block in view.blocks])
+    for name, block in zip(names, view.blocks, strict=True):
+        outputs = [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
+        for made, output in zip(outputs, block.outputs, strict=True):
+            buffers[output.value] = _buffer(made, output.value, output.value in view.returned)
+    root = Root(view, list(buffers.values()))
+    adopt(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
+    return root
+
+
+def _unique(names: list[str]) -> list[str]:
+    found: list[str] = []
+    for base in names:
+        name, count = base, 0
+        while name in found:
+            count += 1
+            name = f"{base}_{count}"
+        found.append(name)
+    return found
+
+
+def _buffer(name: str, value: Any, is_parameter: bool) -> Buffer:
+    shape = tuple(value.type.shape)
+    if not value.type.has_static_shape:
+        raise ScheduleError(f"'{name}' has dims of run time; schedules by hand are for shapes of numbers")
+    return Buffer(name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))))
+
+
+def _nest(base: str, block: BlockView, buffers: dict[Any, Buffer]) -> Loop | Leaf:
+    names = [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(block.rank)]
+    axes = [loop_index(axis_name(i)) for i in range(block.rank)]
+
+    def access(operand: Any) -> Access:
+        if operand.is_opaque:
+            return Access(buffers[operand.value], [], None, True)
+        at = [of_affine(expr, axes) for expr in operand.map.results]
+        return Access(buffers[operand.value], at, operand.outside)
+
+    leaf = Leaf(
+        base, block.axes, tuple(block.domain), [access(o) for o in block.inputs], [access(o) for o in block.outputs],
+        block, [loop_index(name) for name in names],
+    )  # fmt: skip
+    node: Loop | Leaf = leaf
+    for name, extent in reversed(list(zip(names, block.domain, strict=True))):
+        node = Loop(name, extent, body=[node])
+        node.body[0].parent = node
+    return node

@@ -1,0 +1,275 @@
+"""`Schedule`: each word changes the loops and not the result; words that cannot be applied say why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo import R, Schedule, T
+from mirlo.extend import ScheduleError, TensorType, tensor_intrin
+from mirlo.passes.schedule.words.trace import Trace
+
+M, N, K = 20, 24, 16
+
+
+@mirlo.prim_func
+def product(a: T.Buffer[(M, K), T.f32], b: T.Buffer[(K, N), T.f32], c: T.Out[(M, N), T.f32]):
+    scaled = T.alloc((M, K), T.f32)
+    summed = T.alloc((M, N), T.f32)
+    for i, k in T.grid(M, K):
+        with T.block("scale"):
+            vi, vk = T.axes("SS", i, k)
+            scaled[vi, vk] = a[vi, vk] * 2.0
+    for i, j, k in T.grid(M, N, K):
+        with T.block("matmul"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                summed[vi, vj] = 1.0
+            summed[vi, vj] += scaled[vi, vk] * b[vk, vj]
+    for i, j in T.grid(M, N):
+        with T.block("clip"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = T.max(summed[vi, vj], 0.0)
+
+
+@mirlo.script
+def model(a: R.Tensor[(M, K), R.f32], b: R.Tensor[(K, N), R.f32]):
+    return R.call_tir(product, a, b)
+
+
+TYPES = (TensorType.of((M, K), "f32"), TensorType.of((K, N), "f32"))
+PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
+
+
+def run(schedule, **options):
+    """The result of the model with this schedule, next to what it should be."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((M, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
+    found = mirlo.compile(model, pipeline=PLAIN, schedules={"product": schedule}, cache=False, **options)(a, b)
+    np.testing.assert_allclose(found, np.maximum(2 * a @ b + 1, 0), rtol=1e-5, atol=1e-5)
+
+
+def split_and_reorder(s):
+    i, j, k = s.loops("matmul")
+    io, ii = s.split(i, (None, 8))
+    jo, jm, ji = s.split(j, (2, None, 4))
+    s.reorder(jo, io, k, jm, ii, ji)
+    s.unroll(jm)
+    s.vectorize(ji)
+
+
+def fuse(s):
+    i, j, k = s.loops("matmul")
+    s.split(s.fuse(i, j), (None, 7))
+    s.parallel(s.fuse(*s.loops("clip")))
+
+
+def decompose(s):
+    i, j, k = s.loops("matmul")
+    ko, ki = s.split(k, (None, 5))
+    s.reorder(i, ko, j, ki)
+    start = s.decompose_reduction("matmul", ko)
+    s.vectorize(s.loops(start)[-1])
+
+
+def producer_inside(s):
+    i, j, k = s.loops("matmul")
+    io, ii = s.split(i, (None, 6))
+    s.compute_at("scale", io)
+    assert s.loops("scale")[0] == io and s.extent(s.loops("scale")[1]) == 6
+
+
+def consumer_inside(s):
+    i, j, k = s.loops("matmul")
+    io, jo, ii, ji = s.tile((i, j), (8, 16))
+    s.reverse_compute_at("clip", jo)
+    assert s.loops("clip")[:2] == [io, jo]
+
+
+def inlined(s):
+    s.compute_inline("scale")
+    assert s.blocks() == ["matmul", "clip"]
+
+
+def packed_and_tiled(s):
+    i, j, k = s.loops("matmul")
+    jo, io, ji, ii = s.tile((j, i), (8, 5))
+    s.reorder(jo, io, k, ii, ji)
+    panel = s.cache_read("matmul", "x1")
+    s.pack("x1_copy", order=(1, 0), tiles=((1, 8),))
+    s.compute_at(panel, jo)
+    out = s.cache_write("matmul", "local")
+    s.reverse_compute_at(out, io)
+    s.decompose_reduction("matmul", k)
+    s.unroll(ii)
+    s.vectorize(ji)
+    s.parallel(jo)
+
+
+WAYS = [split_and_reorder, fuse, decompose, producer_inside, consumer_inside, inlined, packed_and_tiled]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_word_changes_the_loops_and_not_the_result(way):
+    run(way)
+
+
+@pytest.mark.parametrize("way", [fuse, packed_and_tiled], ids=lambda way: way.__name__)
+def test_threads_have_buffers_of_their_own(way):
+    pipeline = PLAIN.replace("plan-memory", "plan-memory,outline-parallel{threads=2 work=1}")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((M, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
+    f = mirlo.compile(model, pipeline=pipeline, schedules={"product": way}, threads=2, cache=False)
+    for _ in range(20):
+        np.testing.assert_allclose(f(a, b), np.maximum(2 * a @ b + 1, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_a_schedule_is_printed_saved_and_said_again(tmp_path: Path):
+    s = Schedule.of(product, *TYPES)
+    packed_and_tiled(s)
+    s.save(tmp_path / "product.json")
+    again = Schedule.of(product, *TYPES).replay(tmp_path / "product.json")
+    assert str(again) == str(s) and str(again.trace) == str(s.trace)
+    assert "for matmul_j_1 in 8 vectorized:" in str(s)
+    scope = {}
+    exec(str(s.trace), scope)
+    from_text = Schedule.of(product, *TYPES).replay(scope["schedule"])
+    assert str(from_text) == str(s)
+    run(tmp_path / "product.json")
+    run(s)
+
+
+def test_random_words_never_change_the_result():
+    """Words at random: those that cannot be applied are refused, the others leave the result as it is."""
+    rng = np.random.default_rng(1)
+    applied = 0
+    for _ in range(12):
+        s = Schedule.of(product, *TYPES)
+        for _ in range(14):
+            try:
+                _random_word(s, rng)
+            except ScheduleError:
+                continue
+        applied += len(s.trace.words)
+        run(s)
+    assert applied > 60
+
+
+def _random_word(s, rng):
+    block = str(rng.choice(s.blocks()))
+    loops = s.loops(block)
+    if not loops:
+        return
+    loop, other = str(rng.choice(loops)), str(rng.choice(loops))
+    anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
+    words = (
+        lambda: s.split(loop, (None, int(rng.integers(2, 7)))),
+        lambda: s.fuse(loop, other),
+        lambda: s.reorder(loop, other),
+        lambda: s.vectorize(loops[-1]),
+        lambda: s.unroll(loop) if s.extent(loop) <= 8 else None,
+        lambda: s.parallel(loop),
+        lambda: s.compute_at(block, anywhere),
+        lambda: s.reverse_compute_at(block, anywhere),
+        lambda: s.compute_inline(block) if rng.random() < 0.2 else None,
+        lambda: s.reads(block) and s.cache_read(block, str(rng.choice(s.reads(block))), str(rng.choice(["", "local"]))),
+        lambda: s.cache_write(block, str(rng.choice(["", "local"]))),
+        lambda: s.decompose_reduction(block, loop),
+    )
+    words[int(rng.integers(len(words)))]()
+
+
+@mirlo.prim_func
+def row_means(a: T.Buffer[(4,), T.f32], b: T.Buffer[(4, 8), T.f32], c: T.Out[(8,), T.f32]):
+    for j, k in T.grid(8, 4):
+        with T.block("row"):
+            vj, vk = T.axes("SR", j, k)
+            with T.init():
+                c[vj] = 0.0
+            c[vj] += a[vk] * b[vk, vj]
+
+
+@mirlo.prim_func(buffers=True)
+def row_does(a: T.Buffer[(4,), T.f32], b: T.Buffer[(4, 8), T.f32], c: T.Out[(8,), T.f32]):
+    for k in T.unrolled(4):
+        for j in T.vectorized(8):
+            c[j] += a[k] * b[k, j]
+
+
+tensor_intrin("test.row_4x8", row_means, row_does)
+
+
+def tensorized(s):
+    i, j, k = s.loops("matmul")
+    jo, ji = s.split(j, (None, 8))
+    ko, ki = s.split(k, (None, 4))
+    s.reorder(i, jo, ko, ji, ki)
+    s.decompose_reduction("matmul", ko)
+    s.tensorize(ji, "test.row_4x8")
+    assert "by test.row_4x8" in str(s)
+
+
+def test_an_intrinsic_takes_the_place_of_loops():
+    run(tensorized)
+
+
+ERRORS = {
+    "there is no block 'matml'; did you mean 'matmul'?": lambda s: s.loops("matml"),
+    "there is no loop 'matmul_z'": lambda s: s.split("matmul_z", (2, None)),
+    "at most one of them None": lambda s: s.split("matmul_i", (None, None)),
+    "2 * 3 is less than its 20": lambda s: s.split("matmul_i", (2, 3)),
+    "'matmul_k' is not the only thing in 'matmul_i'": lambda s: s.fuse("matmul_i", "matmul_k"),
+    "'matmul_k' is a loop of the reduction 'matmul'": lambda s: s.parallel("matmul_k"),
+    "'matmul_i' is parallel already": lambda s: (s.parallel("matmul_i"), s.vectorize("matmul_i")),
+    "'clip' is a result of the function": lambda s: s.compute_inline("clip"),
+    "'matmul' is a reduction": lambda s: s.compute_inline("matmul"),
+    "'clip' reads 'matmul' outside of 'matmul_i'": lambda s: s.compute_at("matmul", "matmul_i"),
+    "'matmul' is not complete after a round of 'matmul_k'": lambda s: (
+        s.reorder("matmul_k", "matmul_i"), s.reverse_compute_at("clip", "matmul_k"),
+    ),
+    "'matmul_k', of the reduction, is around 'matmul_j'": lambda s: (
+        s.reorder("matmul_k", "matmul_j"), s.decompose_reduction("matmul", "matmul_j"),
+    ),
+    "'x0' is a parameter; pack a copy": lambda s: s.pack("x0", (1, 0)),
+    "there is no intrinsic 'test.row'; did you mean 'test.row_4x8'?": lambda s: s.tensorize("clip_j", "test.row"),
+    "the loops are [24], 'test.row_4x8' computes [8, 4]": lambda s: s.tensorize("clip_j", "test.row_4x8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_a_word_that_cannot_be_applied_says_why(message):
+    with pytest.raises(ScheduleError) as caught:
+        ERRORS[message](Schedule.of(product, *TYPES))
+    assert message in str(caught.value)
+
+
+def test_an_error_in_a_compilation_names_the_function():
+    with pytest.raises(mirlo.MirloError, match="the schedule given for '@product': there is no loop 'nothing'"):
+        run(lambda s: s.unroll("nothing"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not a saved schedule"),
+        ('{"version": 9}', "version 1"),
+        ('{"version": 1, "words": [["jump"]]}', "no word 'jump'"),
+    ],
+)
+def test_a_damaged_file_is_an_error(tmp_path: Path, text: str, message: str):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ScheduleError, match=message):
+        Schedule.of(product, *TYPES).replay(tmp_path / "s.json")
+
+
+def test_words_with_wrong_arguments_in_a_file_are_an_error():
+    with pytest.raises(ScheduleError, match="'unroll': missing a required argument"):
+        Schedule.of(product, *TYPES).replay(Trace.from_json({"version": 1, "words": [["unroll"]]}))
+
+
+def test_loops_that_are_no_blocks_have_no_words():
+    with pytest.raises(ScheduleError, match="'row_does' is not made of blocks"):
+        Schedule.of(row_does, TensorType.of((4,), "f32"), TensorType.of((4, 8), "f32"))
