@@ -43,6 +43,8 @@ class Target:
     """Other named pipelines (stages of the way)."""
     codegen: Any = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or where one is, `"module:Class"`."""
+    takes_options: bool = False
+    """Whether its name may be followed by options in braces, which it is told as `options.target_options`."""
     symbolic_dims: bool = False
     """Whether it makes code for dims that are known when the model is called only."""
 

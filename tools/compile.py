@@ -36,6 +36,8 @@ class CompileOptions:
     target: str = "llvm"
     threads: int = 1
     opt_level: int = 2
+    target_options: str = ""
+    """What the target was given in braces: `nvvm{chip=sm_90a}`."""
     jobs: int | None = None
     """Processes that compile kernels at the same time; None for as many as help."""
     cache: Cache | None = None
@@ -102,7 +104,7 @@ def compile(
     from mirlo.runtime.executable import Executable
 
     kept = open_cache(cache)
-    options = CompileOptions("", threads, opt_level, jobs, kept)
+    options = CompileOptions("", threads, opt_level, jobs=jobs, cache=kept)
     tell = progress or _silent
     if kept is not None:
         tell("cache")
@@ -133,7 +135,8 @@ def compile(
 def _question(cache: Cache | None, model: Any, target: str | Sequence[str], changing: Mapping[str, Any]) -> Any:
     if not isinstance(target, str) or "," in target:
         return Unkept("models for several targets are not kept whole")
-    return ask(cache, model, declared_target(target), changing)
+    name = target.partition("{")[0].strip()
+    return ask(cache, model, declared_target(name), {**changing, "target": "" if name == target else target})
 
 
 def _compile(
@@ -163,7 +166,9 @@ def _compile(
     make_pipeline, emit = chosen.pipeline, chosen.emit
     if make_pipeline is None or emit is None:
         raise TargetError(f"target '{chosen.name}' makes no code: it has no pipeline or no emitter")
-    options = replace(options, target=chosen.name)
+    if targets.host.options and not chosen.takes_options:
+        raise TargetError(f"target '{chosen.name}' takes no options, found '{targets.host}'")
+    options = replace(options, target=chosen.name, target_options=targets.host.options)
     given = Pipeline(wishes.pipeline) if isinstance(wishes.pipeline, str) else wishes.pipeline
     tell("import")
     opened = open_model(model, wishes.shapes, wishes.params)

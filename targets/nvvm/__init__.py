@@ -15,15 +15,24 @@ def _pipeline(options: Any = None) -> str:
 
 def _emit(module: Any, options: Any) -> Any:
     from mirlo.targets.nvvm.emit import emit
+    from mirlo.targets.nvvm.options import chosen_chip
 
-    return emit(module, opt_level=options.opt_level)
+    return emit(module, chosen_chip(getattr(options, "target_options", "")), opt_level=options.opt_level)
+
+
+def _fingerprint() -> str:
+    from mirlo.targets.nvvm.options import chosen_chip
+
+    return chosen_chip("").name
 
 
 TARGET = Target(
     name="nvvm",
-    help="NVIDIA GPUs, through PTX",
+    help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a} names the chip",
     parent="gpu",
     rule_modules=(),
     pipeline=_pipeline,
     emit=_emit,
+    fingerprint=_fingerprint,
+    takes_options=True,
 )

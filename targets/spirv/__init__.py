@@ -26,4 +26,5 @@ TARGET = Target(
     rule_modules=("mirlo.targets.spirv.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
+    fingerprint=lambda: "vulkan",
 )

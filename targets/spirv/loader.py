@@ -7,17 +7,14 @@ again for each call: inputs to the device, one dispatch after another, outputs b
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
-from mirlo.runtime.artifact import Artifact, TensorSpec
-from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
+from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, tensors_of
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api, device
 
-ALIGNMENT = 256
 CHUNK = 16 << 20
 """Bytes that are uploaded at a time, where the device's memory cannot be reached from here."""
 
@@ -26,33 +23,6 @@ def load(artifact: Artifact) -> LoadedCode:
     """Make an artifact for Vulkan callable."""
     model = Model(device(), artifact)
     return LoadedCode(model.call, keep=model)
-
-
-def size_of(spec: TensorSpec) -> int:
-    """Bytes of a tensor."""
-    count = numpy_dtype(spec.dtype).itemsize
-    for dim in spec.shape:
-        if not isinstance(dim, int):
-            raise ArtifactError(f"'{spec.name}' has the open dim '{dim}', which models on Vulkan cannot have")
-        count *= dim
-    return count
-
-
-@dataclass(frozen=True)
-class Region:
-    """Where a tensor lies in a buffer."""
-
-    offset: int
-    size: int
-
-
-def lay_out(sizes: list[int]) -> tuple[list[Region], int]:
-    """Regions one behind the other, and how much they take together."""
-    regions, at = [], 0
-    for size in sizes:
-        regions.append(Region(at, size))
-        at += -(-max(size, 4) // ALIGNMENT) * ALIGNMENT
-    return regions, at
 
 
 class Model:
@@ -64,17 +34,14 @@ class Model:
         self._check()
         program = artifact.metadata["program"]
         self.steps = program["steps"]
-        tensors = [size_of(spec) for spec in (*artifact.inputs, *artifact.outputs)]
-        self.regions, total = lay_out(tensors)
+        self.regions, total = tensors_of(artifact)
         with target.lock:
             self.pipelines = Pipelines(target, artifact)
             self.arena = target.buffer(program["arena"])
             self.staging = target.buffer(total, host=True)
             # Where the device computes in memory that is reached from here, tensors need no second place.
             self.tensors = self.staging if self.staging.local else target.buffer(total)
-            self.constants, self._constant_buffer = self._upload(
-                [artifact.code[at : at + size] for at, size in artifact.metadata["constants"]]
-            )
+            self.constants, self._constant_buffer = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._param_buffer: Buffer | None = None
         self._recorded: dict[bool, Any] = {}
@@ -112,9 +79,7 @@ class Model:
     # Memory
 
     def _place_params(self, params: Any) -> None:
-        specs = self.artifact.params
-        data = [(ctypes.c_char * max(size_of(spec), 1)).from_address(params[i]) for i, spec in enumerate(specs)]
-        self.params, self._param_buffer = self._upload(data)
+        self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
 
     def _upload(self, data: list[Any]) -> tuple[list[Region], Buffer]:
         """Bytes in memory of the device."""
@@ -122,14 +87,14 @@ class Model:
         buffer = self.device.buffer(total)
         if buffer.mapped is not None:
             for region, part in zip(regions, data, strict=True):
-                ctypes.memmove(buffer.mapped + region.offset, _address(part), region.size)
+                ctypes.memmove(buffer.mapped + region.offset, address_of(part), region.size)
             return regions, buffer
         staging = self.device.buffer(min(CHUNK, total), host=True)
         assert staging.mapped is not None
         for region, part in zip(regions, data, strict=True):
             for at in range(0, region.size, CHUNK):
                 size = min(CHUNK, region.size - at)
-                ctypes.memmove(staging.mapped, _address(part) + at, size)
+                ctypes.memmove(staging.mapped, address_of(part) + at, size)
                 commands = self.device.commands()
                 self.device.copy(commands, staging, 0, buffer, region.offset + at, size)
                 api().vkEndCommandBuffer(commands)
@@ -188,9 +153,3 @@ class Model:
             self.device.barrier(commands)
         api().vkEndCommandBuffer(commands)
         return commands
-
-
-def _address(part: Any) -> int:
-    if isinstance(part, bytes):
-        return ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p).value or 0
-    return ctypes.addressof(part)

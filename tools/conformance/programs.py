@@ -101,24 +101,29 @@ def _run_alone(program: Program, target: str) -> Outcome:
 
 def _run_together(programs: Sequence[Program], target: str) -> list[Outcome]:
     with make_context(), ir.Location.unknown():
-        module = ir.Module.create()
-        arrays = [array for program in programs for array in program.arrays]
-        types = [tensor_type(array).to_mlir() for array in arrays]
-        with ir.InsertionPoint(module.body):
-            main = func.FuncOp("main", ir.FunctionType.get(types, []))
-        entry = main.add_entry_block()
-        arguments = iter(list(entry.arguments))
-        results: list[list[Any]] = []
-        for program in programs:
-            with ir.InsertionPoint(entry), ir.Location.name(program.name):
-                results.append(program.emit([next(arguments) for _ in program.arrays]))
-        flat = [value for made in results for value in made]
-        with ir.InsertionPoint(entry):
-            func.ReturnOp(flat)
-        main.operation.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(types, [value.type for value in flat])
-        )
+        module, counts = module_of(programs)
         executable = compile_(module, target)
-    made = executable(*arrays)
+    made = executable(*(array for program in programs for array in program.arrays))
     outputs = iter(made if isinstance(made, (tuple, list)) else [made])
-    return [Outcome(tuple(next(outputs) for _ in values)) for values in results]
+    return [Outcome(tuple(next(outputs) for _ in range(count))) for count in counts]
+
+
+def module_of(programs: Sequence[Program]) -> tuple[Any, list[int]]:
+    """A module whose function computes all programs, one after the other, and how many results each of them has."""
+    module = ir.Module.create()
+    types = [tensor_type(array).to_mlir() for program in programs for array in program.arrays]
+    with ir.InsertionPoint(module.body):
+        main = func.FuncOp("main", ir.FunctionType.get(types, []))
+    entry = main.add_entry_block()
+    arguments = iter(list(entry.arguments))
+    results: list[list[Any]] = []
+    for program in programs:
+        with ir.InsertionPoint(entry), ir.Location.name(program.name):
+            results.append(program.emit([next(arguments) for _ in program.arrays]))
+    flat = [value for made in results for value in made]
+    with ir.InsertionPoint(entry):
+        func.ReturnOp(flat)
+    main.operation.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get(types, [value.type for value in flat])
+    )
+    return module, [len(made) for made in results]

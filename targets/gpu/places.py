@@ -1,0 +1,65 @@
+"""Where tensors lie on a device: what the loaders of GPU targets share. It imports nothing of the compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import ArtifactError
+
+ALIGNMENT = 256
+"""Of tensors in device memory, in bytes: enough for every device."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where a tensor lies in a buffer."""
+
+    offset: int
+    size: int
+
+
+def size_of(spec: TensorSpec) -> int:
+    """Bytes of a tensor."""
+    count = numpy_dtype(spec.dtype).itemsize
+    for dim in spec.shape:
+        if not isinstance(dim, int):
+            raise ArtifactError(f"'{spec.name}' has the open dim '{dim}', which models on a GPU cannot have")
+        count *= dim
+    return count
+
+
+def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
+    """Regions one behind the other, and how much they take together."""
+    regions, at = [], 0
+    for size in sizes:
+        regions.append(Region(at, size))
+        at += -(-max(size, 4) // ALIGNMENT) * ALIGNMENT
+    return regions, max(at, ALIGNMENT)
+
+
+def tensors_of(artifact: Artifact) -> tuple[list[Region], int]:
+    """Where inputs and outputs lie."""
+    return lay_out([size_of(spec) for spec in (*artifact.inputs, *artifact.outputs)])
+
+
+def constants_of(artifact: Artifact) -> list[bytes]:
+    """The small constants of a model."""
+    return [artifact.code[at : at + size] for at, size in artifact.metadata["constants"]]
+
+
+def params_of(artifact: Artifact, addresses: Any) -> list[Any]:
+    """The weights of a model, at the addresses that its entry function is given."""
+    sizes = [size_of(spec) for spec in artifact.params]
+    return [(ctypes.c_char * max(size, 1)).from_address(addresses[i]) for i, size in enumerate(sizes)]
+
+
+def address_of(data: Any) -> int:
+    """Where bytes, or an array of ctypes, are in memory."""
+    if isinstance(data, bytes):
+        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    return ctypes.addressof(data)

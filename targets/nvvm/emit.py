@@ -1,0 +1,26 @@
+"""From a planned module to an artifact: PTX and the program of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.targets.gpu.kernels import pack
+from mirlo.targets.gpu.program import read_program
+from mirlo.targets.llvm.emit import _find_main, _kernels, _signature
+from mirlo.targets.nvvm.chips import Chip
+from mirlo.targets.nvvm.ptx import to_ptx
+
+
+def emit(module: Any, chip: Chip, opt_level: int = 3) -> Artifact:
+    """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
+    main = _find_main(module)
+    signature = _signature(main)
+    rows = _kernels(main, module)
+    program = read_program(module, main)
+    code, table = pack(to_ptx(module, chip, opt_level), program.constants)
+    return Artifact(
+        target="nvvm", loader="cuda", code=code, entry="main", inputs=signature["inputs"],
+        outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
+        metadata={"program": program.as_json(), "chip": chip.name, **table},
+    )  # fmt: skip

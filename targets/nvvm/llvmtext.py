@@ -1,0 +1,104 @@
+"""LLVM IR as text between two versions: MLIR's LLVM writes floating-point numbers that older ones do not read.
+
+It writes `f0x402DF854`, `+inf`, `-qnan`, `+nan(0x1234)`, and short decimals that are not exactly the number; what every
+version reads are the bits: of a double for `float` and `double`, after `0xH` for `half` and `0xR` for `bfloat`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class _Format:
+    fraction: int
+    exponent: int
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.fraction + self.exponent)
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << self.exponent) - 1) << self.fraction
+
+    @property
+    def quiet(self) -> int:
+        return 1 << (self.fraction - 1)
+
+
+_FORMATS = {"half": _Format(10, 5), "bfloat": _Format(7, 8), "float": _Format(23, 8), "double": _Format(52, 11)}
+_TOKEN = re.compile(
+    r"""(?P<text>c?"[^"]*")|(?P<comment>;.*)|(?P<name>[%@!#][\w.$-]+)|(?P<type>\b(?:half|bfloat|float|double)\b)
+    |(?P<number>(?<![\w.%@])(?:f0x[0-9A-Fa-f]+|[+-](?:inf|qnan|s?nan\(0x[0-9A-Fa-f]+\))|[-+]?\d+\.\d+(?:e[+-]?\d+)?)
+    (?![\w.]))|(?P<word>[A-Za-z_][\w.]*)""",
+    re.VERBOSE,
+)
+
+
+def readable_by_older(text: str) -> str:
+    """The same module with every floating-point number as its bits."""
+    return "\n".join(map(_line, text.splitlines())) + "\n"
+
+
+def _line(line: str) -> str:
+    kind: str | None = None
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal kind
+        if match.lastgroup == "type":
+            kind = match.group()
+        elif match.lastgroup == "number" and kind is not None:
+            return _written(kind, _bits(_FORMATS[kind], kind, match.group()))
+        return match.group()
+
+    return _TOKEN.sub(replaced, line)
+
+
+def _bits(form: _Format, kind: str, number: str) -> int:
+    if number.startswith("f0x"):
+        return int(number[3:], 16)
+    sign = form.sign if number[0] == "-" else 0
+    word = number[1:]
+    if word == "inf":
+        return sign | form.infinity
+    if word == "qnan":
+        return sign | form.infinity | form.quiet
+    if word.startswith(("nan(", "snan(")):
+        payload = int(word[word.index("(") + 1 : -1], 16)
+        return sign | form.infinity | payload | (0 if word.startswith("s") else form.quiet)
+    if kind == "bfloat":
+        return _nearest_bfloat(number)
+    code, like = {"half": ("<e", "<H"), "float": ("<f", "<I"), "double": ("<d", "<Q")}[kind]
+    return int(struct.unpack(like, struct.pack(code, float(number)))[0])
+
+
+def _nearest_bfloat(number: str) -> int:
+    """Of the two neighbours the nearer one, ties to even."""
+    single = struct.unpack("<I", struct.pack("<f", abs(float(number))))[0] & ~0xFFFF
+    exact = abs(Fraction(number))
+    low, high = (Fraction(struct.unpack("<f", struct.pack("<I", bits))[0]) for bits in (single, single + 0x10000))
+    up = high - exact < exact - low or (high - exact == exact - low and single >> 16 & 1)
+    return ((single >> 16) + int(up)) | (0x8000 if number.startswith("-") else 0)
+
+
+def _written(kind: str, bits: int) -> str:
+    if kind == "half":
+        return f"0xH{bits:04X}"
+    if kind == "bfloat":
+        return f"0xR{bits:04X}"
+    if kind == "double":
+        return f"0x{bits:016X}"
+    return f"0x{_as_double(bits):016X}"
+
+
+def _as_double(bits: int) -> int:
+    """The bits of the double that a float is; NaN keeps its payload."""
+    sign, exponent, fraction = bits >> 31, bits >> 23 & 255, bits & 0x7FFFFF
+    if exponent == 255:
+        return sign << 63 | 0x7FF << 52 | fraction << 29
+    number = struct.unpack("<f", struct.pack("<I", bits))[0]
+    return int(struct.unpack("<Q", struct.pack("<d", number))[0])

@@ -1,0 +1,200 @@
+"""From kernels in upstream dialects to PTX.
+
+MLIR makes LLVM IR of them; LLVM's NVPTX back end comes with llvmlite. Both end the process where they are given what
+they do not know, so that everything is checked before.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from mirlo.dialects.bindings import ir, llvm, passmanager
+from mirlo.passes.lower.calls import find
+from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.nvvm.chips import Chip
+from mirlo.targets.nvvm.llvmtext import readable_by_older
+
+TRIPLE = "nvptx64-nvidia-cuda"
+ALIGNMENT = 16
+"""Of every buffer, in bytes; the plan of memory gives more."""
+_TRANSLATED = frozenset({"llvm", "nvvm", "gpu", "builtin"})
+_INTRINSICS = re.compile(
+    r"llvm\.(nvvm\.|fma|fmuladd|sqrt|fabs|floor|ceil|trunc|rint|nearbyint|roundeven|round|minnum|maxnum|minimum|maximum|"
+    r"minimumnum|maximumnum|copysign|exp2|smin|smax|umin|umax|abs|ctlz|cttz|ctpop|bswap|bitreverse|fshl|fshr|assume|"
+    r"expect|lifetime|is\.fpclass|scmp|ucmp|memcpy|memset|memmove|masked|vector\.|stacksave|stackrestore|[su](add|sub|mul)\.)"
+)
+"""LLVM intrinsics that the back end has code for; of others it says nothing but that it ends the process."""
+
+_TO_NVVM = (
+    "gpu.module(arith-expand,convert-nvgpu-to-nvvm,convert-scf-to-cf,expand-strided-metadata,lower-affine,canonicalize,cse,"
+    "loop-invariant-code-motion,convert-math-to-llvm,"
+    "convert-gpu-to-nvvm{{use-bare-ptr-memref-call-conv=1 index-bitwidth={index}}},convert-nvvm-to-llvm,"
+    "convert-ub-to-llvm,canonicalize,cse,reconcile-unrealized-casts)"
+)
+
+
+def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
+    """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed."""
+    kernels = _gather(module)
+    if not kernels:
+        return []
+    (whole,) = (op.operation for op in module.body.operations)
+    _share(whole)
+    call_intrinsics(whole)
+    index = 64 if _is_huge(whole) else 32
+    try:
+        passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
+    except ir.MLIRError as error:
+        reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
+        raise PassError(f"conversion to NVVM failed: {reasons}") from error
+    check_translated(whole)
+    for function in find(whole, "llvm.func"):
+        if ir.StringAttr(function.attributes["sym_name"]).value in kernels.values():
+            _align(function)
+    code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level).encode()
+    return [KernelCode(name, entry, code) for name, entry in kernels.items()]
+
+
+_BY_INTRINSIC = {
+    "math.absf": "fabs", "math.sqrt": "sqrt", "math.floor": "floor", "math.ceil": "ceil", "math.trunc": "trunc",
+    "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma", "math.exp2": "exp2",
+}  # fmt: skip
+"""Operations that the back end has code for; MLIR's conversion would call a library for them."""
+
+
+def call_intrinsics(root: Any) -> None:
+    """Turn math operations into calls of LLVM intrinsics."""
+    segments = ir.DenseI32ArrayAttr.get
+    for name, short in _BY_INTRINSIC.items():
+        for op in find(root, name):
+            kind = op.results[0].type
+            with ir.InsertionPoint(op), op.location:
+                made = ir.Operation.create(
+                    "llvm.call_intrinsic", results=[kind], operands=list(op.operands),
+                    attributes={
+                        "intrin": ir.StringAttr.get(f"llvm.{short}.{kind}"), "op_bundle_sizes": segments([]),
+                        "operandSegmentSizes": segments([len(op.operands), 0]),
+                    },
+                )  # fmt: skip
+            op.results[0].replace_all_uses_with(made.results[0])
+            op.erase()
+
+
+def _gather(module: Any) -> dict[str, str]:
+    """Put all kernels in one `gpu.module`; what launches call them, and their names there."""
+    operations = [op.operation for op in module.body.operations]
+    modules = [op for op in operations if op.name == "gpu.module"]
+    names = {}
+    for op in modules:
+        own = ir.StringAttr(op.attributes["sym_name"]).value
+        for function in find(op, "gpu.func"):
+            name = ir.StringAttr(function.attributes["sym_name"]).value
+            function.attributes["sym_name"] = ir.StringAttr.get(own)
+            names[f"{own}::{name}"] = own
+            if op is not modules[0]:
+                function.move_before(modules[0].regions[0].blocks[0].operations[0])
+    for op in operations[::-1]:
+        if op not in modules[:1]:
+            op.erase()
+    return names
+
+
+def check_translated(root: Any) -> None:
+    """An error for what the export to LLVM IR does not know: it would end the process."""
+    problems: list[PassError] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.split(".")[0] not in _TRANSLATED:
+            problems.append(PassError(f"'{op.name}' is not converted to NVVM", op.location))
+        elif op.name == "llvm.call_intrinsic":
+            name = ir.StringAttr(op.attributes["intrin"]).value
+            if not _INTRINSICS.match(name):
+                problems.append(PassError(f"NVIDIA GPUs have no code for '{name}'", op.location))
+        return ir.WalkResult.INTERRUPT if problems else ir.WalkResult.ADVANCE
+
+    for region in root.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+                if problems:
+                    raise problems[0]
+
+
+def check_selected(text: str) -> None:
+    """An error for functions in LLVM IR that the back end has no code for."""
+    for name in re.findall(r"^declare .*?@([\w.$]+)\(", text, re.MULTILINE):
+        if not name.startswith("llvm."):
+            raise PassError(f"a kernel calls '{name}', which nobody defines on the GPU")
+        if not _INTRINSICS.match(name):
+            raise PassError(f"NVIDIA GPUs have no code for '{name}'")
+
+
+def assemble(text: str, chip: Chip, opt_level: int = 3) -> str:
+    """PTX of LLVM IR."""
+    check_selected(text)
+    binding = _llvmlite()
+    module = binding.parse_assembly(text)
+    module.triple = TRIPLE
+    machine = binding.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level
+    )
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=opt_level))
+    builder.getModulePassManager().run(module, builder)
+    check_selected(str(module))
+    return machine.emit_assembly(module)
+
+
+@cache
+def _llvmlite() -> Any:
+    import llvmlite.binding as binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return binding
+
+
+def _is_huge(kernel: Any) -> bool:
+    """Whether a position does not fit 32 bits."""
+    for function in find(kernel, "gpu.func"):
+        for argument in function.regions[0].blocks[0].arguments:
+            count = 1
+            for dim in argument.type.shape if isinstance(argument.type, ir.MemRefType) else ():
+                count *= dim
+            if count >= 1 << 31:
+                return True
+    return False
+
+
+def _share(kernel: Any) -> None:
+    """Memory of a block of threads as globals of the kernel."""
+    for number, alloc in enumerate(find(kernel, "memref.alloc")):
+        kind, name = alloc.results[0].type, f"shared_{number}"
+        with alloc.location:
+            with ir.InsertionPoint.at_block_begin(kernel.regions[0].blocks[0]):
+                ir.Operation.create(
+                    "memref.global",
+                    attributes={
+                        "sym_name": ir.StringAttr.get(name),
+                        "sym_visibility": ir.StringAttr.get("private"),
+                        "type": ir.TypeAttr.get(kind),
+                        "initial_value": ir.UnitAttr.get(),
+                        "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT),
+                    },
+                )
+            with ir.InsertionPoint(alloc):
+                reference = {"name": ir.FlatSymbolRefAttr.get(name)}
+                found = ir.Operation.create("memref.get_global", results=[kind], attributes=reference)
+        alloc.results[0].replace_all_uses_with(found.results[0])
+        alloc.erase()
+
+
+def _align(function: Any) -> None:
+    """What is known of the pointers that a kernel is given."""
+    count = len(function.regions[0].blocks[0].arguments)
+    aligned = ir.DictAttr.get({"llvm.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([aligned] * count)

@@ -1,0 +1,59 @@
+"""NVIDIA's assembler, where there is one: on the path, of a CUDA installation, or of the wheel `nvidia-cuda-nvcc`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mirlo.targets.nvvm.chips import Chip
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What the assembler makes of PTX."""
+
+    cubin: bytes
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+class AssemblerError(RuntimeError):
+    """The assembler refuses PTX."""
+
+
+@cache
+def find_ptxas() -> str | None:
+    """The assembler's path, or None."""
+    names = ["ptxas", "/usr/local/cuda/bin/ptxas"]
+    names += [str(p) for folder in sys.path for p in sorted(Path(folder or ".").glob("nvidia/*/bin/ptxas"))]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def run_ptxas(ptx: str | bytes, chip: Chip) -> Assembled:
+    """Assemble PTX for a chip."""
+    path = find_ptxas()
+    if path is None:
+        raise AssemblerError("there is no ptxas: install CUDA, or pip install nvidia-cuda-nvcc")
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_bytes(ptx.encode() if isinstance(ptx, str) else ptx)
+        done = subprocess.run(
+            [path, "-v", f"-arch={chip.name}", str(source), "-o", str(target)], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise AssemblerError(done.stderr.strip() or done.stdout.strip())
+        return Assembled(
+            target.read_bytes(), _largest(r"Used (\d+) registers", done.stderr),
+            _largest(r"(\d+) bytes spill stores", done.stderr), _largest(r"(\d+) bytes smem", done.stderr),
+        )  # fmt: skip
+
+
+def _largest(pattern: str, text: str) -> int:
+    return max(map(int, re.findall(pattern, text)), default=0)

@@ -1,0 +1,45 @@
+"""Modules compiled for target nvvm, and assembled with NVIDIA's ptxas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.emit import emit
+from mirlo.targets.nvvm.ptxas import Assembled, find_ptxas, run_ptxas
+from mirlo.tools.conformance.programs import Program, module_of
+
+
+def needs_ptxas() -> pytest.MarkDecorator:
+    """Skip the tests of a module, and say so, where nothing assembles PTX."""
+    return pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
+
+
+def ptx_of(programs: Sequence[Program], chip: str) -> str:
+    """The PTX of programs; empty if they need no kernel."""
+    with make_context(), ir.Location.unknown():
+        module, _ = module_of(programs)
+        return ptx_of_module(module, chip)
+
+
+def ptx_of_module(module: Any, chip: str) -> str:
+    """The PTX of a module."""
+    pipeline: Any = find_target("nvvm").pipeline
+    Pipeline(pipeline(None)).run(module, Session(), [])
+    artifact = emit(module, find_chip(chip))
+    places = {tuple(kernel["code"]) for kernel in artifact.metadata["kernels"].values()}
+    return "".join(artifact.code[at : at + size].decode() for at, size in places)
+
+
+def assemble(programs: Sequence[Program], chip: str) -> Assembled | None:
+    """What ptxas makes of programs."""
+    ptx = ptx_of(programs, chip)
+    return run_ptxas(ptx, find_chip(chip)) if ptx else None
