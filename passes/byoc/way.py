@@ -73,7 +73,9 @@ class Targets:
         steps = ["simplify", "fold-constant", "cse", "remove-dead"]
         listed = ",".join(quote(str(target)) for target in self.generators)
         steps += [f"partition{{targets={{{listed}}}}}", "outline-external"]
-        steps += [step for target in self.generators for step in _own_steps(target)]
+        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
+        steps += [step for target in self.generators for step in _own_passes(target)]
+        steps += [_codegen(target) for target in self.generators if target.generator.makes_artifacts]
         if any(not target.generator.makes_artifacts for target in self.generators):
             steps.append("inline-external")
         return ",".join([*steps, "remove-dead"])
@@ -82,16 +84,19 @@ class Targets:
         return ",".join(map(str, self._all))
 
 
-def _own_steps(target: Chosen) -> list[str]:
-    """A target's passes on its external module, and its code generation."""
+def _own_passes(target: Chosen) -> list[str]:
+    """A target's passes on its external module, and the way of the permutes that its layouts need."""
     generator = target.generator
-    steps = []
-    if generator.pipeline:
-        steps.append(f"run-on-external{{target={target.name} pipeline={quote(generator.pipeline)}}}")
-    if generator.makes_artifacts:
-        options = f" options={quote(target.options)}" if target.options else ""
-        steps.append(f"codegen-external{{target={target.name}{options}}}")
-    return steps
+    pipeline = generator.pipeline or ("convert-layout,fold-constant,remove-dead" if generator.layouts else "")
+    if not pipeline:
+        return []
+    steps = [f"run-on-external{{target={target.name} pipeline={quote(pipeline)}}}"]
+    return [*steps, f"hoist-layouts{{target={target.name}}}"] if generator.layouts else steps
+
+
+def _codegen(target: Chosen) -> str:
+    options = f" options={quote(target.options)}" if target.options else ""
+    return f"codegen-external{{target={target.name}{options}}}"
 
 
 def _chosen(text: str) -> Chosen:
