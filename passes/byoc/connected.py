@@ -72,7 +72,7 @@ class Several(Pattern):
             if producer in bound and consumer not in bound:
                 return consumer, [r for user in self._value(producer, state).users for r in user.results]
         position = next(i for i in range(len(self.points)) if i not in bound)
-        shared = [state.labels[label] for label in labels_in(self.points[position]) if label in state.labels]
+        shared = [state.labels[label] for label in self.points[position].labels if label in state.labels]
         return position, _above(shared, height(self.points[position]))
 
     def _linked(self, state: State, search: Search) -> bool:
@@ -134,7 +134,7 @@ def _labelled(pattern: Pattern, position: int) -> Any:
 
 def _require_connected(points: list[Pattern], links: list[tuple[int, int, Link]]) -> None:
     joined, grows = {0}, True
-    labels = [labels_in(point) for point in points]
+    labels = [set(point.labels) for point in points]
     while grows:
         fresh = {i for p, c, _ in links for i in (p, c) if p in joined or c in joined}
         fresh |= {i for i in range(len(points)) if any(labels[i] & labels[j] for j in joined)}
@@ -145,15 +145,16 @@ def _require_connected(points: list[Pattern], links: list[tuple[int, int, Link]]
             raise PatternError(f"the parts of a pattern are not connected: {point} shares no labelled part and no link")
 
 
-def labels_in(pattern: Pattern) -> set[str]:
-    """The labels of a pattern and its parts."""
-    own = {pattern.label} if pattern.label is not None else set()
-    return own.union(*(labels_in(part) for part in pattern.parts()))
-
-
 def height(pattern: Pattern) -> int:
     """How many operations a pattern is deep at most."""
-    return 1 + max((height(part) for part in pattern.parts()), default=0)
+    known: dict[int, int] = {}
+
+    def of(part: Pattern) -> int:
+        if id(part) not in known:
+            known[id(part)] = 1 + max(map(of, part.parts()), default=0)
+        return known[id(part)]
+
+    return of(pattern)
 
 
 def _above(values: list[Value], levels: int) -> list[Value]:

@@ -58,8 +58,15 @@ class Pattern:
 
     def dup(self) -> Any:
         """A copy that is free to match another value: parts in it lose their labels."""
-        made = self.with_parts([part.dup() for part in self.parts()])
-        return made._with(label=None)
+        known: dict[int, Pattern] = {}
+
+        def copied(part: Pattern) -> Pattern:
+            if id(part) not in known:
+                made = part.with_parts([copied(inner) for inner in part.parts()])
+                known[id(part)] = made._with(label=None)
+            return known[id(part)]
+
+        return copied(self)
 
     def optional(self, wrap: Callable[[Any], Pattern]) -> Pattern:
         """This, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
@@ -102,8 +109,29 @@ class Pattern:
             else:
                 search.fail(state, value, f"it must be the value that '{self.label}' is elsewhere in the pattern")
             return
+        key = self._question(value, state)
+        if key in search.hopeless or not search.goes_on(state, value):
+            return
+        any_found = False
         for found in self.ways(value, state, search):
+            any_found = True
             yield found.with_label(self.label, value)
+        if not any_found:
+            search.hopeless.add(key)
+
+    def _question(self, value: Value, state: State) -> Any:
+        """What the answer of `solve` depends on: chains with alternatives come to the same question on many ways."""
+        bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
+        return id(self), id(value), bound
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of this pattern and its parts, sorted."""
+        known = vars(self).get("_labels")
+        if known is None:
+            own = {self.label} if self.label is not None else set()
+            known = vars(self)["_labels"] = tuple(sorted(own.union(*(part.labels for part in self.parts()))))
+        return known  # type: ignore[no-any-return]
 
     def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
         raise NotImplementedError
@@ -123,6 +151,7 @@ class Pattern:
     def _with(self, **changes: Any) -> Any:
         made = copy.copy(self)
         vars(made).update(changes)
+        vars(made).pop("_labels", None)
         return made
 
     def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:

@@ -10,6 +10,9 @@ from mirlo.passes.byoc.graph import Graph, Node, Value
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 
+MAX_STEPS = 100_000
+"""In one attempt to match a pattern at one node."""
+
 
 class PatternError(MirloError, ValueError):
     """A pattern that is written wrongly, or a predicate in one that misbehaves."""
@@ -100,8 +103,20 @@ class Search:
     """The deepest ones."""
     muted: bool = False
     """Inside what must *not* match, failing is what is wanted."""
+    hopeless: set[Any] = field(default_factory=set)
+    """Parts of patterns that fit values in no way, under the labels that were bound."""
+    steps: int = 0
     answers: dict[Any, Any] = field(default_factory=dict)
     """What was found out about nodes in this search, for patterns that ask more than once."""
+
+    def goes_on(self, state: State, value: Value) -> bool:
+        """Whether the search may take another step: patterns that fit in very many ways are given up."""
+        self.steps += 1
+        if self.steps == MAX_STEPS:
+            self.failures.clear()
+            self.fail(state, value, f"the pattern fits in too many ways, given up after {MAX_STEPS} steps")
+            self.muted = True
+        return self.steps < MAX_STEPS
 
     def fail(
         self,

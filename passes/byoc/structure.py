@@ -18,7 +18,7 @@ def check_pattern(pattern: Pattern) -> None:
         if isinstance(part, OpPattern):
             _check_names(part)
     by_id = {id(part): part for part in walk(pattern)}
-    for identity, count in _occurrences(pattern, set()).items():
+    for identity, count in _occurrences(pattern, frozenset(), {})[0].items():
         if count > 1:
             raise PatternError(
                 f"the same pattern object stands in {count} places of a pattern: {by_id[identity]}; call "
@@ -43,25 +43,35 @@ def operators(pattern: Pattern) -> set[str]:
     return {name for part in walk(pattern) if isinstance(part, OpPattern) for name in part.names}
 
 
-def _occurrences(pattern: Pattern, labels: set[str]) -> Counter[int]:
-    """How often each object without a label must be matched at most; of alternatives only one is."""
+Seen = frozenset[str]
+Counted = tuple[Counter[int], Seen]
+
+
+def _occurrences(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
+    """How often each object without a label must be matched at most (of alternatives only one is), and the labels that
+    were seen then: the second time, a labelled part is not matched again."""
+    key = id(pattern), seen
+    if key not in known:
+        known[key] = _count(pattern, seen, known)
+    return known[key]
+
+
+def _count(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
     if pattern.label is not None:
-        if pattern.label in labels:
-            return Counter()
-        labels.add(pattern.label)
+        if pattern.label in seen:
+            return Counter(), seen
+        seen |= {pattern.label}
     found: Counter[int] = Counter() if pattern.label is not None else Counter([id(pattern)])
     if isinstance(pattern, (Alternatives, Both)):
+        counted = [_occurrences(part, seen, known) for part in pattern.parts()]
         inside: Counter[int] = Counter()
-        seen: set[str] = set()
-        for part in pattern.parts():
-            own = set(labels)
-            inside |= _occurrences(part, own)
-            seen |= own
-        labels |= seen
-        return found + inside
+        for count, _ in counted:
+            inside |= count
+        return found + inside, seen.union(*(labels for _, labels in counted))
     for part in pattern.parts():
-        found += _occurrences(part, labels)
-    return found
+        count, seen = _occurrences(part, seen, known)
+        found += count
+    return found, seen
 
 
 def _check_names(pattern: OpPattern) -> None:
