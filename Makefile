@@ -29,7 +29,7 @@ pytest: $(VENV)/ready
 	$(BIN)/pytest -q
 
 bench: $(VENV)/ready
-	$(BIN)/python -m benchmarks --cache $(MODELS)
+	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .

@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 
 DEFAULT_LIMIT = 4 << 30
@@ -67,14 +67,18 @@ class Counts:
 class Cache:
     """A cache in a folder, which is made when the first entry is stored."""
 
-    folder: Path
+    where: InitVar[str | os.PathLike[str]]
     limit: int | None = None
     """Bytes; None for the one that the folder was told (`set_limit`), or the default."""
     counts: Counts = field(default_factory=Counts)
     problem: str | None = field(default=None, init=False)
     """Why the last entry could not be stored, where it could not."""
+    folder: Path = field(init=False)
     _untrimmed: int = field(default=-1, init=False)
     """Bytes stored since the size of the cache was last looked at; -1 before the first time."""
+
+    def __post_init__(self, where: str | os.PathLike[str]) -> None:
+        self.folder = Path(where)
 
     def get(self, kind: str, key: str) -> bytes | None:
         """The content of an entry. A damaged one is removed and counts as missing."""
@@ -184,7 +188,7 @@ class Cache:
             self.trim()
 
     def _candidates(self, kind: str, key: str) -> list[Entry]:
-        return [entry for entry in _scan_folder(self.folder / kind / key[:2], kind, f"{key}-")]
+        return _scan_folder(self.folder / kind / key[:2], kind, f"{key}-")
 
     def _scan(self, folder: Path, kind: str) -> Iterator[Entry]:
         try:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 import mirlo
-from benchmarks.kernels.peak import make_peak
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime.params import ParameterStore
+from mirlo.tools.bench.peak import make_peak
 
 
 @dataclass(frozen=True)

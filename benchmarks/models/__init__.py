@@ -1,5 +1,5 @@
-"""The five models that Mirlo is measured on: graphs in this folder, weights from a seed."""
+"""The models that Mirlo is measured on: exported graphs here, with weights from a seed, and some that are built."""
 
-from .seeded import fill, names, path
+from .seeded import all_names, fill, names, path
 
-__all__ = ["fill", "names", "path"]
+__all__ = ["all_names", "fill", "names", "path"]

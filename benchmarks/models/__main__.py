@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .seeded import fill, names, path
+from .seeded import all_names, fill, path
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Write a complete model.")
-    parser.add_argument("model", choices=names(), help="which model")
+    parser.add_argument("model", choices=all_names(), help="which model")
     parser.add_argument("output", nargs="?", help="file to write; default: a file in the cache folder")
     parser.add_argument("--cache", help="cache folder (default: ~/.cache/mirlo/models)")
     arguments = parser.parse_args()

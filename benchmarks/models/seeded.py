@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,15 @@ MARK = '{"seeded"'
 
 
 def names() -> list[str]:
-    """The models that can be filled."""
+    """The exported models."""
     return sorted(file.stem for file in GRAPHS.glob("*.onnx"))
+
+
+def all_names() -> list[str]:
+    """The exported models, then those that are built here."""
+    from .made import MADE
+
+    return [*names(), *MADE]
 
 
 def fill(name: str, path: str | os.PathLike[str]) -> Path:
@@ -29,10 +37,13 @@ def fill(name: str, path: str | os.PathLike[str]) -> Path:
 
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    model = onnx.load(_graph(name))
-    for tensor in model.graph.initializer:
-        if tensor.doc_string.startswith(MARK):
-            _fill_tensor(tensor)
+    if name in names():
+        model = onnx.load(_graph(name))
+        for tensor in model.graph.initializer:
+            if tensor.doc_string.startswith(MARK):
+                _fill_tensor(tensor)
+    else:
+        model = _maker(name)()
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -47,15 +58,24 @@ def fill(name: str, path: str | os.PathLike[str]) -> Path:
 def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     """The complete model as a file in a cache folder, `~/.cache/mirlo/models` unless told; filled on first use."""
     folder = Path(cache) if cache is not None else Path.home() / ".cache" / "mirlo" / "models"
-    fingerprint = hashlib.sha256(_graph(name).read_bytes()).hexdigest()[:12]
+    if name not in names():
+        _maker(name)
+    sources = [_graph(name)] if name in names() else [GRAPHS / "made.py", GRAPHS / "nets.py"]
+    fingerprint = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     target = folder / f"{name}-{fingerprint}.onnx"
     return target if target.exists() else fill(name, target)
 
 
 def _graph(name: str) -> Path:
-    if name not in names():
-        raise ValueError(f"no model is named '{name}'; there are: {', '.join(names())}")
     return GRAPHS / f"{name}.onnx"
+
+
+def _maker(name: str) -> Callable[[], Any]:
+    from .made import MADE
+
+    if name not in MADE:
+        raise ValueError(f"no model is named '{name}'; there are: {', '.join(all_names())}")
+    return MADE[name]
 
 
 def _fill_tensor(tensor: Any) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",
+    "bench": "mirlo.tools.cli.bench",
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mirlo.tools.cli.measuring import add_cache, add_cache_flags
+from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 
 Shapes = dict[str, tuple[int | str, ...]]
 
@@ -46,6 +46,14 @@ class Arguments(argparse.Namespace):
     debug: bool = False
     action: str
     limit: int
+    models: list[str]
+    engines: tuple[str, ...]
+    thread_counts: tuple[int, ...]
+    seconds: float
+    python: list[tuple[str, str]]
+    dim: list[tuple[str, int]]
+    kernels: int
+    report: str | None
     cache_dir: str | None
     no_cache: bool
     jobs: int | None
@@ -97,6 +105,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_check_target(commands)
     _add_bisect(commands)
     add_cache(commands, _add)
+    _add_shapes(add_bench(commands, _add, _positive))
     _add_fuzz(commands)
     return parser
 

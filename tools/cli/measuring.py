@@ -27,6 +27,78 @@ def add_cache(commands: Any, add: Add) -> None:
     _add_folder(limit)
 
 
+def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
+    """`mirlo bench`, but for the shapes."""
+    parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
+    parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
+    parser.add_argument(
+        "--against",
+        dest="engines",
+        metavar="NAME,...",
+        type=_engines,
+        default=(),
+        help=f"other engines: {', '.join(_others())}",
+    )
+    parser.add_argument(
+        "--threads", dest="thread_counts", metavar="N,...", type=lambda text: _counts(text, positive), default=(1,),
+        help="numbers of threads, each measured for itself (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", metavar="S", type=float, default=10.0, help="of runs, for each model and threads (default: 10)"
+    )
+    parser.add_argument(
+        "--python", metavar="NAME=PATH", type=_python, action="append", default=[],
+        help="the Python in whose environment an engine is installed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dim", metavar="NAME=N", type=lambda text: _dim(text, positive), action="append", default=[],
+        help="the size with which a dim runs that the compiled model leaves open",
+    )  # fmt: skip
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument(
+        "--kernels", metavar="N", type=int, default=12, help="rows of the table of kernels; 0 for none (default: 12)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a page with roofline plots (.html), only these (.svg, .png), .json or .md",
+    )
+    return parser
+
+
+def _others() -> list[str]:
+    from mirlo.tools.bench.engines import ENGINES
+
+    return [name for name in ENGINES if name != "mirlo"]
+
+
+def _engines(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in _others():
+            raise argparse.ArgumentTypeError(f"there is no engine '{name}'; known: {', '.join(_others())}")
+    return names
+
+
+def _counts(text: str, positive: Callable[[str], int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
+
+
+def _python(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not equals or name not in _others():
+        raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_others())}, found '{text}'")
+    return name, path
+
+
+def _dim(text: str, positive: Callable[[str], int]) -> tuple[str, int]:
+    name, equals, size = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=N, found '{text}'")
+    return name, positive(size)
+
+
 def add_cache_flags(group: Any, positive: Callable[[str], int]) -> None:
     """What commands that compile say about the cache and processes."""
     group.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: see 'mirlo cache path')")

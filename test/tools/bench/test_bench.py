@@ -1,0 +1,183 @@
+"""`mirlo bench`: what it measures, prints and writes, and what it says where an engine is missing or fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import onnx
+import pytest
+from commands import mirlo, output_of
+from onnx import TensorProto, helper, numpy_helper
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.bench import plot, report
+from mirlo.tools.bench.kernels import Limits
+from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
+from mirlo.tools.bench.processes import EngineError, Process
+from mirlo.tools.bench.results import Results, markdown, text_lines
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers with an open batch."""
+    generator = np.random.default_rng(0)
+    arrays = [generator.standard_normal(shape, dtype=np.float32) for shape in ((64, 96), (96, 8))]
+    weights = [numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(arrays)]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w1"], ["y"], name="second"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])], weights,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("bench") / "two-0123456789ab.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_against_an_engine(model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    flags = ["--shape", "x=5x64", "--against", "onnxruntime", "--seconds", 0.1, "--threads", "1,2", "--report", page]
+    found = json.loads(output_of(mirlo("bench", model, *flags, "--json")).rpartition("wrote ")[0])
+    assert [(row["model"], row["threads"]) for row in found["models"]] == [("two", 1), ("two", 2)]
+    for row in found["models"]:
+        ours, theirs = row["engines"]
+        assert (ours["engine"], theirs["engine"]) == ("mirlo", "onnxruntime")
+        assert 0 < ours["error"] < 1e-4 or ours["error"] == 0
+        assert ours["ratio"] == 1.0 and 0 < theirs["ratio"] < 100 and row["rounds"] >= 7
+        assert ours["warm_seconds"] > 0 and ours["compile_seconds"] > 0
+        if sys.platform == "linux":
+            assert ours["compile_peak"] > 10e6 and ours["run_peak"] > 10e6
+        assert {kernel["source"] for kernel in row["kernels"]["kernels"]} >= {"second"}
+        assert row["kernels"]["gflops"] > 1
+    assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "2"}
+    text = page.read_text()
+    assert text.count("<svg") == 2 and "ONNX Runtime ms" in text
+
+
+def test_alone_as_text(model: Path, tmp_path: Path) -> None:
+    flags = ["--shape", "x=5x64", "--seconds", 0.05, "--report", tmp_path / "r.svg"]
+    out = output_of(mirlo("bench", model, *flags))
+    assert "Mirlo ms" in out and "of limit" in out and "by " not in out.splitlines()[2]
+    ElementTree.parse(tmp_path / "r.svg")
+
+
+def test_an_engine_that_is_missing_is_told_and_others_are_measured(model: Path) -> None:
+    flags = ["--shape", "x=5x64", "--seconds", 0.05, "--kernels", 0, "--against", "tvm,onnxruntime"]
+    out = output_of(mirlo("bench", model, *flags, "--python", "tvm=/no/such/python"))
+    assert "missing: TVM: there is no Python at '/no/such/python'" in out and "ONNX Runtime ms" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--against", "tensorrt"], "there is no engine 'tensorrt'; known: onnxruntime"),
+        (["--threads", "0"], "expected a number from 1"),
+        (["--report", "x.pdf"], "the suffix of a report is one of .html"),
+        (["--report", "no/such/folder.svg"], "there is no folder"),
+        (["--python", "iree"], "expected NAME=PATH"),
+        (["--dim", "batch=x"], "expected a number"),
+    ],
+)
+def test_misuse(model: Path, flags: list[str], message: str) -> None:
+    done = mirlo("bench", model, *flags)
+    assert done.returncode in (1, 2) and message in done.stderr
+
+
+def test_a_model_that_cannot_be_compiled_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    done = mirlo("bench", tmp_path / "bad.onnx", "--seconds", "0.1")
+    assert done.returncode == 1 and "bad.onnx: Mirlo: " in done.stderr and "not an ONNX model" in done.stderr
+
+
+def test_a_package_that_is_not_installed() -> None:
+    with pytest.raises(EngineError, match=r"is not installed.*pip install 'mirlo\[bench-"):
+        # An interpreter that sees no packages.
+        Process("openvino", _bare_python())
+
+
+def _bare_python() -> str:
+    base = Path(sys.base_prefix) / "bin" / "python3"
+    return str(base) if base.exists() else sys.executable
+
+
+def test_a_process_that_dies_is_an_error() -> None:
+    with Process("mirlo") as process:
+        process._popen.kill()
+        with pytest.raises(EngineError, match="ended with code"):
+            process.ask("memory")
+
+
+def _row() -> ModelRow:
+    kernels = [
+        {"kernel": "a", "kind": "contraction", "source": "n<1>", "flops": 10**9, "bytes": 10**6, "microseconds": 1e4,
+         "least": 5e3},
+        {"kernel": "b", "kind": "injective", "source": "n2", "flops": 0, "bytes": 10**6, "microseconds": 10.0,
+         "least": 9.0},
+    ]  # fmt: skip
+    machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}}
+    engines = [
+        EngineRow("mirlo", "1", 2.0, 10.0, 1.0, 3 * 10**8, 2 * 10**8, 1e-6, 0.5),
+        EngineRow("openvino", "2", 1.0, 20.0, 0.5, 0, 0),
+    ]
+    return ModelRow("net", 1, 9, 10**7, 10**6, engines, {"tvm": "TVM: not installed"}, machine)
+
+
+def test_tables() -> None:
+    row = _row()
+    second = ModelRow("other", 1, 9, 0, 0, [row.engines[0], EngineRow("openvino", "2", 1.0, 5.0, 2.0, 0, 0)], {})
+    results = Results([row, second], "2026-01-02", "a machine")
+    assert results.mean_ratio("openvino", 1) == pytest.approx(1.0)
+    assert results.mean_ratio("openvino", 2) is None and results.mean_ratio("iree", 1) is None
+    text = "\n".join(text_lines(results))
+    assert "missing: TVM: not installed" in text and "100.0" in text and "50%" in text
+    page = markdown(results)
+    assert "| net | 1 | 10 | 20 | 0.50 | 1.0e-06 |" in page and "| geometric mean | 1 |" in page
+    json.dumps(results.as_json())
+
+
+def test_the_plot_is_a_picture_of_all_kernels_that_compute(tmp_path: Path) -> None:
+    root = ElementTree.fromstring(plot.svg(_row()))
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == ["a: 10000.0 us, 100.0 GFLOP/s (n<1>)"]
+    written = report.write(Results([_row(), _row()], "", ""), tmp_path / "r.svg")
+    assert all(path.exists() for path in written)
+    for suffix in (".md", ".json", ".html"):
+        assert report.write(Results([_row()], "", ""), tmp_path / f"r{suffix}")[0].stat().st_size > 100
+
+
+def test_png_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MirloError, match=r"mirlo\[plot\]"):
+        report.write(Results([_row()], "", ""), tmp_path / "r.png")
+
+
+def test_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    report.write(Results([_row()], "", ""), tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_limits_between_the_sizes_that_were_measured() -> None:
+    limits = Limits(100.0, {1000: 50.0, 100_000: 10.0})
+    assert limits.bandwidth(10) == 50.0 and limits.bandwidth(10**9) == 10.0
+    assert limits.bandwidth(10_000) == pytest.approx(30.0)
+    assert limits.seconds(10**9, 10) == pytest.approx(0.01)
+    assert limits.seconds(0, 100_000) == pytest.approx(1e-5)
+
+
+def test_difference_is_relative_to_the_largest_value() -> None:
+    expected = {"y": np.float32([1, -10]), "z": np.float32([])}
+    assert _difference({"y": np.float32([1, -9])}, expected) == pytest.approx(0.1)
+    assert _difference({}, expected) == 0.0
+
+
+def test_names_lose_the_digest_of_a_cache() -> None:
+    assert model_name(Path("a/resnet-0123456789ab.onnx")) == "resnet"
+    assert model_name(Path("my-model.onnx")) == "my-model"

@@ -1,0 +1,20 @@
+"""docs/cache.md: its Python runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from commands import ROOT, output_of, python
+from onnx import TensorProto, helper, save
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", values[:1], values[1:])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    text = (ROOT / "docs" / "cache.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    out = output_of(python("-c", code, cwd=tmp_path))
+    assert "Counts(hits=2" in out and out.rstrip().endswith("None")
+    assert (tmp_path / "build" / "cache" / "objects").is_dir()

@@ -1,0 +1,123 @@
+"""The process of one engine: it compiles one model and runs it when it is told.
+
+Orders and answers are lines of JSON, arrays are files of numpy's. Only the standard library and numpy are imported, so
+that an engine may live in a virtual environment that has nothing of Mirlo's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def main() -> None:
+    """Answer orders until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what engines print is no answer
+    child = Child()
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            answer = {"ok": True, **getattr(child, order.pop("do"))(**order)}
+        except Exception as error:
+            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+class Child:
+    """What can be ordered."""
+
+    model: Any
+
+    def load(
+        self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None
+    ) -> dict[str, Any]:
+        module = importlib.import_module(f"mirlo.tools.bench.engines.{engine}")
+        before = resident()
+        start = time.perf_counter()
+        self.model = module.load(model, threads, shapes, cache)
+        seconds = time.perf_counter() - start
+        return {"version": self.model.version, "seconds": seconds, "before": before, "peak": peak()}
+
+    def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, Any]:
+        executable = self.model.executable
+        np.savez(path, **executable.random_inputs(seed, dims))
+        memory = executable.memory
+        return {"weights": memory.weights_bytes, "arena": memory.arena_bytes}
+
+    def bind(self, inputs: str, outputs: str) -> dict[str, Any]:
+        """Run once; the results go to a file, what another run takes is told."""
+        self.model.bind(dict(np.load(inputs)))
+        self.model.run()
+        np.savez(outputs, **self.model.outputs())
+        reset_peak()
+        return {"seconds": min(self.run(3)["seconds"])}
+
+    def run(self, count: int) -> dict[str, Any]:
+        """Times of so many runs, after one that finds the caches as other processes left them."""
+        seconds = []
+        run, clock = self.model.run, time.perf_counter
+        run()
+        for _ in range(count):
+            start = clock()
+            run()
+            seconds.append(clock() - start)
+        return {"seconds": seconds}
+
+    def memory(self) -> dict[str, Any]:
+        return {"peak": peak(children=False), "now": resident()}
+
+    def kernels(self, threads: int, rounds: int) -> dict[str, Any]:
+        """Mirlo only: its kernels beside the limits of the machine, measured in turns."""
+        from mirlo.tools.bench.kernels import kernel_rows
+
+        return kernel_rows(self.model.executable, self.model.inputs, threads, rounds)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now; 0 where the system does not tell."""
+    return _status("VmRSS", os.getpid())
+
+
+def peak(children: bool = True) -> int:
+    """The most that it had, with that of the processes that it started."""
+    own = _status("VmHWM", os.getpid())
+    return own + sum(_status("VmHWM", pid) for pid in _children()) if children else own
+
+
+def reset_peak() -> None:
+    """Count the most from here on, where the system can."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(key: str, pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:")), 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        try:
+            found += [int(pid) for pid in path.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()

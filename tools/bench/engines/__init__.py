@@ -1,0 +1,35 @@
+"""The engines that `mirlo bench` compares: each a file that imports nothing but its engine and numpy.
+
+`load(model, threads, shapes, cache)` compiles a model and returns an object with `version`, `bind(inputs)`, which makes
+ready for calls with these arrays, `run()` and `outputs()`. A file runs in a process of its own, maybe another Python's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What is known of an engine without importing it."""
+
+    name: str
+    title: str
+    module: str
+    """What it is imported as."""
+    package: str
+    """What pip installs."""
+
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Engine("mirlo", "Mirlo", "mirlo", "mirlo"),
+        Engine("onnxruntime", "ONNX Runtime", "onnxruntime", "onnxruntime"),
+        Engine("openvino", "OpenVINO", "openvino", "openvino"),
+        Engine("tvm", "TVM", "tvm", "apache-tvm"),
+        Engine("iree", "IREE", "iree.compiler", "iree-base-compiler iree-base-runtime"),
+        Engine("inductor", "TorchInductor", "torch", "torch onnx2torch"),
+    )
+}
+"""By the names that `--against` takes. The pip extra of each is `mirlo[bench-NAME]`."""

@@ -1,0 +1,63 @@
+"""IREE on the CPU: `iree-import-onnx`, `iree-compile` for this machine, the run time's local tasks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import iree.compiler as compiler
+import iree.runtime as runtime
+import numpy as np
+
+FLAGS = [
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-opt-level=O2",
+]
+
+
+class Model:
+    """A loaded module."""
+
+    def __init__(self, function: Any, device: Any, inputs: list[str], outputs: list[str]) -> None:
+        self.function, self.device, self._inputs, self._outputs = function, device, inputs, outputs
+        self.version = str(getattr(compiler.version, "VERSION", "") or "?")
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
+        self._arrays = [runtime.asdevicearray(self.device, np.ascontiguousarray(inputs[n])) for n in self._inputs]
+
+    def run(self) -> None:
+        found = self.function(*self._arrays)
+        self._results = found if isinstance(found, (tuple, list)) else (found,)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(array) for name, array in zip(self._outputs, self._results, strict=True)}
+
+
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+    """Import, compile and load."""
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    known = {tensor.name for tensor in graph.initializer}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "model.mlir"
+        command = [sys.executable, "-m", "iree.compiler.tools.import_onnx", model, "-o", str(source)]
+        done = subprocess.run([*command, "--opset-version", "17"], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"iree-import-onnx failed: {done.stderr.strip()[-400:]}")
+        code = compiler.compile_file(str(source), input_type="onnx", extra_args=FLAGS)
+    runtime.flags.parse_flags(f"--task_topology_max_group_count={threads}")
+    config = runtime.Config("local-task" if threads > 1 else "local-sync")
+    module = runtime.VmModule.copy_buffer(config.vm_instance, code)
+    context = runtime.SystemContext(config=config)
+    context.add_vm_module(module)
+    entry = next(name for name in module.function_names if not name.startswith("__") and "$" not in name)
+    inputs = [value.name for value in graph.input if value.name not in known]
+    function = context.modules[module.name][entry]
+    return Model(function, config.device, inputs, [value.name for value in graph.output])

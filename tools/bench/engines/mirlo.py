@@ -1,0 +1,41 @@
+"""Mirlo itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import mirlo
+
+
+class Model:
+    """A compiled model."""
+
+    def __init__(self, executable: Any, version: str) -> None:
+        self.executable = executable
+        self.version = version
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
+        self.inputs = dict(inputs)
+        self._arrays = [inputs[spec.name] for spec in self.executable.inputs]
+
+    def run(self) -> None:
+        self._results = self.executable(*self._arrays)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        results = self._results if isinstance(self._results, tuple) else (self._results,)
+        return {spec.name: array for spec, array in zip(self.executable.outputs, results, strict=True)}
+
+
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+    """Compile; `cache` is a folder for what is compiled, or None."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        name = version("mirlo")
+    except PackageNotFoundError:
+        name = "checkout"
+    executable = mirlo.compile(model, threads=threads, shapes=shapes or None, cache=cache or False)
+    return Model(executable, name)

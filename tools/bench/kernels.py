@@ -1,0 +1,116 @@
+"""The kernels of a model beside what the machine can do: multiply-adds and copies, measured in the same turns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SIZES = tuple(1 << power for power in range(15, 29, 2))
+"""Bytes that copies move, from what the first-level cache holds to what no cache does."""
+_PIECE = 1 << 22
+"""Least bytes that a measured copy moves, by repetition."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the machine does at most, with a number of threads."""
+
+    gflops: float
+    """10^9 multiplications and additions a second, of f32."""
+    gbytes: dict[int, float]
+    """10^9 bytes a second that copies of so many bytes read and write."""
+
+    def bandwidth(self, moved: int) -> float:
+        """Of a copy of this size, between the sizes that were measured on a straight line over their logarithms."""
+        sizes = sorted(self.gbytes)
+        if moved <= sizes[0]:
+            return self.gbytes[sizes[0]]
+        if moved >= sizes[-1]:
+            return self.gbytes[sizes[-1]]
+        at = bisect_left(sizes, moved)
+        low, high = sizes[at - 1], sizes[at]
+        part = float(np.log(moved / low) / np.log(high / low))
+        return self.gbytes[low] * (1 - part) + self.gbytes[high] * part
+
+    def seconds(self, flops: int, moved: int) -> float:
+        """The least time of a kernel: all that it computes, or all that it moves, at full speed."""
+        return max(flops / self.gflops, moved / self.bandwidth(moved)) * 1e-9
+
+
+class Machine:
+    """Measures the limits, some at a time."""
+
+    def __init__(self, threads: int) -> None:
+        from mirlo.tools.bench.peak import make_peak
+
+        self.pool = ThreadPoolExecutor(threads)
+        self.threads = threads
+        self._peaks = [make_peak() for _ in range(threads)]
+        self._copies = {size: self._copy(size // threads) for size in SIZES}
+        self._flops: list[float] = []
+        self._bytes: dict[int, list[float]] = {size: [] for size in SIZES}
+
+    def measure(self, sizes: Sequence[int] = SIZES) -> None:
+        """Measure the multiply-adds, and copies of these sizes, once more."""
+        seconds = self._together([peak.run for peak in self._peaks])
+        self._flops.append(sum(peak.flops for peak in self._peaks) / seconds)
+        for size in sizes:
+            again = max(1, _PIECE // size)
+            seconds = self._together(self._copies[size])
+            self._bytes[size].append(size * again / seconds)
+
+    def limits(self) -> Limits:
+        """Medians: of the time that a busy machine leaves to everyone."""
+        gbytes = {size: statistics.median(found) * 1e-9 for size, found in self._bytes.items()}
+        return Limits(statistics.median(self._flops) * 1e-9, gbytes)
+
+    def _together(self, functions: Sequence[Callable[[], None]]) -> float:
+        start = time.perf_counter()
+        if len(functions) == 1:
+            functions[0]()
+        else:
+            list(self.pool.map(lambda function: function(), functions))
+        return time.perf_counter() - start
+
+    def _copy(self, size: int) -> list[Callable[[], None]]:
+        """One function for each thread."""
+        again = max(1, _PIECE // (size * self.threads))
+        arrays = [(np.ones(size // 2, np.uint8), np.zeros(size // 2, np.uint8)) for _ in range(self.threads)]
+
+        def copy(source: Any, target: Any) -> None:
+            for _ in range(again):
+                np.copyto(target, source)
+
+        return [lambda pair=pair: copy(*pair) for pair in arrays]  # type: ignore[misc]
+
+
+def kernel_rows(executable: Any, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
+    """The rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
+    machine = Machine(min(threads, os.cpu_count() or 1))
+    machine.measure()
+    times: list[list[float]] = []
+    arrays = [inputs[spec.name] for spec in executable.inputs]
+    for turn in range(rounds):
+        # The largest copies take long; they are measured in some of the turns.
+        machine.measure(SIZES if turn % 4 == 0 else SIZES[:-2])
+        times.append([row.microseconds for row in executable.profile(*arrays, repeats=3)])
+    limits = machine.limits()
+    rows = []
+    for index, info in enumerate(executable.artifact.kernels):
+        microseconds = statistics.median(found[index] for found in times)
+        least = limits.seconds(info.flops, info.bytes) * 1e6
+        rows.append(
+            {
+                "kernel": info.symbol, "kind": info.kind, "source": info.source, "flops": info.flops,
+                "bytes": info.bytes, "microseconds": microseconds, "least": least,
+            }
+        )  # fmt: skip
+    return {"kernels": rows, "gflops": limits.gflops, "gbytes": {str(s): v for s, v in limits.gbytes.items()}}

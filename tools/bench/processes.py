@@ -1,0 +1,145 @@
+"""The processes of the engines: started, told what to do, and stopped while others are measured."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.bench.engines import ENGINES
+
+ROOT = Path(__file__).resolve().parents[2]
+_START = """
+import json, sys, types
+path, root = json.loads(sys.argv[1])
+if path is not None:
+    sys.path[:] = path
+else:
+    package = types.ModuleType("mirlo")  # this Python need not have Mirlo
+    package.__path__ = [root]
+    sys.modules["mirlo"] = package
+from mirlo.tools.bench.child import main
+main()
+"""
+_STOP, _CONTINUE = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)
+
+
+class EngineError(MirloError):
+    """An engine that is not installed, or that cannot do what it is asked."""
+
+
+@dataclass
+class Process:
+    """An engine with one model."""
+
+    engine: str
+    python: str | None = None
+    """The interpreter, where it is not this one."""
+    threads: int = 1
+    answer: dict[str, Any] = field(default_factory=dict)
+    """The last answer."""
+
+    def __post_init__(self) -> None:
+        _require(self.engine, self.python)
+        path = sys.path if self.python is None else None
+        command = [self.python or sys.executable, "-c", _START, json.dumps([path, str(ROOT)])]
+        self._popen: Any = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(self.threads)}, start_new_session=True,
+        )  # fmt: skip
+        self._errors = _Tail(self._popen.stderr)
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Give an order and wait for the answer."""
+        try:
+            self._popen.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._popen.stdin.flush()
+            line = self._popen.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            code = self._popen.wait()
+            raise EngineError(f"{self._title}: its process ended with code {code}{self._errors.text()}")
+        answer: dict[str, Any] = json.loads(line)
+        if not answer.pop("ok"):
+            raise EngineError(f"{self._title}: {answer['error']}")
+        self.answer = answer
+        return answer
+
+    def pause(self) -> None:
+        """Let it do nothing: threads that wait for work by looking for it would take time from others."""
+        if _STOP is not None:
+            self._signal(_STOP)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        if _CONTINUE is not None:
+            self._signal(_CONTINUE)
+
+    def end(self) -> None:
+        """End the process."""
+        self.go_on()
+        with contextlib.suppress(OSError):
+            self._popen.stdin.close()
+        try:
+            self._popen.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *unused: type[BaseException] | BaseException | types.TracebackType | None) -> None:
+        self.end()
+
+    @property
+    def _title(self) -> str:
+        return ENGINES[self.engine].title
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The whole session: processes that it started too.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+
+
+class _Tail:
+    """The end of what a process prints, read as it comes, so that the process never waits for a reader."""
+
+    def __init__(self, stream: Any) -> None:
+        import threading
+        from collections import deque
+
+        self._lines: Any = deque(maxlen=8)
+        self._thread = threading.Thread(target=lambda: self._lines.extend(stream), daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        self._thread.join(timeout=1)
+        return "".join(["\n", *self._lines]).rstrip() if self._lines else ""
+
+
+def _require(engine: str, python: str | None) -> None:
+    """An error that says what to install, where an engine is missing."""
+    known = ENGINES[engine]
+    code = f"import importlib.util as u, sys; sys.exit(0 if u.find_spec({known.module.split('.')[0]!r}) else 7)"
+    if engine == "mirlo":
+        return
+    try:
+        found = subprocess.run([python or sys.executable, "-c", code], capture_output=True).returncode
+    except OSError as error:
+        raise EngineError(f"{known.title}: there is no Python at '{python}': {error.strerror}") from None
+    if found == 7:
+        where = f" in {python}" if python else ""
+        raise EngineError(
+            f"{known.title} is not installed{where}: pip install 'mirlo[bench-{engine}]' (that is, {known.package}), "
+            f"or name a Python that has it with --python {engine}=PATH"
+        )

@@ -1,0 +1,69 @@
+"""Results as a file: a page, a picture, or JSON, by its suffix."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+from mirlo.tools.bench.plot import PlotError, svg, write_png
+from mirlo.tools.bench.results import Results, cost_table, kernel_cells, latency_table, markdown
+
+SUFFIXES = (".html", ".svg", ".png", ".json", ".md")
+_STYLE = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right}td:first-child,th:first-child{text-align:left}"  # noqa: E501
+_KERNEL_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "source")
+
+
+def check_path(path: Path) -> None:
+    """An error for a file that `write` could not write, before anything is measured."""
+    if path.suffix not in SUFFIXES:
+        raise PlotError(f"{path}: the suffix of a report is one of {', '.join(SUFFIXES)}")
+    if not path.absolute().parent.is_dir():
+        raise PlotError(f"{path}: there is no folder '{path.parent}'")
+
+
+def write(results: Results, path: Path) -> list[Path]:
+    """Write the report; several models make several pictures of SVG, `out-MODEL-2.svg`."""
+    plotted = [row for row in results.rows if row.kernels is not None]
+    if path.suffix in (".svg", ".png") and not plotted:
+        raise PlotError(f"{path}: no kernels were measured, so there is nothing to draw")
+    if path.suffix == ".png":
+        write_png(plotted, path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
+    elif path.suffix == ".md":
+        path.write_text(markdown(results), encoding="utf-8")
+    elif path.suffix == ".html":
+        path.write_text(_page(results), encoding="utf-8")
+    elif len(plotted) == 1:
+        path.write_text(svg(plotted[0]), encoding="utf-8")
+    else:
+        written = [path.with_name(f"{path.stem}-{row.model}-{row.threads}.svg") for row in plotted]
+        for row, file in zip(plotted, written, strict=True):
+            file.write_text(svg(row), encoding="utf-8")
+        return written
+    return [path]
+
+
+def _page(results: Results) -> str:
+    parts = ["<!DOCTYPE html><html><head><meta charset='utf-8'><title>mirlo bench</title>"]
+    parts.append(f"<style>{_STYLE}</style></head><body><h1>mirlo bench</h1>")
+    versions = ", ".join(f"{name} {version}" for name, version in results.versions().items())
+    parts.append(f"<p>{html.escape(results.machine)}; {results.date}; {html.escape(versions)}</p>")
+    parts += [_table(latency_table(results)), _table(cost_table(results))]
+    for row in results.rows:
+        if row.kernels is None:
+            continue
+        kernels = sorted(row.kernels["kernels"], key=lambda kernel: -kernel["microseconds"])
+        total = sum(kernel["microseconds"] for kernel in kernels) or 1.0
+        body = [(*kernel_cells(kernel, row.kernels, total), kernel["source"]) for kernel in kernels]
+        title = html.escape(f"{row.model}, {row.threads} threads")
+        parts.append(f"<h2>{title}</h2>{svg(row)}{_table([_KERNEL_HEAD, *body])}")
+    return "\n".join(parts) + "</body></html>\n"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    head, *body = rows
+    lines = ["<tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body]
+    return f"<table>{''.join(lines)}</table>"

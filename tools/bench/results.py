@@ -1,0 +1,183 @@
+"""What was measured, as tables of text, as Markdown, as JSON."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirlo.tools.bench.engines import ENGINES
+from mirlo.tools.bench.measure import MIRLO, ModelRow
+from mirlo.tools.cli.tables import columns
+
+
+@dataclass
+class Results:
+    """All rows, and where and when they were measured."""
+
+    rows: list[ModelRow]
+    date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
+    machine: str = field(default_factory=lambda: describe_machine())
+
+    @property
+    def engines(self) -> list[str]:
+        """The engines that were measured, Mirlo first."""
+        return list(dict.fromkeys(row.engine for model in self.rows for row in model.engines))
+
+    def versions(self) -> dict[str, str]:
+        return {row.engine: row.version for model in self.rows for row in model.engines}
+
+    def mean_ratio(self, engine: str, threads: int) -> float | None:
+        """The geometric mean of Mirlo's time by the engine's, over the models that both ran."""
+        found = [r.ratio for model in self.rows if model.threads == threads if (r := model.engine(engine)) is not None]
+        return math.exp(sum(map(math.log, found)) / len(found)) if found else None
+
+    def as_json(self) -> dict[str, Any]:
+        threads = sorted({row.threads for row in self.rows})
+        others = [name for name in self.engines if name != MIRLO]
+        return {
+            "date": self.date,
+            "machine": self.machine,
+            "versions": self.versions(),
+            "models": [asdict(row) for row in self.rows],
+            "geometric_mean": {name: {str(t): self.mean_ratio(name, t) for t in threads} for name in others},
+        }
+
+
+def describe_machine() -> str:
+    """The processor, its cores, the system."""
+    from mirlo.runtime.threads import available_cores
+
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    cores = available_cores()
+    return f"{name}, {cores} core{'s' if cores > 1 else ''}, {platform.system()}"
+
+
+def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
+    """For a terminal."""
+    yield f"{results.machine}; {results.date}; " + ", ".join(
+        f"{ENGINES[name].title} {version}" for name, version in results.versions().items()
+    )
+    yield ""
+    yield from columns(latency_table(results), numbers=set(range(1, 99)))
+    yield ""
+    yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7})
+    for reason in dict.fromkeys(text for row in results.rows for text in row.missing.values()):
+        yield f"missing: {reason}"
+    for row in results.rows:
+        if row.kernels is not None and kernels:
+            yield ""
+            yield from kernel_lines(row, kernels)
+
+
+def markdown(results: Results) -> str:
+    """For a page."""
+    parts = [
+        f"{results.machine}; {results.date}; "
+        + ", ".join(f"{ENGINES[name].title} {version}" for name, version in results.versions().items())
+        + "."
+    ]
+    for table in (latency_table(results), cost_table(results)):
+        head, *body = table
+        lines = [head, tuple("---" for _ in head), *body]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def latency_table(results: Results) -> list[tuple[str, ...]]:
+    """Milliseconds of each engine, and Mirlo's time by theirs."""
+    engines = results.engines
+    others = [name for name in engines if name != MIRLO]
+    head = ("model", "threads", *(f"{ENGINES[name].title} ms" for name in engines))
+    head += tuple(f"by {ENGINES[name].title}" for name in others) + ("error",)
+    table = [head]
+    for model in results.rows:
+        cells = [model.model, str(model.threads)]
+        cells += [_cell(model.engine(name), "milliseconds", "{:.4g}") for name in engines]
+        cells += [_cell(model.engine(name), "ratio", "{:.2f}") for name in others]
+        own = model.engine(MIRLO)
+        cells.append(f"{own.error:.1e}" if own is not None and own.error is not None else "-")
+        table.append(tuple(cells))
+    for threads in sorted({row.threads for row in results.rows}):
+        if sum(row.threads == threads for row in results.rows) > 1 and others:
+            means = [results.mean_ratio(name, threads) for name in others]
+            shown = ["-" if mean is None else f"{mean:.2f}" for mean in means]
+            table.append(("geometric mean", str(threads), *[""] * len(engines), *shown, ""))
+    return table
+
+
+def cost_table(results: Results) -> list[tuple[str, ...]]:
+    """Seconds to compile, and megabytes, of each engine."""
+    head = ("model", "threads", "weights MB", "engine", "compile s", "again s", "peak MB compiling", "peak MB running")
+    table: list[tuple[str, ...]] = [head]
+    for model in results.rows:
+        for row in model.engines:
+            again = "-" if row.warm_seconds is None else f"{row.warm_seconds:.2f}"
+            table.append(
+                (
+                    model.model, str(model.threads), f"{model.weights / 1e6:.0f}", ENGINES[row.engine].title,
+                    f"{row.compile_seconds:.2f}", again, _megabytes(row.compile_peak), _megabytes(row.run_peak),
+                )
+            )  # fmt: skip
+    return table
+
+
+def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
+    """The slowest kernels beside the machine's limits."""
+    assert row.kernels is not None
+    rows: Sequence[dict[str, Any]] = row.kernels["kernels"]
+    total = sum(kernel["microseconds"] for kernel in rows) or 1.0
+    least = sum(min(kernel["least"], kernel["microseconds"]) for kernel in rows)
+    bandwidth = row.kernels["gbytes"]
+    slowest = sorted(rows, key=lambda kernel: -kernel["microseconds"])
+    yield (
+        f"{row.model}, {row.threads} threads: {total / 1e3:.3f} ms in {len(rows)} kernels, {least / total:.0%} of the "
+        f"limit; limits: {row.kernels['gflops']:.0f} GFLOP/s, {bandwidth[max(bandwidth, key=int)]:.1f} GB/s copied in "
+        "memory"
+    )
+    table: list[tuple[str, ...]] = [
+        ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "source")
+    ]
+    for kernel in slowest[:count]:
+        table.append((*kernel_cells(kernel, row.kernels, total), _short(kernel["source"])))
+    yield from columns(table, numbers={2, 3, 4, 5, 6, 7, 8})
+    if len(slowest) > count:
+        rest = slowest[count:]
+        share = sum(kernel["microseconds"] for kernel in rest) / total
+        yield f"and {len(rest)} more, {share:.1%}"
+
+
+def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) -> tuple[str, ...]:
+    """Name, kind, time, share, and the achieved parts of the limits."""
+    from mirlo.tools.bench.kernels import Limits
+
+    limits = Limits(machine["gflops"], {int(size): value for size, value in machine["gbytes"].items()})
+    seconds = max(kernel["microseconds"], 1e-6) * 1e-6
+    gflops, gbytes = kernel["flops"] / seconds * 1e-9, kernel["bytes"] / seconds * 1e-9
+    return (
+        kernel["kernel"], kernel["kind"], f"{kernel['microseconds']:.1f}", f"{kernel['microseconds'] / total:.1%}",
+        f"{gflops:.1f}", f"{gflops / limits.gflops:.0%}", f"{gbytes:.1f}",
+        f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}", f"{kernel['least'] / kernel['microseconds']:.0%}"
+        if kernel["microseconds"] else "-",
+    )  # fmt: skip
+
+
+def _cell(row: Any, name: str, form: str) -> str:
+    return "-" if row is None else form.format(getattr(row, name))
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.0f}" if count else "-"
+
+
+def _short(text: str, most: int = 44) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

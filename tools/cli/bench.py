@@ -1,0 +1,60 @@
+"""`mirlo bench`: models beside other engines, and beside what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from mirlo.tools.bench.results import Results
+
+
+def execute(arguments: Arguments) -> None:
+    """Measure, print, and write the report."""
+    from mirlo.tools.bench.report import check_path, write
+    from mirlo.tools.bench.results import text_lines
+
+    for model in arguments.models:
+        require_file(model)
+        if is_compiled(model):
+            raise CommandError(f"{model} is compiled already: others cannot run it; name the model that it is from")
+    report = Path(arguments.report) if arguments.report else None
+    if report is not None:
+        check_path(report)
+    results = run(arguments)
+    if arguments.json:
+        print(json.dumps(results.as_json(), indent=1))
+    else:
+        print("\n".join(text_lines(results, arguments.kernels)))
+    for path in write(results, report) if report is not None else []:
+        print(f"wrote {path}")
+
+
+def run(arguments: Arguments) -> Results:
+    """What the command line asks for, measured."""
+    from mirlo.tools.bench.measure import Settings, measure
+    from mirlo.tools.bench.results import Results
+
+    shapes = arguments.shapes
+    settings = Settings(
+        against=arguments.engines,
+        threads=arguments.thread_counts,
+        seconds=arguments.seconds,
+        shapes={name: shape for name, shape in shapes.items()},
+        dims=dict(arguments.dim),
+        pythons=dict(arguments.python),
+        seed=arguments.seed,
+        kernels=bool(arguments.kernels),
+    )
+    rows = []
+    with Progress("bench", arguments.verbose) as progress:
+        for model in arguments.models:
+            for threads in settings.threads:
+                rows.append(measure(Path(model), settings, threads, progress))
+    return Results(rows)
