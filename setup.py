@@ -17,6 +17,6 @@ class BuildPackage(build_py):
 setup(
     packages=["mirlo", *(f"mirlo.{name}" for name in FOUND)],
     package_dir={"mirlo": "."},
-    package_data={"mirlo.runtime": ["*.ll"]},
+    package_data={"mirlo.runtime": ["*.ll"], "mirlo.targets.onednn.native": ["*.ll"]},
     cmdclass={"build_py": BuildPackage},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mirlo.passes.byoc.graph import Node, Value
@@ -93,8 +93,8 @@ def anything(node: Node) -> Any:
 
 
 def convolution(node: Node) -> Any:
-    """Windows in one to three dims."""
-    return _window_rank(node)
+    """Windows in one to three dims, weights of a fixed shape."""
+    return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
 def deconvolution(node: Node) -> Any:
@@ -104,7 +104,13 @@ def deconvolution(node: Node) -> Any:
         ends = padding[len(padding) // 2 :] if padding else (0,) * len(extra)
         if any(more > end for more, end in zip(extra, ends, strict=True)):
             return decline("output_padding is more than the padding at the end", output_padding=extra, padding=padding)
-    return _window_rank(node)
+    return _first_no(_fixed_weight(node), lambda: _window_rank(node))
+
+
+def _fixed_weight(node: Node) -> Any:
+    weight = node.operands[1]
+    found = _open_axes(weight, range(len(_shape(weight))))
+    return decline("the weight has dims that only a call knows", found=", ".join(found)) if found else True
 
 
 def matmul(node: Node) -> Any:
@@ -120,7 +126,18 @@ def attention(node: Node) -> Any:
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
         return decline("queries share heads of keys", query_heads=query[1], key_heads=key[1])
+    if not isinstance(query[3], int):
+        return decline("the size of heads is only known to a call", found=str(query[3]))
+    lengths = [str(dim) for dim in (query[2], key[2]) if not isinstance(dim, int)]
+    if node.attribute("causal") and lengths:
+        return decline("a causal mask has a fixed shape", lengths=lengths)
     return True
+
+
+def instance_norm(node: Node) -> Any:
+    """A fixed number of channels."""
+    found = _open_axes(node.operands[0], [1])
+    return decline("the number of channels is only known to a call", found=found[0]) if found else True
 
 
 def pool(node: Node) -> Any:
@@ -168,9 +185,20 @@ def reduction(node: Node) -> Any:
 
 
 def strided_slice(node: Node) -> Any:
-    """Forwards."""
+    """Forwards, along dims whose sizes are known."""
     steps = node.attribute("strides")
-    return True if all(step > 0 for step in steps) else decline("a slice that goes backwards", strides=steps)
+    if any(step < 1 for step in steps):
+        return decline("a slice that goes backwards", strides=steps)
+    found = _open_axes(node.operands[0], node.attribute("axes"))
+    return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
+
+
+def view(node: Node) -> Any:
+    """Pieces of a split of known sizes."""
+    if node.name != "relax.split":
+        return True
+    found = [str(size) for size in node.attribute("sizes") if not isinstance(size, int)]
+    return decline("pieces whose sizes only a call knows", found=", ".join(found)) if found else True
 
 
 def _window_rank(node: Node) -> Any:
@@ -202,11 +230,12 @@ def _tensors(node: Node) -> Any:
         if kind is None or kind.dtype.name != "f32":
             found = "no tensor" if kind is None else kind.dtype.name
             return decline(f"{value.name} of {node.name} is not f32", found=found)
-        if not kind.is_static:
-            return decline("primitives are made for fixed shapes", found=str(kind))
+        strange = [str(dim) for dim in kind.shape if not isinstance(dim, int) and not _is_polynomial(dim)]
+        if strange:
+            return decline("a dim is neither a number nor a sum of products of symbols", found=", ".join(strange))
         if kind.rank > MAX_RANK:
             return decline(f"tensors have at most {MAX_RANK} dims", found=str(kind))
-        if 0 in kind.static_shape:
+        if 0 in kind.shape:
             return decline("a tensor is empty", found=str(kind))
     return True
 
@@ -215,6 +244,17 @@ def _first_no(said: Any, more: Callable[[], Any]) -> Any:
     return more() if said is True else said
 
 
-def _shape(value: Value) -> tuple[int, ...]:
+def _shape(value: Value) -> tuple[Any, ...]:
     assert value.type is not None
-    return tuple(value.type.static_shape)
+    return tuple(value.type.shape)
+
+
+def _is_polynomial(dim: Any) -> bool:
+    text = str(dim)
+    return text != "?" and "(" not in text
+
+
+def _open_axes(value: Value, axes: Iterable[int]) -> list[str]:
+    """Those of the dims at these axes that only a call knows."""
+    shape = _shape(value)
+    return [str(shape[axis]) for axis in axes if not isinstance(shape[axis], int)]

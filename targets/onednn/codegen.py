@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
+from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn.native.library import load_library
-from mirlo.targets.onednn.plan import Plan, write
+from mirlo.targets.onednn.plan import Function, Plan, write
+from mirlo.targets.onednn.sizes import untold
 from mirlo.targets.onednn.translate import translate
 
 FORMAT = "onednn"
+
+
+class UnknownDims(MirloError, ValueError):
+    """A region whose tensors do not tell all of its sizes."""
 
 
 @dataclass(frozen=True)
@@ -31,4 +37,16 @@ class OneDnn(CodeGenerator):
         # Who compiles for the library should hear now that it is missing, not when the model is loaded.
         load_library()
         plan = Plan(tuple(translate(function) for function in module.functions))
+        for function in plan.functions:
+            _require_sizes(function)
         return Artifact(FORMAT, module.names, write(plan), plan.params)
+
+
+def _require_sizes(function: Function) -> None:
+    wanted = {dim for tensor in function.tensors.values() for dim in tensor.shape if isinstance(dim, str)}
+    missing = sorted(untold([text for _, _, text in function.open_dims], wanted))
+    if missing:
+        raise UnknownDims(
+            f"region '{function.name}' has dims of the symbols {', '.join(missing)}, which no input or output of it "
+            f"tells: give the model's shapes when compiling (shapes=), or compile it without target 'onednn'"
+        )

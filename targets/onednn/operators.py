@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -106,16 +105,6 @@ def _pool(t: Translator, node: Node) -> Draft:
     x, axes = _image(t, node)
     kernel = tuple(node["kernel"])
     window = _window(node, len(kernel))
-    images, results = t.tensors[x].shape[2:], shape_of(node.output)
-    results = results[1:-1] if axes is not None else results[2:]
-    # With ceil_mode the last window may reach beyond the padding: the library wants to know how far.
-    ends = [
-        (result - 1) * stride + (size - 1) * (gap + 1) + 1 - image - begin
-        for result, stride, size, gap, image, begin in zip(
-            results, window["strides"], kernel, window["dilations"], images, window["padding_begin"], strict=True
-        )
-    ]
-    window["padding_end"] = tuple(max(*pair) for pair in zip(ends, window["padding_end"], strict=True))
     algorithm = "max"
     if node.op == "relax.avg_pool":
         algorithm = "avg_include_padding" if node["count_include_pad"] else "avg_exclude_padding"
@@ -187,11 +176,7 @@ def _reduce(t: Translator, node: Node) -> Draft:
     x = {"x": t.value(node["x"])}
     if node.op == "relax.reduce_mean" and 3 <= rank <= 5 and axes == list(range(2, rank)):
         # The mean of an image is a pooling, which reads any layout.
-        spatial = len(axes)
-        window = {"strides": (1,) * spatial, "dilations": (0,) * spatial}
-        padding = {"padding_begin": (0,) * spatial, "padding_end": (0,) * spatial}
-        attributes: dict[str, Any] = {"algorithm": "avg_include_padding", "kernel": shape[2:], **window, **padding}
-        return Draft("pooling", x, attributes, shape=kept)
+        return Draft("global_average", x, shape=kept)
     algorithm = {"prod": "mul"}.get(node.op.rpartition("_")[2], node.op.rpartition("_")[2])
     return Draft("reduction", x, {"algorithm": algorithm}, shape=kept)
 
@@ -205,7 +190,8 @@ def _strided_slice(t: Translator, node: Node) -> Draft:
     shape = shape_of(node["x"])
     begin, steps = [0] * len(shape), [1] * len(shape)
     for axis, *bounds in zip(node["axes"], node["begin"], node["end"], node["strides"], strict=True):
-        begin[axis], _, steps[axis] = slice(*bounds).indices(shape[axis])
+        at = axis % len(shape)
+        begin[at], _, steps[at] = slice(*bounds).indices(shape[at])
     return Draft("slice", {"x": t.value(node["x"])}, {"begin": tuple(begin), "steps": tuple(steps)})
 
 

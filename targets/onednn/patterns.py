@@ -21,7 +21,7 @@ MAX_CHAIN = 6
 NORMS = {
     "relax.layer_norm": checks.layer_norm,
     "relax.batch_norm": checks.anything,
-    "relax.instance_norm": checks.anything,
+    "relax.instance_norm": checks.instance_norm,
     "relax.group_norm": checks.anything,
     "relax.lrn": checks.lrn,
 }
@@ -46,7 +46,7 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
         ("reduce", is_op(*REDUCTIONS), checks.beside(checks.alone(checks.reduction))),
         ("concat", is_op("relax.concat"), checks.beside(checks.alone(checks.anything))),
         ("slice", is_op("relax.strided_slice"), checks.beside(checks.alone(checks.strided_slice))),
-        ("view", is_op(*VIEWS), checks.beside(checks.alone(checks.anything))),
+        ("view", is_op(*VIEWS), checks.beside(checks.alone(checks.view))),
     ]
     return rows
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError
+from mirlo.targets.onednn.sizes import evaluate, solve
 
 VERSION = 1
 
@@ -24,16 +25,9 @@ VERSION = 1
 class Tensor:
     """Type of a value."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
+    """Numbers; in a plan, dims that only a call knows are text (`sizes`)."""
     dtype: str
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        count = 1
-        for dim in self.shape:
-            count *= dim
-        return count
 
 
 @dataclass(frozen=True)
@@ -77,6 +71,30 @@ class Function:
     """Values that are parameters: value, name in the parameter store."""
     literals: dict[str, np.ndarray] = field(default_factory=dict)
     """Values that are small constants."""
+
+    @property
+    def boundary(self) -> tuple[str, ...]:
+        """The values that the caller's tensors hold: the inputs, then the outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def open_dims(self) -> tuple[tuple[int, int, str], ...]:
+        """Dims that a call tells: number of the tensor, axis, text."""
+        return tuple(
+            (number, axis, dim)
+            for number, name in enumerate(self.boundary)
+            for axis, dim in enumerate(self.tensors[name].shape)
+            if isinstance(dim, str)
+        )
+
+    def for_sizes(self, values: Sequence[int]) -> Function:
+        """The function for one call's sizes of the open dims."""
+        known = solve((text, value) for (_, _, text), value in zip(self.open_dims, values, strict=True))
+        tensors = {
+            name: Tensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
+            for name, tensor in self.tensors.items()
+        }
+        return replace(self, tensors=tensors)
 
 
 @dataclass(frozen=True)
@@ -136,7 +154,7 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def _function(row: Mapping[str, Any]) -> Function:
-    tensors = {name: Tensor(tuple(map(int, dims)), dtype) for name, (dtype, *dims) in row["tensors"].items()}
+    tensors = {name: Tensor(tuple(dims), dtype) for name, (dtype, *dims) in row["tensors"].items()}
     literals = {
         name: np.frombuffer(base64.b64decode(text), numpy_dtype(tensors[name].dtype)).reshape(tensors[name].shape)
         for name, text in row["literals"].items()

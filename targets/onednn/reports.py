@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirlo.targets.onednn.native.program import Program, Report
+from mirlo.targets.onednn.native.compiled import Report
+from mirlo.targets.onednn.native.program import Program
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

@@ -167,9 +167,9 @@ def translate(function: ExternalFunction) -> plan.Function:
     return translator.finished()
 
 
-def shape_of(value: Value) -> tuple[int, ...]:
-    """The shape of a value, whose dims are numbers."""
-    return tuple(value.type.static_shape)
+def shape_of(value: Value) -> tuple[Any, ...]:
+    """The shape of a value: numbers, and what only a call knows as text."""
+    return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)
 
 
 def number_of(value: Value) -> float | None:

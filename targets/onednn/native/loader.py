@@ -7,7 +7,7 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import OneDnnError
 from mirlo.targets.onednn.native.program import Program
-from mirlo.targets.onednn.native.trampoline import NO_THREAD, WRONG_COUNT
+from mirlo.targets.onednn.native.trampoline import NO_TABLE, NO_THREAD, WRONG_COUNT
 from mirlo.targets.onednn.plan import read
 
 
@@ -17,13 +17,15 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
         program = Program(read(artifact.data), context.params, context.threads)
     except OneDnnError as problem:
         raise ArtifactError(str(problem)) from None
-    return ExternalFunctions(program.functions, keep=program, explain=_explain)
 
+    def explain(function: str, code: int) -> str:
+        if code == NO_TABLE:
+            return program.failure(function)
+        known = {
+            WRONG_COUNT: f"'{function}' was called with another number of tensors than it was compiled for",
+            NO_THREAD: "the system has no thread for it",
+        }
+        status = api.STATUS[code] if 0 <= code < len(api.STATUS) else f"status {code}"
+        return known.get(code, f"oneDNN says: {status}")
 
-def _explain(function: str, code: int) -> str:
-    if code == WRONG_COUNT:
-        return f"'{function}' was called with another number of tensors than it was compiled for"
-    if code == NO_THREAD:
-        return "the system has no thread for it"
-    known = api.STATUS[code] if 0 <= code < len(api.STATUS) else f"status {code}"
-    return f"oneDNN says: {known}"
+    return ExternalFunctions(program.functions, keep=program, explain=explain)

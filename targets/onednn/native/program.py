@@ -1,125 +1,87 @@
-"""The functions of an artifact, ready to be called: memories, steps as tables, native code that walks them.
+"""The functions of an artifact, ready to be called.
 
-The functions share one arena and one scratchpad, so their calls take turns; the library's threads are busy with one
-of them at a time in any case.
+Functions of fixed shapes are compiled when the artifact is loaded. Of a function with open dims one is compiled for
+each combination of sizes that it is called with; the last ones are kept.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mirlo.runtime.dlpack import DLTensor
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, Memories, Step
-from mirlo.targets.onednn.native.library import OneDnnError, threads_set
-from mirlo.targets.onednn.native.makers import makers
-from mirlo.targets.onednn.native.storage import Value, aligned, plan_arena
-from mirlo.targets.onednn.native.trampoline import CallTable, Trampoline
+from mirlo.targets.onednn.native.builder import Memories
+from mirlo.targets.onednn.native.compiled import Compiled, Report
+from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table
 from mirlo.targets.onednn.plan import Function, Plan
 
-
-@dataclass(frozen=True)
-class StepInfo:
-    """What a step is: the operation of the plan, and the library's name of what computes it."""
-
-    operation: str
-    implementation: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What became of a function."""
-
-    steps: tuple[StepInfo, ...]
-    arena_bytes: int
-    packed_bytes: int
-
-    @property
-    def reorders(self) -> int:
-        """Steps that only change a layout."""
-        return sum(step.operation.endswith("(reorder)") for step in self.steps)
+KEPT = 16
+"""Combinations of sizes for which a function is kept."""
 
 
 class Program:
     """Native functions for a plan; what they need lives as long as this object."""
 
     def __init__(self, plan: Plan, params: Mapping[str, np.ndarray], threads: int = 1) -> None:
-        with threads_set(threads):
-            memories = Memories(params)
-            builders = [_built(function, memories) for function in plan.functions]
-        arenas = [plan_arena(builder.storages) for builder in builders]
-        self._arena = aligned(max(arenas, default=0))
-        self._scratchpad = aligned(max((step.scratchpad for b in builders for step in b.steps), default=0))
-        self._stream = api.make("stream_create", "stream_destroy", api.engine(), 1)
-        self._keep: list[Any] = []
-        tables = {b.function.name: self._table(b) for b in builders}
-        self._trampoline = Trampoline(tables, self._stream.pointer, threads)
-        self.functions: dict[str, Any] = self._trampoline.functions
+        memories = Memories(params)
+        stream = api.make("stream_create", "stream_destroy", api.engine(), 1)
+        fixed = [function for function in plan.functions if not function.open_dims]
+        self._compiled = Compiled(fixed, memories, threads)
+        self._open = {f.name: OpenFunction(f, memories, threads) for f in plan.functions if f.open_dims}
+        self._trampoline = Trampoline(stream.pointer, threads)
+        for function in plan.functions:
+            count = len(function.boundary)
+            opened = self._open.get(function.name)
+            if opened is None:
+                self._trampoline.add(function.name, count, self._compiled.tables[function.name])
+            else:
+                state = self._trampoline.add_open(function.name, count, function.open_dims, opened.callback)
+                opened.state = state
+        self.functions: dict[str, Any] = self._trampoline.bind()
         """By name, `int fn(DLTensor** tensors, int64_t count)`."""
-        self.reports = {
-            b.function.name: Report(
-                tuple(StepInfo(step.node, step.implementation) for step in b.steps), size, _packed_bytes(b.steps)
-            )
-            for b, size in zip(builders, arenas, strict=True)
-        }
+        self._keep = stream
 
-    def _table(self, builder: Builder) -> CallTable:
-        """The steps as what native code reads."""
-        made: dict[int, api.Owned] = {}
-        boundary: list[tuple[int, int, int]] = []
+    @property
+    def reports(self) -> dict[str, Report]:
+        """What became of each function; of one with open dims, for the sizes of the last call that had new ones."""
+        newest = {name: opened.report for name, opened in self._open.items() if opened.report is not None}
+        return {**self._compiled.reports, **newest}
 
-        def memory(value: Value) -> int:
-            known = made.get(id(value))
-            if known is None:
-                storage = value.storage
-                if storage.kind == "constant":
-                    data: int | None = storage.array.ctypes.data + value.offset
-                elif storage.kind == "arena":
-                    data = self._arena.ctypes.data + storage.offset + value.offset
-                else:
-                    data = None
-                known = api.make("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
-                made[id(value)] = known
-                if storage.kind == "boundary":
-                    boundary.append((storage.boundary, value.offset, known.pointer))
-            return known.pointer
-
-        rows = []
-        for step in builder.steps:
-            arguments = [(role, memory(value)) for role, value in step.arguments]
-            if step.scratchpad:
-                scratch = api.make(
-                    "memory_create", "memory_destroy", step.scratchpad_desc.pointer, api.engine(),
-                    self._scratchpad.ctypes.data,
-                )  # fmt: skip
-                self._keep.append(scratch)
-                arguments.append((api.SCRATCHPAD, scratch.pointer))
-            array = (api.ExecArg * len(arguments))(*[api.ExecArg(role, pointer) for role, pointer in arguments])
-            self._keep.append(array)
-            rows.append((step.primitive.pointer, len(arguments), ctypes.addressof(array)))
-        self._keep.extend([made, builder.steps, builder.values])
-        tensors = len(builder.function.inputs) + len(builder.function.outputs)
-        return CallTable(tensors, tuple(boundary), tuple(rows))
+    def failure(self, function: str) -> str:
+        """Why a function could not be compiled for the sizes of a call."""
+        return self._open[function].failure if function in self._open else ""
 
 
-def _built(function: Function, memories: Memories) -> Builder:
-    builder = Builder(function, memories)
-    try:
-        builder.build(makers())
-    except api.Refused as problem:
-        raise OneDnnError(f"oneDNN cannot compute '{builder.node}' of region '{function.name}': {problem}") from None
-    return builder
+class OpenFunction:
+    """A function with dims that its callers tell."""
 
+    def __init__(self, function: Function, memories: Memories, threads: int) -> None:
+        self.function = function
+        self.failure = ""
+        self.report: Report | None = None
+        self.state: Any = None
+        self.callback = Miss(self._miss)
+        self._memories = memories
+        self._threads = threads
+        self._known: deque[tuple[Any, Any, Compiled]] = deque(maxlen=KEPT)
+        """Sizes, table and what it is made of; calls take turns, so that what is dropped is not in use."""
 
-def _packed_bytes(steps: list[Step]) -> int:
-    constants = {
-        id(value.storage): value.storage.bytes
-        for step in steps
-        for _, value in step.arguments
-        if value.storage.kind == "constant"
-    }
-    return sum(constants.values())
+    def _miss(self, tensors: Any) -> int | None:
+        """Called by native code for sizes that are new: the address of a table, or null."""
+        try:
+            shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
+            values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.open_dims]
+            compiled = Compiled([self.function.for_sizes(values)], self._memories, self._threads)
+            table = native_table(compiled.tables[self.function.name])
+        except Exception as problem:  # no exception can pass through native code: it comes out of the call as this text
+            self.failure = str(problem) or type(problem).__name__
+            return None
+        self._known.append((key_array(values), table, compiled))
+        self.state.set_entries([(keys, table) for keys, table, _ in self._known])
+        self.report = compiled.reports[self.function.name]
+        return ctypes.addressof(table)

@@ -1,7 +1,7 @@
 """Native code between generated code and the library: no Python is on the way of a call.
 
-For each function there is a table: which memories take the addresses of the caller's tensors, and the primitives with
-their arguments. A page of LLVM IR walks it.
+A table says which memories take the addresses of the caller's tensors, and the primitives with their arguments. A page
+of LLVM IR (`trampoline.ll`) finds the table of a call and walks it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.loaders import compile_llvm
@@ -21,145 +22,21 @@ WRONG_COUNT = -1
 """What a function returns that is called with another number of tensors than it has."""
 NO_THREAD = -2
 """What it returns in the child of a fork when the system has no thread for it."""
+NO_TABLE = -3
+"""What it returns when it could not be compiled for the sizes of the call."""
+
+Miss = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+"""Makes the table for sizes that are new: `table* miss(DLTensor** tensors)`."""
 
 
 @dataclass(frozen=True)
 class CallTable:
-    """A function as native code reads it."""
+    """A function of fixed shapes as native code reads it."""
 
-    tensors: int
     boundary: tuple[tuple[int, int, int], ...]
     """Number of a tensor of the call, offset in it, memory object that is to point there."""
     steps: tuple[tuple[int, int, int], ...]
     """Primitive, count and address of its arguments."""
-
-
-_WALK = """
-%tensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
-%bound = type { i64, i64, ptr }
-%step = type { ptr, i64, ptr }
-%table = type { i64, i64, ptr, i64, ptr }
-
-%call = type { ptr, ptr, i64, i32 }
-
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_join(i64, ptr)
-
-; In the child of a fork, the threads that the library made for the forking thread are gone, and it would wait for them
-; for ever: it is called on a fresh thread there, which has none yet.
-define i32 @call(ptr %table, ptr %tensors, i64 %count) {
-entry:
-  %forked = load volatile i64, ptr inttoptr (i64 FORKED to ptr)
-  %here = icmp eq i64 %forked, 0
-  br i1 %here, label %direct, label %elsewhere
-direct:
-  %done = tail call i32 @walk(ptr %table, ptr %tensors, i64 %count)
-  ret i32 %done
-elsewhere:
-  %thread = alloca i64
-  %frame = alloca %call
-  %p1 = getelementptr %call, ptr %frame, i32 0, i32 1
-  %p2 = getelementptr %call, ptr %frame, i32 0, i32 2
-  %p3 = getelementptr %call, ptr %frame, i32 0, i32 3
-  store ptr %table, ptr %frame
-  store ptr %tensors, ptr %p1
-  store i64 %count, ptr %p2
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @on_thread, ptr %frame)
-  %created = icmp eq i32 %failed, 0
-  br i1 %created, label %join, label %refused
-refused:
-  ret i32 NO_THREAD
-join:
-  %id = load i64, ptr %thread
-  %joined = call i32 @pthread_join(i64 %id, ptr null)
-  %code = load i32, ptr %p3
-  ret i32 %code
-}
-
-define internal ptr @on_thread(ptr %frame) {
-  %table = load ptr, ptr %frame
-  %p1 = getelementptr %call, ptr %frame, i32 0, i32 1
-  %tensors = load ptr, ptr %p1
-  %p2 = getelementptr %call, ptr %frame, i32 0, i32 2
-  %count = load i64, ptr %p2
-  %code = call i32 @walk(ptr %table, ptr %tensors, i64 %count)
-  %p3 = getelementptr %call, ptr %frame, i32 0, i32 3
-  store i32 %code, ptr %p3
-  ret ptr null
-}
-
-define internal i32 @walk(ptr %table, ptr %tensors, i64 %count) {
-entry:
-  %expected = load i64, ptr %table
-  %fits = icmp eq i64 %expected, %count
-  br i1 %fits, label %begin, label %wrong
-wrong:
-  ret i32 WRONG_COUNT
-begin:
-  %locked = call i32 @pthread_mutex_lock(ptr inttoptr (i64 MUTEX to ptr))
-  %before = call i32 inttoptr (i64 GET_THREADS to ptr)()
-  call void inttoptr (i64 SET_THREADS to ptr)(i32 THREADS)
-  %nbound_at = getelementptr %table, ptr %table, i32 0, i32 1
-  %nbound = load i64, ptr %nbound_at
-  %bounds_at = getelementptr %table, ptr %table, i32 0, i32 2
-  %bounds = load ptr, ptr %bounds_at
-  %nsteps_at = getelementptr %table, ptr %table, i32 0, i32 3
-  %nsteps = load i64, ptr %nsteps_at
-  %steps_at = getelementptr %table, ptr %table, i32 0, i32 4
-  %steps = load ptr, ptr %steps_at
-  br label %bind
-bind:
-  %i = phi i64 [ 0, %begin ], [ %i1, %bound ]
-  %more = icmp ult i64 %i, %nbound
-  br i1 %more, label %bound, label %run
-bound:
-  %index_at = getelementptr %bound, ptr %bounds, i64 %i, i32 0
-  %index = load i64, ptr %index_at
-  %inner_at = getelementptr %bound, ptr %bounds, i64 %i, i32 1
-  %inner = load i64, ptr %inner_at
-  %memory_at = getelementptr %bound, ptr %bounds, i64 %i, i32 2
-  %memory = load ptr, ptr %memory_at
-  %tensor_at = getelementptr ptr, ptr %tensors, i64 %index
-  %tensor = load ptr, ptr %tensor_at
-  %data = load ptr, ptr %tensor
-  %offset_at = getelementptr %tensor, ptr %tensor, i32 0, i32 9
-  %outer = load i64, ptr %offset_at
-  %offset = add i64 %outer, %inner
-  %first = getelementptr i8, ptr %data, i64 %offset
-  %set = call i32 inttoptr (i64 SET_HANDLE to ptr)(ptr %memory, ptr %first)
-  %i1 = add i64 %i, 1
-  br label %bind
-run:
-  %k = phi i64 [ 0, %bind ], [ %k1, %next ]
-  %left = icmp ult i64 %k, %nsteps
-  br i1 %left, label %execute, label %wait
-execute:
-  %primitive_at = getelementptr %step, ptr %steps, i64 %k, i32 0
-  %primitive = load ptr, ptr %primitive_at
-  %nargs_at = getelementptr %step, ptr %steps, i64 %k, i32 1
-  %nargs64 = load i64, ptr %nargs_at
-  %nargs = trunc i64 %nargs64 to i32
-  %args_at = getelementptr %step, ptr %steps, i64 %k, i32 2
-  %args = load ptr, ptr %args_at
-  %stream = inttoptr i64 STREAM to ptr
-  %status = call i32 inttoptr (i64 EXECUTE to ptr)(ptr %primitive, ptr %stream, i32 %nargs, ptr %args)
-  %good = icmp eq i32 %status, 0
-  br i1 %good, label %next, label %end
-next:
-  %k1 = add i64 %k, 1
-  br label %run
-wait:
-  %waited = call i32 inttoptr (i64 WAIT to ptr)(ptr inttoptr (i64 STREAM to ptr))
-  br label %end
-end:
-  %result = phi i32 [ %status, %execute ], [ %waited, %wait ]
-  call void inttoptr (i64 SET_THREADS to ptr)(i32 %before)
-  %unlocked = call i32 @pthread_mutex_unlock(ptr inttoptr (i64 MUTEX to ptr))
-  ret i32 %result
-}
-"""
 
 
 class _Bound(ctypes.Structure):
@@ -172,12 +49,36 @@ class _Step(ctypes.Structure):
 
 class _Table(ctypes.Structure):
     _fields_ = [
-        ("tensors", ctypes.c_int64),
         ("nbound", ctypes.c_int64),
         ("bound", ctypes.POINTER(_Bound)),
         ("nsteps", ctypes.c_int64),
         ("steps", ctypes.POINTER(_Step)),
     ]
+
+
+class _Axis(ctypes.Structure):
+    _fields_ = [("tensor", ctypes.c_int64), ("axis", ctypes.c_int64)]
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = [("sizes", ctypes.POINTER(ctypes.c_int64)), ("table", ctypes.POINTER(_Table))]
+
+
+class _State(ctypes.Structure):
+    _fields_ = [
+        ("tensors", ctypes.c_int64),
+        ("table", ctypes.POINTER(_Table)),
+        ("naxes", ctypes.c_int64),
+        ("axes", ctypes.POINTER(_Axis)),
+        ("nentries", ctypes.c_int64),
+        ("entries", ctypes.POINTER(_Entry)),
+        ("miss", Miss),
+    ]
+
+    def set_entries(self, entries: Sequence[tuple[Any, Any]]) -> None:
+        """The tables that are known, each with its sizes."""
+        array = (_Entry * len(entries))(*[_Entry(sizes, ctypes.pointer(table)) for sizes, table in entries])
+        self.entries, self.nentries = array, len(array)
 
 
 class _Shared(ctypes.Structure):
@@ -189,14 +90,28 @@ class _Shared(ctypes.Structure):
 class Trampoline:
     """Compiled functions; their code and tables live as long as this object."""
 
-    def __init__(self, tables: Mapping[str, CallTable], stream: int, threads: int) -> None:
+    def __init__(self, stream: int, threads: int) -> None:
         self._shared = _Shared()
-        self._tables = [_native(table) for table in tables.values()]
+        self._states: dict[str, _State] = {}
         self._engine = compile_llvm(_text(stream, threads, self._shared))
-        walk = self._engine.get_function_address("call")
-        named = {name: (walk, table) for name, table in zip(tables, self._tables, strict=True)}
-        self.functions, self._thunks = bind_state(named)
+        self._thunks: Any = None
         _alive.add(self)
+
+    def add(self, name: str, tensors: int, table: CallTable) -> None:
+        """A function of fixed shapes."""
+        self._states[name] = _State(tensors=tensors, table=ctypes.pointer(native_table(table)))
+
+    def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: Any) -> _State:
+        """A function whose tables are made when they are needed."""
+        axes = (_Axis * len(dims))(*[_Axis(tensor, axis) for tensor, axis, _ in dims])
+        self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
+        return self._states[name]
+
+    def bind(self) -> dict[str, Any]:
+        """The functions that were added, by name."""
+        entry = self._engine.get_function_address("entry")
+        functions, self._thunks = bind_state({name: (entry, state) for name, state in self._states.items()})
+        return functions
 
     def after_fork(self) -> None:
         """In the child: nobody holds the lock, and the library's threads are gone."""
@@ -212,13 +127,20 @@ def _after_fork() -> None:
         trampoline.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
-def _native(table: CallTable) -> Any:
+def native_table(table: CallTable) -> Any:
+    """The table in memory."""
     bound = (_Bound * len(table.boundary))(*[_Bound(*row) for row in table.boundary])
     steps = (_Step * len(table.steps))(*[_Step(*row) for row in table.steps])
-    return _Table(table.tensors, len(bound), bound, len(steps), steps)
+    return _Table(len(bound), bound, len(steps), steps)
+
+
+def key_array(values: Sequence[int]) -> Any:
+    """Sizes in memory."""
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def _text(stream: int, threads: int, shared: _Shared) -> str:
@@ -232,12 +154,13 @@ def _text(stream: int, threads: int, shared: _Shared) -> str:
         "WAIT": library.address("dnnl_stream_wait"),
         "STREAM": stream,
         "NO_THREAD": NO_THREAD,
+        "NO_TABLE": NO_TABLE,
         "WRONG_COUNT": WRONG_COUNT,
         "THREADS": threads,
         "FORKED": place + _Shared.forked.offset,
         "MUTEX": place + _Shared.mutex.offset,
     }
-    text = _WALK
+    text = Path(__file__).with_name("trampoline.ll").read_text(encoding="utf-8")
     for name, number in numbers.items():
         text = text.replace(name, str(number))
     return text

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
-from mirlo.targets.onednn.native.program import Program, Report
+from mirlo.targets.onednn.native.compiled import Report
+from mirlo.targets.onednn.native.program import Program
 from mirlo.targets.onednn.plan import Function, Node, Plan, PostOp, Tensor, read, write
 
 RELU = PostOp("eltwise", "relu")

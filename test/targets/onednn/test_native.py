@@ -264,6 +264,12 @@ def test_reduction(algorithm: str) -> None:
     close(Region([node], {"x": x}, {"y": (4, 1, 6)})(), compute(x, axis=1, keepdims=True))  # type: ignore[operator]
 
 
+def test_reduction_of_single_elements() -> None:
+    x = random(4, 1, 6)
+    node = Node("reduction", {"x": "x"}, "y", {"algorithm": "mean"})
+    np.testing.assert_array_equal(Region([node], {"x": x}, {"y": x.shape})(), x)
+
+
 def test_slices_are_views() -> None:
     x, w = random(2, 6, 12), random(12, 24)
     pieces = [((0, 0, 8 * i), (1, 1, 1)) for i in range(3)]

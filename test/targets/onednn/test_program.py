@@ -79,7 +79,7 @@ def test_wrong_number_of_tensors() -> None:
 def test_everything_is_released() -> None:
     region, _ = _network()
     program = weakref.ref(region.program)
-    arena = weakref.ref(region.program._arena)
+    arena = weakref.ref(region.program._compiled._arena)
     del region
     gc.collect()
     assert program() is None and arena() is None

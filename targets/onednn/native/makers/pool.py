@@ -9,18 +9,42 @@ from mirlo.targets.onednn.native.makers.post_ops import is_slow
 from mirlo.targets.onednn.native.storage import Value
 from mirlo.targets.onednn.plan import Node
 
+WINDOW = ("strides", "kernel", "dilations", "padding_begin", "padding_end")
+
 
 def pooling(builder: Builder, node: Node) -> Value:
     """`x` [N, C, ...], with attributes `algorithm` and the window."""
     x = builder.dense(builder.values[node.operands["x"]])
+    window = {name: node.attributes[name] for name in WINDOW}
+    images, results = x.desc.shape[2:], builder.tensor(node.result).shape[2:]
+    # Where sizes are rounded up, the last window may reach beyond the padding: the library wants to know how far.
+    ends = [
+        (result - 1) * stride + (size - 1) * (gap + 1) + 1 - image - begin
+        for result, stride, size, gap, image, begin in zip(
+            results, window["strides"], window["kernel"], window["dilations"], images, window["padding_begin"],
+            strict=True,
+        )
+    ]  # fmt: skip
+    window["padding_end"] = tuple(max(*pair) for pair in zip(ends, window["padding_end"], strict=True))
+    return _pooled(builder, node, x, node.attributes["algorithm"], window)
+
+
+def global_average(builder: Builder, node: Node) -> Value:
+    """`x` [N, C, ...], the mean of each image."""
+    x = builder.dense(builder.values[node.operands["x"]])
+    image = x.desc.shape[2:]
+    none = (0,) * len(image)
+    window = dict(zip(WINDOW, ((1,) * len(image), image, none, none, none), strict=True))
+    return _pooled(builder, node, x, "avg_include_padding", window)
+
+
+def _pooled(builder: Builder, node: Node, x: Value, algorithm: str, window: dict[str, tuple[int, ...]]) -> Value:
     tensor = builder.tensor(node.result)
     target = anyhow(tensor.shape, tensor.dtype)
-    names = ("strides", "kernel", "dilations", "padding_begin", "padding_end")
-    window = [api.dims(node.attributes[name]) for name in names]
     attr = attributes()
     descriptor = primitive_desc(
-        "pooling_forward", api.engine(), api.FORWARD_INFERENCE, api.POOLING[node.attributes["algorithm"]],
-        x.desc.pointer, target.pointer, *window, attr.pointer,
+        "pooling_forward", api.engine(), api.FORWARD_INFERENCE, api.POOLING[algorithm], x.desc.pointer, target.pointer,
+        *(api.dims(window[name]) for name in WINDOW), attr.pointer,
     )  # fmt: skip
     result = builder.result(node.result, chosen(descriptor, api.QUERY_DST, target))
     builder.emit(descriptor, {api.SRC: x, api.DST: result})
@@ -31,6 +55,8 @@ def reduction(builder: Builder, node: Node) -> Value:
     """`x`; the dims of the result that are 1 are reduced; attribute `algorithm`."""
     x = builder.dense(builder.values[node.operands["x"]])
     tensor = builder.tensor(node.result)
+    if x.desc.shape == tensor.shape:
+        return x  # the sum, or the mean, of one element
 
     def describe(x: Value, target: Desc) -> api.Owned:
         attr = attributes()
@@ -49,4 +75,4 @@ def reduction(builder: Builder, node: Node) -> Value:
     return result
 
 
-MAKERS = {"pooling": pooling, "reduction": reduction}
+MAKERS = {"pooling": pooling, "global_average": global_average, "reduction": reduction}

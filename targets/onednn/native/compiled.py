@@ -1,0 +1,118 @@
+"""Functions of fixed shapes as tables of primitives and memories, which native code walks.
+
+The functions share one arena and one scratchpad, so their calls take turns; the library's threads are busy with one
+of them at a time in any case.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.builder import Builder, Memories, Step
+from mirlo.targets.onednn.native.library import OneDnnError, threads_set
+from mirlo.targets.onednn.native.makers import makers
+from mirlo.targets.onednn.native.storage import Value, aligned, plan_arena
+from mirlo.targets.onednn.native.trampoline import CallTable
+from mirlo.targets.onednn.plan import Function
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What a step is: the operation of the plan, and the library's name of what computes it."""
+
+    operation: str
+    implementation: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a function."""
+
+    steps: tuple[StepInfo, ...]
+    arena_bytes: int
+    packed_bytes: int
+
+    @property
+    def reorders(self) -> int:
+        """Steps that only change a layout."""
+        return sum(step.operation.endswith("(reorder)") for step in self.steps)
+
+
+class Compiled:
+    """Tables for functions; what they point to lives as long as this object."""
+
+    def __init__(self, functions: Sequence[Function], memories: Memories, threads: int) -> None:
+        with threads_set(threads):
+            builders = [_built(function, memories) for function in functions]
+        arenas = [plan_arena(builder.storages) for builder in builders]
+        self._arena = aligned(max(arenas, default=0))
+        self._scratchpad = aligned(max((step.scratchpad for b in builders for step in b.steps), default=0))
+        self._keep: list[Any] = []
+        self.tables = {b.function.name: self._table(b) for b in builders}
+        self.reports = {
+            b.function.name: Report(
+                tuple(StepInfo(step.node, step.implementation) for step in b.steps), size, _packed_bytes(b.steps)
+            )
+            for b, size in zip(builders, arenas, strict=True)
+        }
+
+    def _table(self, builder: Builder) -> CallTable:
+        """The steps as what native code reads."""
+        made: dict[int, api.Owned] = {}
+        boundary: list[tuple[int, int, int]] = []
+
+        def memory(value: Value) -> int:
+            known = made.get(id(value))
+            if known is None:
+                storage = value.storage
+                data: int | None = None
+                if storage.kind == "constant":
+                    data = storage.array.ctypes.data + value.offset
+                elif storage.kind == "arena":
+                    data = self._arena.ctypes.data + storage.offset + value.offset
+                known = api.make("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
+                made[id(value)] = known
+                if storage.kind == "boundary":
+                    boundary.append((storage.boundary, value.offset, known.pointer))
+            return known.pointer
+
+        rows = []
+        for step in builder.steps:
+            arguments = [(role, memory(value)) for role, value in step.arguments]
+            if step.scratchpad:
+                scratch = api.make(
+                    "memory_create", "memory_destroy", step.scratchpad_desc.pointer, api.engine(),
+                    self._scratchpad.ctypes.data,
+                )  # fmt: skip
+                self._keep.append(scratch)
+                arguments.append((api.SCRATCHPAD, scratch.pointer))
+            array = (api.ExecArg * len(arguments))(*[api.ExecArg(role, pointer) for role, pointer in arguments])
+            self._keep.append(array)
+            rows.append((step.primitive.pointer, len(arguments), ctypes.addressof(array)))
+        self._keep.extend([made, builder.steps, builder.values])
+        return CallTable(tuple(boundary), tuple(rows))
+
+
+def _built(function: Function, memories: Memories) -> Builder:
+    builder = Builder(function, memories)
+    if all(0 in function.tensors[name].shape for name in function.outputs):
+        return builder  # there is nothing to compute
+    try:
+        builder.build(makers())
+    except api.Refused as problem:
+        raise OneDnnError(f"oneDNN cannot compute '{builder.node}' of region '{function.name}': {problem}") from None
+    return builder
+
+
+def _packed_bytes(steps: list[Step]) -> int:
+    constants = {
+        id(value.storage): value.storage.bytes
+        for step in steps
+        for _, value in step.arguments
+        if value.storage.kind == "constant"
+    }
+    return sum(constants.values())

@@ -1,0 +1,106 @@
+"""Dims that are known when a region is called: their text, and what it comes to for the tensors of a call.
+
+A dim is a number, or a polynomial of symbols as text: `batch`, `12*seq`, `batch*seq`, `seq + 1`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+Dim = int | str
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+
+
+class UnknownSize(ValueError):
+    """A dim that the tensors of a call do not determine."""
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+@lru_cache(maxsize=4096)
+def symbols(text: str) -> frozenset[str]:
+    """The symbols of a dim."""
+    return frozenset(_symbols(_parsed(text)))
+
+
+def _symbols(node: ast.expr) -> Iterable[str]:
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return [ast.unparse(node)]
+    return [name for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for name in _symbols(child)]
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The number that a dim is for these sizes of symbols."""
+    return dim if isinstance(dim, int) else _evaluate(_parsed(dim), sizes)
+
+
+def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        name = ast.unparse(node)
+        if name not in sizes:
+            raise UnknownSize(f"the tensors of the call do not tell the size '{name}'")
+        return sizes[name]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluate(node.operand, sizes)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_evaluate(node.left, sizes), _evaluate(node.right, sizes))
+    raise UnknownSize(f"'{ast.unparse(node)}' is no sum of products")
+
+
+def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The sizes of symbols, from what some dims are: those that are a symbol, then those with one unknown left."""
+    left = dict(dims)
+    sizes = {text: value for text, value in left.items() if symbols(text) == {text}}
+    progress = True
+    while progress:
+        progress = False
+        for text, value in left.items():
+            unknown = symbols(text) - sizes.keys()
+            if len(unknown) == 1:
+                (name,) = unknown
+                found = _root(text, name, value, sizes)
+                if found is not None:
+                    sizes[name] = found
+                    progress = True
+    return sizes
+
+
+def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | None:
+    """The symbol for which a dim comes to a value, if the dim is linear in it."""
+    at = [evaluate(text, {**sizes, name: trial}) for trial in range(3)]
+    slope = at[1] - at[0]
+    if slope == 0 or at[2] - at[1] != slope or (value - at[0]) % slope:
+        return None
+    return (value - at[0]) // slope
+
+
+def untold(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
+    """The symbols of `wanted` dims that `given` ones do not determine."""
+    listed = list(given)
+    names = sorted({name for text in listed for name in symbols(text)})
+    # Any sizes show it; different primes make no two products equal.
+    trial = dict(zip(names, _primes(len(names)), strict=True))
+    known = solve((text, evaluate(text, trial)) for text in listed)
+    return {name for text in wanted for name in symbols(text)} - known.keys()
+
+
+def _primes(count: int) -> list[int]:
+    found: list[int] = []
+    candidate = 101
+    while len(found) < count:
+        if all(candidate % divisor for divisor in range(2, candidate)):
+            found.append(candidate)
+        candidate += 2
+    return found
