@@ -1,0 +1,47 @@
+"""Decoding of image files. PNG, BMP and PNM need nothing else; other formats need Pillow."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.host import host_function
+from mirlo.runtime.images import bmp, png, pnm
+
+_WEIGHTS = (19595, 38470, 7471)
+"""Shares of red, green and blue in gray, in units of 1 / 65536: ITU-R 601-2."""
+
+
+@host_function("mirlo.image.decode")
+def decode(encoded: Any, *, pixel_format: str) -> Any:
+    """The pixels of a file, [height, width, channels]."""
+    data = encoded.tobytes()
+    pixels = _rgb(data)
+    if pixel_format == "BGR":
+        return np.ascontiguousarray(pixels[..., ::-1])
+    if pixel_format == "Grayscale":
+        sums = sum(pixels[..., i].astype(np.uint32) * weight for i, weight in enumerate(_WEIGHTS))
+        return ((sums + 0x8000) >> 16).astype(np.uint8)[..., None]
+    return pixels
+
+
+def _rgb(data: bytes) -> Any:
+    if data.startswith(png.SIGNATURE):
+        return png.decode(data)
+    if data.startswith(bmp.SIGNATURE):
+        return bmp.decode(data)
+    if data.startswith(pnm.SIGNATURES):
+        return pnm.decode(data)
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ValueError(
+            "only PNG, BMP and PNM files are decoded without Pillow: install it with pip install 'mirlo[images]'"
+        ) from None
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.array(image.convert("RGB"))
+    except (OSError, Image.DecompressionBombError) as problem:
+        raise ValueError(f"the image cannot be decoded: {problem}") from None
