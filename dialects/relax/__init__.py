@@ -29,6 +29,7 @@ from mirlo.dialects.relax import (
     slice,
     sort,
     text,
+    tree,
     vision,
 )
 from mirlo.dialects.relax.base import DIALECT, RelaxOp
@@ -62,5 +63,6 @@ __all__ = [
     "slice",
     "sort",
     "text",
+    "tree",
     "vision",
 ]

@@ -89,3 +89,21 @@ def _random_uniform(draw: Draw) -> Case:
 def _random_normal(draw: Draw) -> Case:
     expected = np.random.RandomState(17).normal(1, 2, (30, 40))
     return case(np.array(17), shape=[30, 40], mean=1.0, scale=2.0, dtype=draw.kind.name, expected=expected)
+
+
+@operator("find_sorted", kinds=(*FLOATS, *INTS))
+def _find_sorted(draw: Draw) -> Case:
+    x, keys = draw.array(20, 5, low=0, high=9), np.array([1, 2, 5, 7, 9], draw.kind.to_numpy())
+    if draw.is_float:
+        x = np.round(x.astype(np.float64)).astype(x.dtype)
+    places = np.searchsorted(wide(keys), wide(x)).clip(max=4)
+    return case(x, keys, expected=np.where(wide(keys)[places] == wide(x), places, -1))
+
+
+@operator("tree_leaves", kinds=("f32", "f64"))
+def _tree_leaves(draw: Draw) -> Case:
+    """Two trees: x0 <= 0 and then x1 > 1, and a leaf alone."""
+    x, thresholds = draw.array(20, 2), np.array([0, 1], draw.kind.to_numpy())
+    nodes, roots = np.array([[0, 0, 1, -1], [1, 3, -2, -3]]), np.array([0, -4])
+    first = np.where(x[:, 0] > 0, 0, np.where(x[:, 1] > 1, 1, 2))
+    return case(x, thresholds, nodes, roots, expected=np.stack([first, np.full(20, 3)], 1))

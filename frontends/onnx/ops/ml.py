@@ -1,0 +1,205 @@
+"""ai.onnx.ml: scalers, encoders and selection of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import strings
+from mirlo.runtime.kinds import STRING, Kind
+
+DOMAIN = "ai.onnx.ml"
+
+
+def as_float(node: Node, index: int = 0) -> Any:
+    """An input as f32, as most of these operators compute."""
+    return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
+
+
+@converter("ArrayFeatureExtractor", domain=DOMAIN)
+def array_feature_extractor(node: Node) -> Any:
+    x, places = node.type(0), node.type(1)
+    if x.rank == 0 or places.elements == 0:
+        raise NodeError(f"expected a tensor and at least one place, got {x} and {places}")
+    rows = node[0] if x.rank > 1 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
+    return node.emit("gather", rows, node.emit("reshape", node[1], shape=(places.elements,)), axis=-1)
+
+
+@converter("Binarizer", domain=DOMAIN)
+def binarizer(node: Node) -> Any:
+    x, threshold = node.type(0), node.attr.float("threshold", 0.0)
+    return node.emit("cast", node.emit("greater", node[0], node.constant(threshold, x)), dtype=x.dtype)
+
+
+@converter("Scaler", domain=DOMAIN)
+def scaler(node: Node) -> Any:
+    x = as_float(node)
+    shifted = node.emit("subtract", x, _per_feature(node, "offset", node.attr.floats("offset", [0.0])))
+    return node.emit("multiply", shifted, _per_feature(node, "scale", node.attr.floats("scale", [1.0])))
+
+
+def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> Any:
+    features = node.type(0).shape[-1] if node.type(0).rank else 1
+    if len(numbers) not in (1, features):
+        raise NodeError(f"attribute '{what}' must have 1 or {features} numbers, got {len(numbers)}")
+    return node.constant(numbers, "f32")
+
+
+@converter("Normalizer", domain=DOMAIN)
+def normalizer(node: Node) -> Any:
+    x, norm = as_float(node), node.attr.choice("norm", "MAX", ("MAX", "L1", "L2"))
+    name = {"MAX": "reduce_max", "L1": "reduce_l1", "L2": "reduce_l2"}[norm]
+    size = node.emit(name, x, axes=[-1], keepdims=True)
+    is_zero = node.emit("equal", size, node.constant(0, "f32"))
+    return node.emit("divide", x, node.emit("where", is_zero, node.constant(1, "f32"), size))
+
+
+@converter("Imputer", domain=DOMAIN)
+def imputer(node: Node) -> Any:
+    x = node.type(0)
+    suffix, listed = ("float", "floats") if x.dtype.is_float else ("int64", "int64s")
+    other = ("int64", "int64s") if x.dtype.is_float else ("float", "floats")
+    node.attr.ignore(f"replaced_value_{other[0]}", f"imputed_value_{other[1]}")
+    read = node.attr.float if x.dtype.is_float else node.attr.int
+    replaced = read(f"replaced_value_{suffix}", 0)
+    values = (node.attr.floats if x.dtype.is_float else node.attr.ints)(f"imputed_value_{listed}")
+    features = x.shape[-1] if x.rank else 1
+    if len(values) not in (1, features):
+        raise NodeError(f"attribute 'imputed_value_{listed}' must have 1 or {features} numbers, got {len(values)}")
+    if isinstance(replaced, float) and replaced != replaced:
+        is_missing = node.emit("isnan", node[0])
+    else:
+        is_missing = node.emit("equal", node[0], node.constant(replaced, x))
+    return node.emit("where", is_missing, node.constant(values, x), node[0])
+
+
+@converter("FeatureVectorizer", domain=DOMAIN)
+def feature_vectorizer(node: Node) -> Any:
+    sizes, parts = node.attr.ints("inputdimensions", None), []
+    for i in range(len(node)):
+        found, x = node.type(i), as_float(node, i)
+        if found.rank not in (1, 2):
+            raise NodeError(f"inputs must have rank 1 or 2, got {found}")
+        parts.append(x if found.rank == 2 else node.emit("reshape", x, shape=(1, found.shape[0])))
+        if sizes is not None and (i >= len(sizes) or sizes[i] != found.shape[-1]):
+            raise NodeError(f"attribute 'inputdimensions' is {sizes}, but input {i} is {found}")
+    return node.emit("concat", parts, axis=1)
+
+
+# Encoders: places among keys, then what stands there.
+
+
+@converter("OneHotEncoder", domain=DOMAIN)
+def one_hot_encoder(node: Node) -> Any:
+    zeros = node.attr.bool("zeros", 1)
+    if not zeros:
+        raise NodeError("attribute 'zeros' = 0, an error for a value of no category, is not supported")
+    if node.is_string(0):
+        keys = node.attr.strs("cats_strings")
+        places, count = places_of_strings(node, keys), len(keys)
+    else:
+        keys = np.array(node.attr.ints("cats_int64s"), np.int64)
+        count = len(keys)
+        places = places_of_numbers(node, node.emit("cast", node[0], dtype="i64"), keys)
+    inside = node.emit("expand_dims", places, axes=[-1])
+    return node.emit("cast", node.emit("equal", inside, node.constant(np.arange(count), "i64")), dtype="f32")
+
+
+@converter("CategoryMapper", domain=DOMAIN)
+def category_mapper(node: Node) -> Any:
+    words, numbers = node.attr.strs("cats_strings"), node.attr.ints("cats_int64s")
+    if len(words) != len(numbers):
+        raise NodeError(
+            f"attributes 'cats_strings' and 'cats_int64s' must be of one length, got {len(words)}, {len(numbers)}"
+        )
+    if node.is_string(0):
+        node.attr.ignore("default_string")
+        default = node.attr.int("default_int64", -1)
+        return chosen_numbers(node, places_of_strings(node, words), np.array(numbers, np.int64), default)
+    node.attr.ignore("default_int64")
+    places = places_of_numbers(node, node[0], np.array(numbers, np.int64))
+    return chosen_strings(node, places, words, node.attr.str("default_string", "_Unused"))
+
+
+@converter("LabelEncoder", domain=DOMAIN, since=2)
+def label_encoder(node: Node) -> Any:
+    keys, values = _keys_or_values(node, "keys"), _keys_or_values(node, "values")
+    if len(keys) != len(values):
+        raise NodeError(f"there must be as many keys as values, got {len(keys)} and {len(values)}")
+    if node.is_string(0):
+        places = places_of_strings(node, list(keys))
+    else:
+        places = places_of_numbers(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
+    if values.dtype == object:
+        return chosen_strings(node, places, list(values), _default(node, values))
+    return chosen_numbers(node, places, values, _default(node, values))
+
+
+def _keys_or_values(node: Node, what: str) -> np.ndarray:
+    given = [name for name in node.attr.names() if name.startswith(f"{what}_")]
+    if len(given) != 1:
+        raise NodeError(f"exactly one of the attributes '{what}_...' must be given, got {', '.join(given) or 'none'}")
+    match given[0].removeprefix(f"{what}_"):
+        case "strings":
+            return np.array(node.attr.strs(given[0]), dtype=object)
+        case "int64s":
+            return np.array(node.attr.ints(given[0]), np.int64)
+        case "floats":
+            return np.array(node.attr.floats(given[0]), np.float32)
+        case "tensor":
+            tensor = node.attr.tensor(given[0])
+            is_text = tensor.data_type == 8
+            return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)
+        case other:
+            raise NodeError(f"attribute '{what}_{other}' is not supported")
+
+
+def _default(node: Node, values: np.ndarray) -> Any:
+    """What a value of no key becomes; defaults for other types have no effect."""
+    node.attr.ignore("default_float", "default_int64", "default_string")
+    if "default_tensor" in node.attr:
+        tensor = node.attr.tensor("default_tensor")
+        is_text = tensor.data_type == 8
+        return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
+    if values.dtype == object:
+        return node.attr.str("default_string", "_Unused")
+    return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
+
+
+def places_of_strings(node: Node, keys: Sequence[str]) -> Any:
+    kind = Kind("i64", node.any_value(0).kind.shape)
+    return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(keys), default=-1))
+
+
+def _ssa(node: Node, values: Sequence[Any]) -> Any:
+    return node.builder.ssa(values[0])
+
+
+def places_of_numbers(node: Node, x: Any, keys: np.ndarray) -> Any:
+    """The last place of each element among the keys, -1 where it is none of them."""
+    kept, last = np.unique(keys[::-1], return_index=True)
+    found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
+    places = np.concatenate([len(keys) - 1 - last, [-1]])
+    # Place -1 counts from the end, where -1 stands.
+    return node.emit("gather", node.constant(places, "i64"), found, axis=0)
+
+
+def chosen_numbers(node: Node, places: Any, values: np.ndarray, default: Any) -> Any:
+    table = np.concatenate([values, np.array([default], values.dtype)])
+    return node.emit("gather", node.constant(table), places, axis=0)
+
+
+def chosen_strings(node: Node, places: Any, words: Sequence[str], default: str | None) -> Any:
+    """The words at these places; -1 is the default."""
+    table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
+    kind = Kind(STRING, _shape_text(places))
+    return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])
+
+
+def _shape_text(value: Any) -> tuple[int | str, ...]:
+    return tuple(dim if isinstance(dim, int) else str(dim) for dim in type_of(value).shape)

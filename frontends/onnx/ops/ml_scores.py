@@ -1,0 +1,88 @@
+"""ai.onnx.ml: from scores to what is asked for: transforms of scores, labels of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.ml import chosen_numbers, chosen_strings
+
+PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
+"""Winitzki's approximation of the inverse of erf."""
+
+
+def transformed(node: Node, scores: Any, transform: str) -> Any:
+    """The scores [N, targets] after a transform."""
+    kind = type_of(scores)
+    if transform == "NONE":
+        return scores
+    if transform == "SOFTMAX":
+        return node.emit("softmax", scores, axis=-1)
+    if transform == "LOGISTIC":
+        return node.emit("sigmoid", scores)
+    if transform == "SOFTMAX_ZERO":
+        # Scores of zero are left out, and stay.
+        is_zero = node.emit("equal", scores, node.constant(0, kind))
+        made = node.emit("softmax", node.emit("where", is_zero, node.constant(-np.inf, kind), scores), axis=-1)
+        return node.emit("where", is_zero, scores, made)
+    return _probit(node, scores)
+
+
+def _probit(node: Node, scores: Any) -> Any:
+    kind = type_of(scores)
+
+    def number(value: float) -> Any:
+        return node.constant(value, kind)
+
+    x = node.emit("subtract", node.emit("multiply", scores, number(2)), number(1))
+    log = node.emit("log", node.emit("subtract", number(1), node.emit("square", x)))
+    half = node.emit("add", node.emit("multiply", log, number(0.5)), number(PROBIT_B))
+    root = node.emit(
+        "sqrt", node.emit("subtract", node.emit("square", half), node.emit("divide", log, number(PROBIT_A)))
+    )
+    size = node.emit("sqrt", node.emit("subtract", root, half))
+    return node.emit("multiply", node.emit("multiply", node.emit("sign", x), size), number(float(np.sqrt(2))))
+
+
+def classified(
+    node: Node, scores: Any, labels: Sequence[Any], transform: str, threshold: float, mirrored: bool | None = None
+) -> tuple[Any, Any]:
+    """The label of the best class, and the scores of all: of one score for two classes, the other is made.
+
+    A single score above the threshold is for the second class; the first one's is 1 - score, or -score where
+    `mirrored` (if not said: where the threshold is 0).
+    """
+    found = type_of(scores)
+    count = found.shape[1]
+    if count == 1 and len(labels) == 2:
+        best = node.emit("cast", node.emit("greater", scores, node.constant(threshold, found)), dtype="i64")
+        places = node.emit("reshape", best, shape=(found.shape[0],))
+        return _labelled(node, places, labels), _two(
+            node, scores, transform, threshold == 0 if mirrored is None else mirrored
+        )
+    if count != len(labels):
+        raise NodeError(f"there are {len(labels)} labels for {count} scores")
+    places = node.emit("argmax", scores, axis=1, keepdims=False)
+    return _labelled(node, places, labels), transformed(node, scores, transform)
+
+
+def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
+    kind = type_of(scores)
+    one = node.constant(1, kind)
+    if transform == "PROBIT":
+        return _probit(node, scores)
+    if transform == "LOGISTIC":
+        second = node.emit("sigmoid", scores)
+        return node.emit("concat", [node.emit("subtract", one, second), second], axis=1)
+    first = node.emit("negative", scores) if mirrored else node.emit("subtract", one, scores)
+    return node.emit("concat", [first, scores], axis=1)  # which other transforms leave as it is
+
+
+def _labelled(node: Node, places: Any, labels: Sequence[Any]) -> Any:
+    if isinstance(labels[0], str):
+        return chosen_strings(node, places, labels, None)[0]
+    return chosen_numbers(node, places, np.array(labels, np.int64), labels[0])
