@@ -122,7 +122,7 @@ class Placement:
             return f"no pattern of {target} has the operator {operator}"
         tried = [a for a in self.about(node) if a.target == target and not a.accepted]
         if not tried:
-            return f"no pattern of {target} came to it"
+            return f"patterns of {target} have it only before operators that do not follow here"
         # Of those that got equally far, one whose check said no tells more than one that expected something else.
         ranks = [(a.depth, bool(a.predicate), a.root == node) for a in tried]
         best = [a for a, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
