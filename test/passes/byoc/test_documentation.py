@@ -20,7 +20,10 @@ def test_examples(tmp_path: Path) -> None:
     first, second = printed.split("module {")[1:]
     assert "callee = @unit::@unit_0" in first and 'relax.composite = "unit.gate"' in first
     assert "relax.conv → unit\n" in first and "relax.log → no pattern of unit has the operator relax.log" in first
-    assert 'data_layout = "N*C", kernel_layout = "O*I"' in second and "tensor<4x3x3x3xf32>} : ()" in second
+    assert (
+        'data_layout = "N*C", kernel_layout = "O*I"' in second
+        and '{param = "constant.permute"} : () -> tensor<4x3x3x3xf32>' in second
+    )
     assert "LayoutRecord(target='unit', at_start=2, hoisted=" in second and "left=2, at_boundary=1)" in second
 
 
