@@ -144,6 +144,12 @@ class ParameterStore:
         self.add(name, array)
         return name
 
+    def copy(self) -> ParameterStore:
+        """Another store with the same arrays: what is added to one, or discarded, does not change the other."""
+        made = ParameterStore()
+        made._entries, made._files, made.files = dict(self._entries), dict(self._files), set(self.files)
+        return made
+
     def discard(self, name: str) -> None:
         """Forgets a parameter; a name that is not there is no error."""
         self._entries.pop(name, None)

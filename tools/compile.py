@@ -151,11 +151,12 @@ def _compile(
     from mirlo.dialects.bindings import ir
     from mirlo.passes.byoc.artifacts import detach_artifacts
     from mirlo.passes.byoc.way import Targets
+    from mirlo.passes.memory.weights import RELEASE
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.schedule.schedule import SCHEDULES
     from mirlo.tools.models import open_model, require_sizes
     from mirlo.tools.programs.detect import needs_program
-    from mirlo.tools.stages import SaveStages, Steps
+    from mirlo.tools.stages import ReleaseWeights, SaveStages, Steps
 
     targets = Targets.parse(target)
     if targets.host is None:
@@ -173,6 +174,8 @@ def _compile(
     tell("import")
     opened = open_model(model, wishes.shapes, wishes.params)
     module, session = opened.module, opened.session
+    # Parts of a program share the weights: what one of them does not name, another may.
+    session.options[RELEASE] = not needs_program(module)
     session.options["legalize"] = dict(wishes.legalize or {})
     session.options["intrinsics"] = dict(wishes.intrinsics or {})
     session.options[SCHEDULES] = dict(wishes.schedules or {})
@@ -186,6 +189,8 @@ def _compile(
         if given is None and not opened.pipeline:
             steps.prepend(targets.steps())
         instruments: list[Any] = [Steps(tell)]
+        if session.options[RELEASE]:
+            instruments.append(ReleaseWeights(session))
         if folder is not None:
             instruments.append(SaveStages(folder, session))
         with module.context, ir.Location.unknown():
@@ -195,7 +200,7 @@ def _compile(
             return replace(emit(module, options), externals=externals)
 
     folder = None if wishes.save_ir is None else Path(wishes.save_ir)
-    if not needs_program(module):
+    if session.options[RELEASE]:
         return compiled(module, folder), session
     from mirlo.tools.programs.build import build_program
 

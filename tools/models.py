@@ -47,7 +47,7 @@ def open_model(
         _refuse_shapes(shapes, "the module")
         with model.context:
             copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
-        return _checked(OpenedModel(copy, Session(params or ParameterStore())))
+        return _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
     if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
         _refuse_shapes(shapes, str(model))
         return _checked(_open_ir(Path(model), params))
@@ -119,7 +119,7 @@ def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
         content = path.read_bytes()
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
-    session = Session(params or ParameterStore())
+    session = Session(ParameterStore() if params is None else params.copy())
     with make_context():
         try:
             module = read_module(path, session)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.memory.weights import release_unnamed
 from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
 
@@ -24,6 +25,21 @@ class Steps(Instrument):
 
     def before_pass(self, step: Any, op: Any) -> None:
         self.progress(step.name)
+
+
+RELEASING = ("simplify", "fold-constant", "convert-layout", "pack-weights")
+"""Passes that put new constants in the place of others."""
+
+
+@dataclass
+class ReleaseWeights(Instrument):
+    """Lets go of arrays that no constant names any more, after passes that make others."""
+
+    session: Session
+
+    def after_pass(self, step: Any, op: Any) -> None:
+        if step.name in RELEASING:
+            release_unnamed(op, self.session)
 
 
 @dataclass

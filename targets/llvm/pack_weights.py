@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import constant_name, constant_value
+from mirlo.passes.memory.weights import Releaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
@@ -38,6 +39,7 @@ class PackWeights(Pass):
         machine = find_machine(self.machine or session.options.get("machine"))
         calls = _calls(op)
         packed: dict[Any, Any] = {}
+        release = Releaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
@@ -57,7 +59,7 @@ class PackWeights(Pass):
             if any(constant_value(site.operands[panels.argument], session) is None for site in sites):
                 continue
             for site in sites:
-                _repack(site, panels, session, packed)
+                release.unused(_repack(site, panels, session, packed))
             _retype(view, panels)
 
 
@@ -154,8 +156,8 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     return Panels(argument, source, position, outer, columns, tuple(inner), plan.tile_columns)
 
 
-def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> None:
-    """Pass a packed constant at a call."""
+def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> Any:
+    """Pass a packed constant at a call; the constant that was passed before."""
     old = site.operands[panels.argument]
     array = constant_value(old, session)
     kind = TensorType.from_mlir(old.type)
@@ -168,6 +170,7 @@ def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> 
         new = Constant.make(param=packed[key], result_types=[kind.with_shape(panels.shape)])
     site.operands[panels.argument] = new
     _count_runs(site)
+    return old.owner
 
 
 def _retype(view: PrimView, panels: Panels) -> None:

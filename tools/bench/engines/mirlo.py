@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import mirlo
+from mirlo.tools.compile import compile as compile_model
 
 
 class Model:
@@ -37,5 +37,5 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
         name = version("mirlo")
     except PackageNotFoundError:
         name = "checkout"
-    executable = mirlo.compile(model, threads=threads, shapes=shapes or None, cache=cache or False)
+    executable = compile_model(model, threads=threads, shapes=shapes or None, cache=cache or False)
     return Model(executable, name)
