@@ -39,6 +39,9 @@ class Target:
     """Called with the options before the pipeline runs on a large model: a chance to start what `emit` will need."""
     fingerprint: Callable[[], str] | None = None
     """What of this machine the code depends on, as text; without it compiled models are not kept in the cache."""
+    space: Callable[[Any, Any], list[dict[str, int]]] | None = None
+    """What can be chosen for a prim function in tensor form, the likeliest first: numbers by name, which its rules read
+    from `tir.tuned`."""
     pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
     codegen: Any = None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
     from mirlo.tools.strategies import Measured
+    from mirlo.tools.tune.database import Database
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
@@ -64,6 +65,7 @@ class Wishes:
     schedules: Mapping[str, Any] | None
     save_ir: str | Path | None
     params: ParameterStore | None
+    tuning: Database | None
 
 
 def compile(
@@ -83,6 +85,7 @@ def compile(
     params: ParameterStore | None = None,
     cache: Cache | bool | str | os.PathLike[str] = True,
     jobs: int | None = None,
+    tune: Database | bool | float | str | os.PathLike[str] = True,
 ) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -98,7 +101,8 @@ def compile(
     `Schedule`. `save_ir` names a folder for the IR of every stage; each file can be continued with
     `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the
     arrays that it names. What was compiled before comes from the cache on disk: False for none, or its folder. `jobs`
-    limits the processes that compile at once.
+    limits the processes that compile at once. `tune` is the database of `mirlo tune` whose findings are used: True for
+    the usual file, if it is there, False for none; a number searches for that many seconds before.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -108,9 +112,13 @@ def compile(
     tell = progress or _silent
     if kept is not None:
         tell("cache")
-    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params)
+    tuning = open_database(tune)
+    if not isinstance(tune, bool) and isinstance(tune, (int, float)):
+        tuning = _tuned(model, target, threads, shapes, tune, tell)
+    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning)
     # What a saved schedule says is in its file, which is no part of a key.
     once = {"save_ir": save_ir and object(), "schedules": schedules and object()}
+    once["tuning"] = tuning.digest if tuning is not None else None
     changing = {**vars(wishes), **once, "threads": threads, "opt_level": opt_level}
     question = _question(kept, model, target, changing)
     known = question.answer() if isinstance(question, Question) else None
@@ -154,6 +162,7 @@ def _compile(
     from mirlo.passes.memory.weights import RELEASE
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.schedule.schedule import SCHEDULES
+    from mirlo.passes.schedule.tuned import TUNING
     from mirlo.tools.models import open_model, require_sizes
     from mirlo.tools.programs.detect import needs_program
     from mirlo.tools.stages import ReleaseWeights, SaveStages, Steps
@@ -179,6 +188,7 @@ def _compile(
     session.options["legalize"] = dict(wishes.legalize or {})
     session.options["intrinsics"] = dict(wishes.intrinsics or {})
     session.options[SCHEDULES] = dict(wishes.schedules or {})
+    session.options[TUNING] = wishes.tuning
     session.options["strategies"] = bound_strategies(wishes.strategies, options, session)
 
     def compiled(module: Any, folder: Path | None) -> Artifact:
@@ -229,6 +239,32 @@ def bound_strategies(strategies: Any, options: CompileOptions, session: Session)
 
     settings = f"threads={options.threads} opt_level={options.opt_level}"
     return strategies.chooser(options.target, settings, session, compile_alone)
+
+
+def _tuned(
+    model: Any, target: str | Sequence[str], threads: int, shapes: Any, seconds: float, tell: Progress
+) -> Database:
+    """The usual database, after a search for this model."""
+    from mirlo.tools.tune.database import Database, default_database
+    from mirlo.tools.tune.search import tune
+
+    if not isinstance(target, str) or "," in target:
+        raise TargetError("tune: a number of seconds is for one target; run 'mirlo tune' for that which makes kernels")
+    database = Database(default_database())
+    tune(model, database, target=target, threads=threads, shapes=shapes, seconds=seconds, tell=lambda _: tell("tune"))
+    return database
+
+
+def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Database | None:
+    """The database that `compile(tune=...)` means; None where there is nothing in it."""
+    from mirlo.tools.tune.database import Database, default_database
+
+    if isinstance(tune, Database):
+        return tune
+    if isinstance(tune, (bool, int, float)):
+        path = default_database()
+        return Database(path) if tune and path.exists() else None
+    return Database(tune)
 
 
 def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:

@@ -32,6 +32,12 @@ def _prepare(options: Any) -> None:
     prepare(options.jobs)
 
 
+def _space(function: Any, options: Any) -> Any:
+    from mirlo.targets.llvm.tuning import space
+
+    return space(function, options)
+
+
 TARGET = Target(
     name="llvm",
     help="the CPU of this machine, through LLVM",
@@ -50,4 +56,5 @@ TARGET = Target(
     prepare=_prepare,
     symbolic_dims=True,
     fingerprint=_fingerprint,
+    space=_space,
 )

@@ -23,6 +23,10 @@ class Machine:
     fma_latency: int = 4
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 512 * 1024
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of the register tile, where measurements chose them (`mirlo tune`)."""
+    pack: bool | None = None
+    """Whether panels of columns are copied, where measurements chose that."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of this size in one vector register."""

@@ -20,6 +20,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
+from mirlo.targets.llvm.tuning import tuned_machine
 
 
 @register_pass
@@ -49,7 +50,7 @@ class PackWeights(Pass):
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue
-            plan = plan_of(view.blocks, view.returned, machine)
+            plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine))
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)

@@ -45,6 +45,7 @@ def compile_pipeline(options: Any = None) -> str:
         "fuse-tir",
         "canonicalize",
         "cse",
+        "apply-tuning{target=llvm}",
         "pack-weights",
         "remove-dead",
         "schedule{target=llvm}",

@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "mirlo.tools.cli.check",
     "bisect": "mirlo.tools.cli.bisecting",
     "fuzz": "mirlo.tools.cli.fuzzing",
+    "tune": "mirlo.tools.cli.tuning",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

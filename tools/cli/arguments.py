@@ -6,8 +6,10 @@ import argparse
 from typing import Any
 
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
+from mirlo.tools.cli.search_arguments import add_searches
+from mirlo.tools.cli.values import Shapes, add_input, add_shapes, natural, positive
 
-Shapes = dict[str, tuple[int | str, ...]]
+__all__ = ["Arguments", "Shapes", "make_parser"]
 
 
 class Arguments(argparse.Namespace):
@@ -38,6 +40,9 @@ class Arguments(argparse.Namespace):
     verbose: bool
     script: bool
     against: str
+    seconds: int
+    database: str | None
+    ray: str | None
     count: int
     processes: int
     timeout: int
@@ -89,24 +94,23 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     info = _add(commands, "info", "tell what a model needs and holds")
     info.add_argument("model", metavar="MODEL", help="an ONNX model (.onnx) or a compiled one (.mirlo)")
-    _add_shapes(info)
+    add_shapes(info)
     check = _add(commands, "check", "tell which nodes of an ONNX model can be compiled, which cannot and why")
     check.add_argument("model", metavar="MODEL.onnx", help="the model")
     check.add_argument("--target", metavar="NAME", help="what to compile it for (default: llvm)")
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
-    _add_shapes(check)
+    add_shapes(check)
     importing = _add(commands, "import", "turn an ONNX model into IR")
     importing.add_argument("model", metavar="MODEL.onnx", help="the model")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
-    _add_shapes(importing)
+    add_shapes(importing)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
     _add_check_target(commands)
-    _add_bisect(commands)
     add_cache(commands, _add)
-    _add_shapes(add_bench(commands, _add, _positive))
-    _add_fuzz(commands)
+    add_shapes(add_bench(commands, _add, positive))
+    add_searches(commands, _add)
     return parser
 
 
@@ -127,10 +131,10 @@ def _add_compile(commands: Any) -> None:
 def _add_run(commands: Any) -> None:
     parser = _add(commands, "run", "run a model and print what comes out")
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo), or one to compile first")
-    _add_input(parser)
+    add_input(parser)
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
-    parser.add_argument("--repeat", metavar="N", type=_positive, default=10, help="timed runs (default: 10)")
-    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
+    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
     _add_compilation(parser)
 
@@ -142,32 +146,10 @@ def _add_explain(commands: Any) -> None:
     )
     parser.add_argument("--target", metavar="NAME", help="whose rules come first (default: llvm)")
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
-    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run would use (default: 1)")
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    _add_shapes(parser)
+    add_shapes(parser)
     _add_strategies(parser)
-
-
-def _add_bisect(commands: Any) -> None:
-    parser = _add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
-    parser.add_argument(
-        "--against",
-        choices=("reference", "onnxruntime"),
-        default="reference",
-        help="who computes what is expected: onnx's reference evaluator (default), or ONNX Runtime",
-    )
-    _add_input(parser)
-    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="of the random inputs (default: 0)")
-    parser.add_argument("--rtol", metavar="R", type=float, help="relative tolerance (default: by element type)")
-    parser.add_argument("--atol", metavar="A", type=float, help="tolerance, times the largest value (default: rtol)")
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
-    )
-    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
-    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
-    parser.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
-    _add_shapes(parser)
 
 
 def _add_check_target(commands: Any) -> None:
@@ -185,19 +167,6 @@ def _add_check_target(commands: Any) -> None:
     form.add_argument("--markdown", action="store_true", help="print the page of the target")
 
 
-def _add_fuzz(commands: Any) -> None:
-    parser = _add(commands, "fuzz", "try random models against the oracles, or broken model files")
-    parser.add_argument("subject", choices=("graphs", "files"), help="random graphs to compute, or files to refuse")
-    parser.add_argument("--count", metavar="N", type=_positive, default=100, help="how many (default: 100)")
-    parser.add_argument("--seed", metavar="S", type=_natural, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
-    parser.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
-    parser.add_argument("--processes", metavar="N", type=_positive, default=1, help="processes at a time (default: 1)")
-    parser.add_argument("--timeout", metavar="S", type=_positive, default=120, help="seconds for one (default: 120)")
-    parser.add_argument("-o", "--output", metavar="DIR", help="write the models that show a bug to this folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
 def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("compilation")
     group.add_argument(
@@ -208,12 +177,12 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code generators "
         "take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: 'c{compiler=clang},llvm'",
     )
-    group.add_argument("--threads", metavar="N", type=_positive, help="threads that a run uses (default: 1)")
-    _add_shapes(group)
+    group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    add_shapes(group)
     _add_strategies(group)
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
-    add_cache_flags(group, _positive)
+    add_cache_flags(group, positive)
 
 
 def _add_strategies(parser: Any) -> None:
@@ -232,28 +201,6 @@ def _strategy(text: str) -> str:
     if text != "measure" and not (operator and equals and name):
         raise argparse.ArgumentTypeError(f"expected OP=NAME or 'measure', found '{text}'")
     return text
-
-
-def _add_input(parser: Any) -> None:
-    parser.add_argument(
-        "--input",
-        metavar="NAME=FILE.npy",
-        type=_assignment,
-        action="append",
-        default=[],
-        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
-    )
-
-
-def _add_shapes(parser: Any) -> None:
-    parser.add_argument(
-        "--shape",
-        metavar="NAME=1x3x224x224",
-        type=_shape,
-        action="append",
-        default=[],
-        help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
-    )
 
 
 def _add(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
@@ -279,42 +226,3 @@ class _Version(argparse.Action):
 
         print(f"mirlo {version('mirlo')}")
         parser.exit()
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    # Names may hold '=' too, files of arrays rarely do.
-    name, equals, value = text.rpartition("=")
-    if not equals or not name or not value:
-        raise argparse.ArgumentTypeError(f"expected NAME=FILE.npy, found '{text}'")
-    return name, value
-
-
-def _shape(text: str) -> tuple[str, tuple[int | str, ...]]:
-    name, equals, dims = text.rpartition("=")
-    # Commas separate dims with an 'x' in their name.
-    words = [word.strip() for word in dims.split("," if "," in dims else "x")]
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found '{text}'")
-    return name, tuple(_dim(word, text) for word in words) if dims else ()
-
-
-def _dim(word: str, text: str) -> int | str:
-    if word.isdecimal():
-        return int(word)
-    if word.isidentifier():
-        return word
-    raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found the dim '{word}' in '{text}'")
-
-
-def _positive(text: str) -> int:
-    return _number(text, 1)
-
-
-def _natural(text: str) -> int:
-    return _number(text, 0)
-
-
-def _number(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"expected a number from {least}, found '{text}'")
-    return int(text)

@@ -11,6 +11,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.machine import Machine, find_machine
 from mirlo.targets.llvm.schedule.linear import Linear, axis_index, number
 from mirlo.targets.llvm.schedule.space import Place
+from mirlo.targets.llvm.tuning import tuned_machine
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def whole_function(kernel: Any, context: Any) -> Group | Decline:
     refusal = unfit(view)
     if refusal is not None:
         return refusal
-    return Group(tuple(view.blocks), frozenset(view.returned), find_machine(context.options.get("machine")))
+    machine = tuned_machine(view.op, find_machine(context.options.get("machine")))
+    return Group(tuple(view.blocks), frozenset(view.returned), machine)
 
 
 def unfit(view: PrimView) -> Decline | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -85,6 +85,10 @@ class Plan:
     writes: list[Form]
     reads: list[list[Form | None]]
     indices: list[list[Form]]
+    question: TileQuestion
+    """What the choice of the tile depended on."""
+    may_pack: bool = False
+    """Whether copying panels is a choice, and not a need."""
     is_streamed: bool = True
     """Whether panels may be fetched ahead: whether they follow each other in the order of the loops."""
 
@@ -304,6 +308,8 @@ class _Planner:
             reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
             unrolled=self._unrolled(reduce) if overlap else [], dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
+            question=replace(question, rows=D.guess(row_axis.extent) if row_axis is not None else 1),
+            may_pack=along is None and columns.form.stride(lane_axis) == 1 and not is_cast,
         )  # fmt: skip
 
     def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
@@ -374,6 +380,8 @@ def _wants_packing(
     """Whether the kernel copies each panel of the column operand before it uses it."""
     if columns.form.stride(lane_axis) != 1:
         return columns.form.stride(lane_axis) != 0
+    if machine.pack is not None and not is_cast:
+        return machine.pack
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False

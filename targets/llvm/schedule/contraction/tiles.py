@@ -134,8 +134,20 @@ def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, mach
     return total
 
 
+def tile_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+    """Cycles that the model expects for all tiles of this size."""
+    cost = 0.0
+    for span in spans(question.columns, vectors * question.lanes):
+        held = -(-span.size // question.lanes)
+        cost += span_count(span) * _row_cost(rows, question.rows, held, question, machine)
+    return cost
+
+
 def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, float]:
     """Rows, vectors, and the cycles that the model expects for all tiles of this question."""
+    if machine.tile is not None:
+        rows, vectors = min(machine.tile[0], question.rows), machine.tile[1]
+        return rows, vectors, tile_cycles(rows, vectors, question, machine)
     best: tuple[float, int, int] | None = None
     most_vectors = max(1, -(-question.columns // question.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
@@ -146,11 +158,7 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
             continue
         if question.rows <= 2 and vectors < counts[-1] and register_need(rows, 2 * vectors, question) < 20:
             continue  # nothing is used twice: long runs through memory are all that counts
-        cost = 0.0
-        for span in spans(question.columns, vectors * question.lanes):
-            count = span_count(span)
-            held = -(-span.size // question.lanes)
-            cost += count * _row_cost(rows, question.rows, held, question, machine)
+        cost = tile_cycles(rows, vectors, question, machine)
         # Among equals the larger tile reads its operands fewer times.
         if best is None or cost < best[0] * 0.99:
             best = (cost, rows, vectors)

@@ -1,0 +1,66 @@
+"""The command lines of what searches: for wrong results, for bugs, for faster kernels."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.tools.cli.values import add_input, add_shapes, natural, positive
+
+Add = Callable[[Any, str, str], argparse.ArgumentParser]
+"""Adds a command: its name, its purpose."""
+
+
+def add_searches(commands: Any, add: Add) -> None:
+    """`mirlo bisect`, `mirlo fuzz`, `mirlo tune`."""
+    _add_bisect(commands, add)
+    _add_fuzz(commands, add)
+    _add_tune(commands, add)
+
+
+def _add_bisect(commands: Any, add: Add) -> None:
+    parser = add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
+    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
+    parser.add_argument(
+        "--against",
+        choices=("reference", "onnxruntime"),
+        default="reference",
+        help="who computes what is expected: onnx's reference evaluator (default), or ONNX Runtime",
+    )
+    add_input(parser)
+    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--rtol", metavar="R", type=float, help="relative tolerance (default: by element type)")
+    parser.add_argument("--atol", metavar="A", type=float, help="tolerance, times the largest value (default: rtol)")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
+    )
+    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    parser.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
+    add_shapes(parser)
+
+
+def _add_fuzz(commands: Any, add: Add) -> None:
+    parser = add(commands, "fuzz", "try random models against the oracles, or broken model files")
+    parser.add_argument("subject", choices=("graphs", "files"), help="random graphs to compute, or files to refuse")
+    parser.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
+    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    parser.add_argument("--processes", metavar="N", type=positive, default=1, help="processes at a time (default: 1)")
+    parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds for one (default: 120)")
+    parser.add_argument("-o", "--output", metavar="DIR", help="write the models that show a bug to this folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_tune(commands: Any, add: Add) -> None:
+    parser = add(commands, "tune", "search for faster kernels of a model; compilations use what is found")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR")
+    parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
+    parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
+    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_shapes(parser)

@@ -1,0 +1,69 @@
+"""Flags that several commands have, and what their values must look like."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+Shapes = dict[str, tuple[int | str, ...]]
+
+
+def add_input(parser: Any) -> None:
+    parser.add_argument(
+        "--input",
+        metavar="NAME=FILE.npy",
+        type=_assignment,
+        action="append",
+        default=[],
+        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
+    )
+
+
+def add_shapes(parser: Any) -> None:
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1x3x224x224",
+        type=_shape,
+        action="append",
+        default=[],
+        help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
+    )
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    # Names may hold '=' too, files of arrays rarely do.
+    name, equals, value = text.rpartition("=")
+    if not equals or not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=FILE.npy, found '{text}'")
+    return name, value
+
+
+def _shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    name, equals, dims = text.rpartition("=")
+    # Commas separate dims with an 'x' in their name.
+    words = [word.strip() for word in dims.split("," if "," in dims else "x")]
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found '{text}'")
+    return name, tuple(_dim(word, text) for word in words) if dims else ()
+
+
+def _dim(word: str, text: str) -> int | str:
+    if word.isdecimal():
+        return int(word)
+    if word.isidentifier():
+        return word
+    raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found the dim '{word}' in '{text}'")
+
+
+def positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def natural(text: str) -> int:
+    return _number(text, 0)
+
+
+def _number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least}, found '{text}'")
+    return int(text)

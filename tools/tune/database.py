@@ -1,0 +1,99 @@
+"""What was measured best: one JSON file, shared by models and runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+
+VERSION = 1
+
+
+class DatabaseError(MirloError):
+    """A file that is no database, or cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a kernel."""
+
+    values: dict[str, int]
+    """The best choices; empty where the target's own are."""
+    ratio: float
+    """Time with them to time without, in one run."""
+    microseconds: float
+    """Time without them."""
+    function: str
+    """What the kernel was called when it was measured."""
+    trials: int
+
+
+class Database:
+    """Entries by the key of a kernel. Several processes may add to one file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.entries: dict[str, Entry] = self._read()
+
+    def find(self, key: str) -> Mapping[str, int] | None:
+        """What was found best, for the pass `apply-tuning`."""
+        entry = self.entries.get(key)
+        return entry.values if entry is not None else None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, key: str, entry: Entry) -> None:
+        """Keep an entry, in the file too; what others added in the meantime stays."""
+        self.entries = {**self._read(), **self.entries, key: entry}
+        content = {"version": VERSION, "entries": {name: asdict(found) for name, found in self.entries.items()}}
+        temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            os.replace(temporary, self.path)
+        except OSError as error:
+            raise DatabaseError(f"cannot write '{self.path}': {error.strerror or error}") from error
+
+    @property
+    def digest(self) -> str:
+        """Changes when what is chosen changes."""
+        chosen = sorted((key, sorted(entry.values.items())) for key, entry in self.entries.items() if entry.values)
+        return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
+
+    def _read(self) -> dict[str, Entry]:
+        if not self.path.exists():
+            return {}
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            if found["version"] != VERSION:
+                raise DatabaseError(f"'{self.path}' is of version {found['version']}; this Mirlo reads {VERSION}")
+            return {key: _entry(entry) for key, entry in found["entries"].items()}
+        except OSError as error:
+            raise DatabaseError(f"cannot read '{self.path}': {error.strerror or error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseError(f"'{self.path}' is no database of 'mirlo tune': {error}; delete it") from error
+
+
+def _entry(found: Any) -> Entry:
+    values = {str(name): int(value) for name, value in found["values"].items()}
+    return Entry(
+        values, float(found["ratio"]), float(found["microseconds"]), str(found["function"]), int(found["trials"])
+    )
+
+
+def default_database() -> Path:
+    """The file that compilations look into when nothing else is said."""
+    from mirlo.runtime.cache import default_folder
+
+    return default_folder() / "tuning.json"
