@@ -56,6 +56,8 @@ class CodeGenerator:
     """Passes for the external module before `codegen`: any of Mirlo's, `convert-layout,fold-constant`."""
     layouts: ClassVar[Mapping[str, Any]] = {}
     """The layouts that operators are wanted in: `{"relax.conv": ("N*C", "O*I")}`."""
+    driver: ClassVar[str] = ""
+    """Of a generator that leaves code to Mirlo: the loader that defines what this code calls, before it is loaded."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a process of its own, which it may take down."""
 
@@ -66,7 +68,8 @@ class CodeGenerator:
     def codegen(self, module: ExternalModule) -> Artifact:
         """Compile the regions of a module.
 
-        A generator without this method leaves its regions to Mirlo, which compiles what they became in its pipeline.
+        A generator without this method leaves its regions to Mirlo, which compiles what they became in its pipeline;
+        where that calls functions of a driver, `driver` names the loader that defines them.
         """
         raise NotImplementedError
 

@@ -25,8 +25,9 @@ class CodegenExternal(Pass):
 
     The code generator of the target that a nested module names (`relax.external`) turns it into an artifact, which is
     attached to the module as `relax.external_artifacts`; the nested module goes, calls of its functions become
-    `relax.call_dps_packed "target.function"`. Modules of targets that leave code to Mirlo stay. Where
-    a code generator fails, the external module is written to a file which runs it again.
+    `relax.call_dps_packed "target.function"`. Modules of targets that leave code to Mirlo stay (`inline-external`);
+    their driver becomes an artifact without functions. Where a code generator fails, the external module is written to
+    a file which runs it again.
     """
 
     name = "codegen-external"
@@ -50,6 +51,8 @@ class CodegenExternal(Pass):
         except TargetError as error:
             raise PassError(str(error), nested.location) from error
         if not generator.makes_artifacts:
+            if generator.driver:
+                attach_artifact(module, ExternalArtifact(generator.driver, (), target=target))
             return
         calls = _calls_into(module, nested)
         _make_names_new(module, nested, calls, target)

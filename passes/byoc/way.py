@@ -75,7 +75,7 @@ class Targets:
         steps += [f"partition{{targets={{{listed}}}}}", "outline-external"]
         # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
         steps += [step for target in self.generators for step in _own_passes(target)]
-        steps += [_codegen(target) for target in self.generators if target.generator.makes_artifacts]
+        steps += [_codegen(target) for target in self.generators if _has_codegen(target.generator)]
         if any(not target.generator.makes_artifacts for target in self.generators):
             steps.append("inline-external")
         return ",".join([*steps, "remove-dead"])
@@ -92,6 +92,10 @@ def _own_passes(target: Chosen) -> list[str]:
         return []
     steps = [f"run-on-external{{target={target.name} pipeline={quote(pipeline)}}}"]
     return [*steps, f"hoist-layouts{{target={target.name}}}"] if generator.layouts else steps
+
+
+def _has_codegen(generator: CodeGenerator) -> bool:
+    return generator.makes_artifacts or bool(generator.driver)
 
 
 def _codegen(target: Chosen) -> str:

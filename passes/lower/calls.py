@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.bindings import arith, func, ir, llvm, memref
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.passes.registry import PassError
 
@@ -19,8 +19,22 @@ def lower_calls(root: Any) -> None:
         module = module.parent.operation
     block = module.regions[0].blocks[0]
     declared = {f.name.value: f.function_type.value for f in block.operations if f.operation.name == "func.func"}
+    mixed = _mixed_buffers(calls)
     for call in calls:
-        _lower_call(call, block, declared)
+        _lower_call(call, block, declared, call.opview.function in mixed)
+
+
+def _mixed_buffers(calls: list[Any]) -> set[str]:
+    """Functions that are called with buffers of several types: to them, a buffer is a pointer."""
+    types: dict[str, list[Any]] = {}
+    mixed = set()
+    for call in calls:
+        given = [v.type for v in call.operands]
+        known = types.setdefault(call.opview.function, given)
+        both = zip(known, given, strict=False)
+        if any(a != b and isinstance(a, ir.MemRefType) and isinstance(b, ir.MemRefType) for a, b in both):
+            mixed.add(call.opview.function)
+    return mixed
 
 
 def find(root: Any, name: str) -> list[Any]:
@@ -36,9 +50,13 @@ def find(root: Any, name: str) -> list[Any]:
     return found
 
 
-def _lower_call(op: Any, block: Any, declared: dict[str, Any]) -> None:
+def _lower_call(op: Any, block: Any, declared: dict[str, Any], as_pointers: bool) -> None:
     view = op.opview
-    types = ir.FunctionType.get([v.type for v in op.operands], [v.type for v in op.results])
+    operands = list(op.operands)
+    if as_pointers:
+        with ir.InsertionPoint(op), op.location:
+            operands = [_pointer(v) if isinstance(v.type, ir.MemRefType) else v for v in operands]
+    types = ir.FunctionType.get([v.type for v in operands], [v.type for v in op.results])
     if view.function not in declared:
         with ir.InsertionPoint.at_block_begin(block), op.location:
             func.FuncOp(view.function, types, visibility="private")
@@ -46,5 +64,12 @@ def _lower_call(op: Any, block: Any, declared: dict[str, Any]) -> None:
     elif declared[view.function] != types:
         raise PassError(f"'{view.function}' is called with {types}, but with other types elsewhere", op.location)
     with ir.InsertionPoint(op), op.location:
-        call = func.CallOp(list(types.results), ir.FlatSymbolRefAttr.get(view.function), list(op.operands))
+        call = func.CallOp(list(types.results), ir.FlatSymbolRefAttr.get(view.function), operands)
     replace_op(op, list(call.results))
+
+
+def _pointer(buffer: Any) -> Any:
+    """The address of a buffer's first element."""
+    i64 = ir.IntegerType.get_signless(64)
+    address = memref.ExtractAlignedPointerAsIndexOp(buffer).result
+    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr"), arith.IndexCastOp(i64, address).result).result

@@ -1,6 +1,6 @@
-"""The operation of the matrix unit."""
+"""The operations of the unit."""
 
-from mirlo.extend import Bool, DialectOp, OpError, TensorType, operand, register_dialect, result
+from mirlo.extend import Bool, DialectOp, Ints, OpError, TensorType, operand, optional, register_dialect, result
 
 DIALECT = register_dialect("npu")
 
@@ -16,3 +16,21 @@ class Gemm(DialectOp, name="gemm", dialect=DIALECT):
         if x.rank != 2 or weight.rank != 2 or x.shape[1] != weight.shape[0]:
             raise OpError(f"cannot multiply {x} and {weight}")
         return TensorType((x.shape[0], weight.shape[1]), x.dtype)
+
+
+class Conv(DialectOp, name="conv", dialect=DIALECT):
+    """A convolution of images [N, H, W, C] with kernels [O, KH, KW, C]: of f32, or of i8 to i32."""
+
+    x, weight, bias, output = operand(), operand(), optional(), result()
+    strides, padding = Ints((1, 1)), Ints((0, 0, 0, 0))
+    relu = Bool(False)
+
+    @staticmethod
+    def infer(x: TensorType, weight: TensorType, bias: TensorType | None, *, strides, padding, relu) -> TensorType:
+        if x.rank != 4 or weight.rank != 4 or x.shape[3] != weight.shape[3]:
+            raise OpError(f"cannot convolve {x} with {weight}")
+        sizes = [
+            (x.shape[1 + i] + padding[i] + padding[2 + i] - weight.shape[1 + i]) // strides[i] + 1 for i in range(2)
+        ]
+        kind = "i32" if x.dtype.name == "i8" else x.dtype
+        return TensorType.of((x.shape[0], *sizes, weight.shape[0]), kind)

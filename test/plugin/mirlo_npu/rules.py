@@ -4,6 +4,11 @@ from mirlo.extend import decline, intrinsic, legalize
 from mirlo_npu.dialect import Gemm
 
 TILE = 4
+LOAD, COMPUTE, STORE = 1, 2, 3
+"""The unit's queues: each runs its commands in order, and waits for others where it is told to."""
+DATA, KERNEL, BIAS = 0, 1, 2
+"""Its memories."""
+F32, I8 = 0, 1
 
 
 def refusal(a, b):
@@ -31,6 +36,49 @@ def gemm(op, b):
         loops.call_extern("NpuGemm", x, weight, y, rows, columns, depth, int(op.relu))
 
     return b.call_loops(body, op.x, op.weight)
+
+
+@legalize("npu.conv", target="npu")
+def conv(op, b):
+    """An image after the other through the unit's queues, which hand each other tokens."""
+    strides, padding, relu = op.strides, op.padding, int(op.relu)
+
+    def body(loops, x, weight, bias, y):
+        def push(giver, taker):
+            loops.call_extern("NpuDepPush", giver, taker)
+
+        def pop(giver, taker):
+            loops.call_extern("NpuDepPop", giver, taker)
+
+        kind = I8 if x.dtype.name == "i8" else F32
+        images, height, width, channels = x.shape
+        filters, kh, kw = weight.shape[:3]
+        rows, columns = y.shape[1:3]
+        push(COMPUTE, LOAD)  # the memories are free at first
+        push(STORE, COMPUTE)
+        loops.call_extern("NpuLoad", KERNEL, weight, 0, filters * kh * kw * channels * x.dtype.bytes)
+        if bias is not None:
+            loops.call_extern("NpuLoad", BIAS, bias, 0, filters * y.dtype.bytes)
+        for image in loops.range(images):
+            size = height * width * channels * x.dtype.bytes
+            pop(COMPUTE, LOAD)
+            loops.call_extern("NpuLoad", DATA, x, image * size, size)
+            push(LOAD, COMPUTE)
+            pop(LOAD, COMPUTE)
+            pop(STORE, COMPUTE)
+            shape = (height, width, channels, filters, kh, kw, rows, columns)
+            loops.call_extern("NpuConv", kind, *shape, *strides, padding[0], padding[1], int(bias is not None), relu)
+            push(COMPUTE, LOAD)
+            push(COMPUTE, STORE)
+            pop(COMPUTE, STORE)
+            size = rows * columns * filters * y.dtype.bytes
+            loops.call_extern("NpuStore", y, image * size, size)
+            push(STORE, COMPUTE)
+        pop(COMPUTE, LOAD)
+        pop(STORE, COMPUTE)
+        loops.call_extern("NpuSync")
+
+    return b.call_loops(body, op.x, op.weight, op.bias)
 
 
 @intrinsic("exp", target="npu")

@@ -1,4 +1,7 @@
-"""What the target is: its place before `llvm`, the pipeline of `llvm` with its own steps, the code of `llvm`."""
+"""What the target is: its place before `llvm`, the pipeline of `llvm` with its own steps, the code of `llvm`.
+
+It compiles whole models, `--target npu`, and takes parts of models for another target, `--targets npu,llvm`.
+"""
 
 from dataclasses import replace
 
@@ -23,4 +26,5 @@ TARGET = Target(
     rule_modules=("mirlo_npu.rules",),
     pipeline=pipeline,
     emit=emit,
+    codegen="mirlo_npu.generator:Npu",
 )
