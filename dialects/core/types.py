@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
+from mirlo.dialects.core.errors import OpError
 
 DIMS_ATTRIBUTE = "relax.dims"
 
@@ -117,8 +118,19 @@ def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim,
     return shape
 
 
+LARGEST_DIM = 1 << 62
+
+
+def _require_sizes(shape: Sequence[Dim]) -> None:
+    """Sizes that MLIR can hold: it counts in 64 bits, and what it cannot hold it does not name."""
+    for dim in shape:
+        if isinstance(dim, int) and not -LARGEST_DIM < dim < LARGEST_DIM:
+            raise OpError(f"a dim of {dim} elements is beyond any memory")
+
+
 def dim_attributes(shape: tuple[Dim, ...]) -> Any:
     """An array attribute of dims: integers, and strings for symbolic ones."""
+    _require_sizes(shape)
     i64 = ir.IntegerType.get_signless(64)
     return ir.ArrayAttr.get(
         [ir.IntegerAttr.get(i64, dim) if isinstance(dim, int) else ir.StringAttr.get(str(dim)) for dim in shape]
@@ -145,6 +157,7 @@ def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
 
 def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
     """A `tensor<...>` of this MLIR element type; symbolic dims travel in its encoding."""
+    _require_sizes(shape)
     if all(isinstance(dim, int) for dim in shape):
         return ir.RankedTensorType.get(list(shape), element)
     sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in shape]

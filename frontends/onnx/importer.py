@@ -6,6 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
@@ -66,7 +67,7 @@ def build_main(
     _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
 
-    arguments = [object_type() if isinstance(t, Kind) else t.to_mlir() for t in types.values()]
+    arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     scope = Scope(model.opsets())
@@ -98,6 +99,13 @@ def build_main(
         made = zip(graph.output, outputs, results, strict=True)
         facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
+
+
+def _argument_type(name: str, found: TensorType | Kind, model: str) -> Any:
+    try:
+        return object_type() if isinstance(found, Kind) else found.to_mlir()
+    except OpError as error:
+        raise OnnxImportError(f"{model}: input '{name}': {error}") from None
 
 
 def _named(name: str, kind: Kind | None) -> Any:

@@ -40,7 +40,6 @@ class Arguments(argparse.Namespace):
     verbose: bool
     script: bool
     against: str
-    seconds: int
     database: str | None
     ray: str | None
     count: int

@@ -263,3 +263,12 @@ def test_a_node_without_outputs(context: Any) -> None:
     model.graph.node.add(op_type="Exp", input=["x"])
     module, _ = import_model(model, context=context)
     assert "relax.relu" in str(module) and "relax.exp" not in str(module)
+
+
+def test_sizes_that_no_memory_holds(context: Any) -> None:
+    padded = make_model([node("Pad", "x p", "y")], X, ["y"], {"p": np.array([0, 0, 2**62, 2**62])}, opset=13)
+    assert "beyond any memory" in message(context, padded)
+    pooled = make_model(
+        [node("MaxPool", "x", "y", kernel_shape=[1], pads=[0, 2**63 - 1])], {"x": (F32, [1, 1, 4])}, ["y"]
+    )
+    assert "node 'MaxPool_0'" in message(context, pooled)
