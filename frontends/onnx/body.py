@@ -93,6 +93,17 @@ class Body:
                 value.ir = self._make(value)
         return value.ir
 
+    def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
+        step, scope = self._steps[-1]
+        inner = Scope(scope.opsets, None, f"{step.name}/", scope.depth + 1)
+        if inner.depth > EXPANSION_DEPTH:
+            raise NodeError(f"gradients are nested more than {EXPANSION_DEPTH} deep")
+        made = {output for node in scope.nodes for output in node.output}
+        inner.values.update({key: value for key, value in scope.values.items() if key not in made})
+        inner.values.update(given)
+        inner.nodes = [node for node in scope.nodes if not set(node.output) & set(given)]
+        return self.nodes(inner.nodes, [name], inner)[0]
+
     def declared(self, name: str) -> tuple[int, ...] | None:
         return self._steps[-1][1].declared.get(name)
 
@@ -135,6 +146,7 @@ class Body:
 
     def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import nodes, as far as the wanted values need them."""
+        scope.nodes = nodes
         for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
             self._step(step, scope)
         found = [scope.find(name) for name in wanted]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,9 @@ class Builder(Protocol):
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
+
+    def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
+        """A value of the node's graph, computed anew from these values of others."""
 
     def declared(self, name: str) -> tuple[int, ...] | None:
         """The shape that the graph of the node declares of a value, if it is all numbers."""

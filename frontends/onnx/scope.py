@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mirlo.frontends.onnx.values import AnyValue
 
@@ -21,6 +22,8 @@ class Scope:
         """How many functions it is inside of."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """What the graph says of the shapes of values, where they are all numbers."""
+        self.nodes: Sequence[Any] = ()
+        """The nodes of the graph or body."""
         self.values: dict[str, AnyValue | None] = {}
         """None stands for a value that could not be made; what depends on it is skipped."""
 

@@ -1,0 +1,281 @@
+"""Gradients of relax operations, by reverse accumulation: one rule for each operator that can be differentiated.
+
+A rule gets the operation and the gradient of its result, and returns that of each operand (None for one that has none).
+What the rules emit are relax operations, which can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import relax_op, type_of
+
+Rule = Callable[[Any, Any], Sequence[Any]]
+RULES: dict[str, Rule] = {}
+
+
+def gradients(y: Any, xs: Sequence[Any]) -> list[Any]:
+    """The gradient of the sum of y with respect to each of some values; zeros where y does not depend on it."""
+    order = _between(y, xs)
+    found: dict[Any, Any] = {y: filled(type_of(y), 1)}
+    for op in reversed(order):
+        upper = found.get(op.results[0])
+        if upper is None:
+            continue
+        for operand, part in zip(op.operands, _rule_of(op)(op.opview, upper), strict=True):
+            if part is not None:
+                found[operand] = emit("add", found[operand], part) if operand in found else part
+    return [found[x] if x in found else filled(type_of(x), 0) for x in xs]
+
+
+def _between(y: Any, xs: Sequence[Any]) -> list[Any]:
+    """The operations on the ways from the xs to y, each after those that it depends on."""
+    stops = set(xs)
+    reaches: dict[Any, bool] = {}
+    order: list[Any] = []
+    stack: list[tuple[Any, bool]] = [(y, False)]
+    while stack:
+        value, is_done = stack.pop()
+        if value in stops or not isinstance(value, ir.OpResult):
+            reaches[value] = value in stops
+            continue
+        op = value.owner
+        if is_done:
+            if value not in reaches:
+                reaches[value] = any(reaches.get(operand, False) for operand in op.operands)
+                if reaches[value]:
+                    order.append(op)
+            continue
+        if value not in reaches:
+            stack.append((value, True))
+            stack += [(operand, False) for operand in op.operands]
+    return order
+
+
+def _rule_of(op: Any) -> Rule:
+    found = RULES.get(op.name)
+    if found is None:
+        supported = ", ".join(sorted(name.removeprefix("relax.") for name in RULES))
+        raise NodeError(f"{op.name.removeprefix('relax.')} has no gradient here; operators that have: {supported}")
+    return found
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register the gradient of operators."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update({f"relax.{name}": function for name in names})
+        return function
+
+    return register
+
+
+def emit(name: str, *operands: Any, **attributes: Any) -> Any:
+    return relax_op(name).make(*operands, **attributes)
+
+
+def filled(kind: TensorType, number: float) -> Any:
+    return emit("full", shape=kind.shape, value=number, dtype=kind.dtype)
+
+
+def number_like(value: Any, number: float) -> Any:
+    kind = TensorType((), type_of(value).dtype)
+    array = np.array(number).astype(kind.dtype.to_numpy())
+    return relax_op("constant").make(value=dense_of(array, kind), result_types=[kind])
+
+
+def summed_to(gradient: Any, value: Any) -> Any:
+    """A gradient of a broadcast result, as one of the operand: summed where that was repeated."""
+    made, wanted = type_of(gradient), type_of(value)
+    if made.shape == wanted.shape:
+        return gradient
+    extra = made.rank - wanted.rank
+    axes = [i for i in range(made.rank) if i < extra or (wanted.shape[i - extra] == 1 and made.shape[i] != 1)]
+    return emit("reshape", emit("reduce_sum", gradient, axes=axes), shape=wanted.shape)
+
+
+def _unary(name: str, slope: Callable[[Any, Any], Any]) -> None:
+    """A function with this slope, of the operand and the result."""
+    RULES[f"relax.{name}"] = lambda op, g: [
+        emit("multiply", g, slope(op.operation.operands[0], op.operation.results[0]))
+    ]
+
+
+_unary("exp", lambda x, y: y)
+_unary("log", lambda x, y: emit("reciprocal", x))
+_unary("sqrt", lambda x, y: emit("divide", number_like(y, 0.5), y))
+_unary("tanh", lambda x, y: emit("subtract", number_like(y, 1), emit("square", y)))
+_unary("sigmoid", lambda x, y: emit("multiply", y, emit("subtract", number_like(y, 1), y)))
+_unary("sin", lambda x, y: emit("cos", x))
+_unary("cos", lambda x, y: emit("negative", emit("sin", x)))
+_unary("square", lambda x, y: emit("multiply", x, number_like(x, 2)))
+_unary("abs", lambda x, y: emit("sign", x))
+_unary("reciprocal", lambda x, y: emit("negative", emit("square", y)))
+_unary("negative", lambda x, y: number_like(x, -1))
+_unary("relu", lambda x, y: emit("cast", emit("greater", x, number_like(x, 0)), dtype=type_of(x).dtype))
+_unary("softplus", lambda x, y: emit("sigmoid", x))
+_unary(
+    "erf",
+    lambda x, y: emit("multiply", emit("exp", emit("negative", emit("square", x))), number_like(x, 2 / np.sqrt(np.pi))),
+)
+
+
+@rule("add")
+def _add(op: Any, g: Any) -> list[Any]:
+    return [summed_to(g, op.lhs), summed_to(g, op.rhs)]
+
+
+@rule("subtract")
+def _subtract(op: Any, g: Any) -> list[Any]:
+    return [summed_to(g, op.lhs), summed_to(emit("negative", g), op.rhs)]
+
+
+@rule("multiply")
+def _multiply(op: Any, g: Any) -> list[Any]:
+    return [summed_to(emit("multiply", g, op.rhs), op.lhs), summed_to(emit("multiply", g, op.lhs), op.rhs)]
+
+
+@rule("divide")
+def _divide(op: Any, g: Any) -> list[Any]:
+    upper = emit("divide", g, op.rhs)
+    lower = emit("negative", emit("multiply", upper, emit("divide", op.lhs, op.rhs)))
+    return [summed_to(upper, op.lhs), summed_to(lower, op.rhs)]
+
+
+@rule("power")
+def _power(op: Any, g: Any) -> list[Any]:
+    one, result = number_like(op.lhs, 1), op.operation.results[0]
+    base = emit("multiply", op.rhs, emit("power", op.lhs, emit("subtract", op.rhs, one)))
+    is_positive = emit("greater", op.lhs, number_like(op.lhs, 0))
+    exponent = emit("multiply", result, emit("log", emit("where", is_positive, op.lhs, one)))
+    return [summed_to(emit("multiply", g, base), op.lhs), summed_to(emit("multiply", g, exponent), op.rhs)]
+
+
+@rule("maximum", "minimum")
+def _extreme(op: Any, g: Any) -> list[Any]:
+    """All of it belongs to the operand that was taken; of equal ones, to the first."""
+    first = "greater_equal" if op.operation.name == "relax.maximum" else "less_equal"
+    is_first, zero = emit(first, op.lhs, op.rhs), number_like(g, 0)
+    return [summed_to(emit("where", is_first, g, zero), op.lhs), summed_to(emit("where", is_first, zero, g), op.rhs)]
+
+
+@rule("where")
+def _where(op: Any, g: Any) -> list[Any]:
+    zero = number_like(g, 0)
+    return [
+        None,
+        summed_to(emit("where", op.condition, g, zero), op.x),
+        summed_to(emit("where", op.condition, zero, g), op.y),
+    ]
+
+
+@rule("cast")
+def _cast(op: Any, g: Any) -> list[Any]:
+    kind = type_of(op.x).dtype
+    return [emit("cast", g, dtype=kind) if kind.is_float else None]
+
+
+@rule("reshape", "squeeze", "expand_dims")
+def _reshape(op: Any, g: Any) -> list[Any]:
+    return [emit("reshape", g, shape=type_of(op.x).shape)]
+
+
+@rule("expand")
+def _expand(op: Any, g: Any) -> list[Any]:
+    return [summed_to(g, op.x)]
+
+
+@rule("permute")
+def _permute(op: Any, g: Any) -> list[Any]:
+    rank = len(op.axes)
+    return [emit("permute", g, axes=[[axis % rank for axis in op.axes].index(i) for i in range(rank)])]
+
+
+@rule("concat")
+def _concat(op: Any, g: Any) -> list[Any]:
+    sizes = [type_of(x).shape[op.axis] for x in op.xs]
+    parts = emit("split", g, axis=op.axis, sizes=sizes) if len(sizes) > 1 else (g,)
+    return list(parts)
+
+
+@rule("reduce_sum", "reduce_mean")
+def _reduce(op: Any, g: Any) -> list[Any]:
+    x = type_of(op.x)
+    axes = [axis % x.rank for axis in op.axes] if op.axes is not None else list(range(x.rank))
+    kept = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
+    spread = emit("expand", emit("reshape", g, shape=kept), shape=x.shape)
+    if op.operation.name == "relax.reduce_sum":
+        return [spread]
+    if not x.is_static:
+        raise NodeError(f"the gradient of a mean needs known sizes, got {x}")
+    count = prod(x.static_shape) // max(prod(type_of(g).static_shape), 1)
+    return [emit("multiply", spread, number_like(g, 1 / max(count, 1)))]
+
+
+@rule("softmax")
+def _softmax(op: Any, g: Any) -> list[Any]:
+    y = op.operation.results[0]
+    total = emit("reduce_sum", emit("multiply", g, y), axes=[op.axis], keepdims=True)
+    return [emit("multiply", y, emit("subtract", g, total))]
+
+
+@rule("log_softmax")
+def _log_softmax(op: Any, g: Any) -> list[Any]:
+    total = emit("reduce_sum", g, axes=[op.axis], keepdims=True)
+    return [emit("subtract", g, emit("multiply", emit("exp", op.operation.results[0]), total))]
+
+
+@rule("matmul")
+def _matmul(op: Any, g: Any) -> list[Any]:
+    lhs, rhs = type_of(op.lhs), type_of(op.rhs)
+    if lhs.rank < 2 or rhs.rank < 2:
+        raise NodeError(f"the gradient of a product with a vector is not supported: {lhs} and {rhs}; reshape it")
+    across_rhs, across_lhs = not op.transpose_rhs, not op.transpose_lhs
+    if op.transpose_lhs:
+        left = emit("matmul", op.rhs, g, transpose_lhs=op.transpose_rhs, transpose_rhs=True)
+    else:
+        left = emit("matmul", g, op.rhs, transpose_rhs=across_rhs)
+    if op.transpose_rhs:
+        right = emit("matmul", g, op.lhs, transpose_lhs=True, transpose_rhs=op.transpose_lhs)
+    else:
+        right = emit("matmul", op.lhs, g, transpose_lhs=across_lhs)
+    return [summed_to(left, op.lhs), summed_to(right, op.rhs)]
+
+
+@rule("conv")
+def _conv(op: Any, g: Any) -> list[Any]:
+    """Of the data, a transposed convolution; of the weight, a convolution with strides and dilations exchanged."""
+    x, weight = type_of(op.x), type_of(op.weight)
+    if op.data_layout != "NC*" or op.groups != 1 or not x.is_static:
+        raise NodeError("the gradient of a convolution is supported with one group, channels first, and known sizes")
+    count = x.rank - 2
+    strides, dilations = op.strides or (1,) * count, op.dilations or (1,) * count
+    pads = op.padding or (0,) * (2 * count)
+    sizes, window, out = x.static_shape[2:], weight.static_shape[2:], type_of(g).static_shape[2:]
+    spans = [(out[i] - 1) * strides[i] + (window[i] - 1) * dilations[i] + 1 for i in range(count)]
+    rest = [sizes[i] + pads[i] + pads[count + i] - spans[i] for i in range(count)]
+    given = {"strides": strides, "padding": pads, "dilations": dilations, "output_padding": rest}
+    data = emit("conv_transpose", g, op.weight, **given)
+    swapped = [1, 0, *range(2, x.rank)]
+    ends = [pads[count + i] - rest[i] for i in range(count)]
+    if min(ends) < 0:  # windows that did not fit: their pixels count for nothing
+        trimmed = [0] * (2 * x.rank)
+        trimmed[x.rank + 2 :] = [min(end, 0) for end in ends]
+        x_used = emit("pad", op.x, pads=trimmed)
+        ends = [max(end, 0) for end in ends]
+    else:
+        x_used = op.x
+    turned = emit("permute", x_used, axes=swapped), emit("permute", g, axes=swapped)
+    whole = emit("conv", *turned, strides=dilations, dilations=strides, padding=[*pads[:count], *ends])
+    parts = [data, emit("permute", whole, axes=swapped)]
+    if op.bias is not None:
+        parts.append(emit("reduce_sum", g, axes=[0, *range(2, x.rank)]))
+    return parts

@@ -1,0 +1,29 @@
+"""The operator Gradient: the part of the graph that it names is imported again, at the values that it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.gradient import gradients
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.training import DOMAIN
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import AnyValue, Value
+
+
+@converter("Gradient", domain=DOMAIN)
+def gradient(node: Node) -> Any:
+    xs, zs = node.attr.strs("xs"), node.attr.strs("zs", [])
+    if len(node.inputs) != len(xs) + len(zs):
+        raise NodeError(f"expected an input for each of {', '.join([*xs, *zs])}, got {len(node.inputs)}")
+    given: dict[str, AnyValue] = {}
+    for i, name in enumerate([*xs, *zs]):
+        # A value of its own, so that nothing but these names leads to it.
+        made = node.emit("reshape", node[i], shape=node.type(i).shape)
+        given[name] = Value(name, type_of(made), ir=made)
+    y = node.builder.evaluated(node.attr.str("y"), given)
+    if not isinstance(y, Value) or not y.type.dtype.is_float:
+        raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")
+    values = [given[name] for name in xs]
+    return gradients(node.builder.ssa(y), [value.ir for value in values if isinstance(value, Value)])
