@@ -12,6 +12,7 @@ from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 
 Check = Callable[[Node], Any]
 MAX_RANK = 6
+MAX_OPERANDS = 1 << 16
 
 
 HEAVY = frozenset(
@@ -53,17 +54,18 @@ def _reaches_heavy(match: Match) -> bool:
             seen.add(other.index)
             if other.name in HEAVY and _tensors(other) is True:
                 return True
-            if other.name in LIGHT and _tensors(other) is True:
+            is_pick = other.name == "relax.gather" and pick(other) is True
+            if (is_pick or other.name in LIGHT) and _tensors(other, 1 if is_pick else MAX_OPERANDS) is True:
                 front.append(other)
     return False
 
 
-def alone(check: Check) -> Callable[[Match], Any]:
-    """A check of a match of one operation."""
+def alone(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
+    """A check of a match of one operation, of which so many operands are computed on."""
 
     def ask(match: Match) -> Any:
         node = match.nodes[0]
-        return _first_no(_tensors(node), lambda: check(node))
+        return _first_no(_tensors(node, operands), lambda: check(node))
 
     ask.__name__ = check.__name__
     return ask
@@ -193,6 +195,16 @@ def strided_slice(node: Node) -> Any:
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
+def pick(node: Node) -> Any:
+    """One slice, at a place that is known."""
+    indices = node.operands[1]
+    count = indices.type
+    if not indices.is_constant or count is None or any(dim != 1 for dim in count.shape):
+        return decline("only one slice at a constant place is a view", indices=str(count))
+    found = _open_axes(node.operands[0], [node.attribute("axis")])
+    return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
+
+
 def view(node: Node) -> Any:
     """Pieces of a split of known sizes."""
     if node.name != "relax.split":
@@ -223,9 +235,9 @@ def _follows(node: Node, value: Value, match: Match) -> Any:
     return True
 
 
-def _tensors(node: Node) -> Any:
-    """Whether all tensors of a node are of a kind that the library computes on."""
-    for value in (*node.operands, *node.results):
+def _tensors(node: Node, operands: int = MAX_OPERANDS) -> Any:
+    """Whether the tensors of a node are of a kind that the library computes on."""
+    for value in (*node.operands[:operands], *node.results):
         kind = value.type
         if kind is None or kind.dtype.name != "f32":
             found = "no tensor" if kind is None else kind.dtype.name

@@ -195,6 +195,15 @@ def _strided_slice(t: Translator, node: Node) -> Draft:
     return Draft("slice", {"x": t.value(node["x"])}, {"begin": tuple(begin), "steps": tuple(steps)})
 
 
+def _pick(t: Translator, node: Node) -> Draft:
+    shape = shape_of(node["x"])
+    axis = node["axis"] % len(shape)
+    number = int(node["indices"].array.reshape(-1)[0])
+    begin = tuple(number % shape[axis] if i == axis else 0 for i in range(len(shape)))
+    one = (*shape[:axis], 1, *shape[axis + 1 :])
+    return Draft("slice", {"x": t.value(node["x"])}, {"begin": begin, "steps": (1,) * len(shape)}, shape=one)
+
+
 def split(t: Translator, node: Node) -> None:
     """The pieces of a tensor, each a slice."""
     begin = [0] * node["x"].type.rank
@@ -231,6 +240,7 @@ DRAFTS: dict[str, Callable[[Translator, Node], Draft]] = {
     "relax.concat": _concat,
     "relax.permute": _permute,
     "relax.strided_slice": _strided_slice,
+    "relax.gather": _pick,
     **dict.fromkeys(("relax.reshape", "relax.expand_dims", "relax.squeeze"), _reshape),
     **dict.fromkeys((f"relax.reduce_{name}" for name in ("mean", "sum", "max", "min", "prod")), _reduce),
     **dict.fromkeys(BINARY, _binary),

@@ -46,6 +46,7 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
         ("reduce", is_op(*REDUCTIONS), checks.beside(checks.alone(checks.reduction))),
         ("concat", is_op("relax.concat"), checks.beside(checks.alone(checks.anything))),
         ("slice", is_op("relax.strided_slice"), checks.beside(checks.alone(checks.strided_slice))),
+        ("pick", is_op("relax.gather"), checks.beside(checks.alone(checks.pick, operands=1))),
         ("view", is_op(*VIEWS), checks.beside(checks.alone(checks.view))),
     ]
     return rows

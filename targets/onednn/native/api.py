@@ -68,8 +68,6 @@ _PROTOTYPES: dict[str, list[Any]] = {
     "dnnl_stream_wait": [_P],
     "dnnl_memory_desc_create_with_strides": [_OUT, c_int, _DIMS, c_int, _DIMS],
     "dnnl_memory_desc_create_with_tag": [_OUT, c_int, _DIMS, c_int, c_int],
-    "dnnl_memory_desc_create_submemory": [_OUT, _P, _DIMS, _DIMS],
-    "dnnl_memory_desc_reshape": [_OUT, _P, c_int, _DIMS],
     "dnnl_memory_desc_permute_axes": [_OUT, _P, POINTER(c_int)],
     "dnnl_memory_desc_clone": [_OUT, _P],
     "dnnl_memory_desc_destroy": [_P],

@@ -60,11 +60,10 @@ class Desc:
         """The same memory under another shape, or None if this layout does not allow it."""
         if tuple(shape) == self.shape:
             return self
-        try:
-            made = api.make("memory_desc_reshape", "memory_desc_destroy", self.pointer, len(shape), api.dims(shape))
-        except api.Refused:
-            return None
-        return Desc(made, shape, self.dtype)
+        # The library's own function is not asked: it takes a dim of 1 out of layouts where that is padded to a block.
+        strides = self.strides
+        found = None if strides is None else reshaped_strides(self.shape, strides, shape)
+        return None if found is None else strided(shape, self.dtype, found)
 
     def permuted(self, axes: Sequence[int]) -> Desc:
         """The same memory with its axes in another order: axis i of the result is axis `axes[i]` of this one."""
@@ -75,6 +74,42 @@ class Desc:
         array = (ctypes.c_int * len(places))(*places)
         made = api.make("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
         return Desc(made, [self.shape[axis] for axis in axes], self.dtype)
+
+
+def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
+    """Strides under another shape of as many elements, or None where no strides say that."""
+    if 0 in wanted:
+        return [1] * len(wanted)
+    old = [(dim, stride) for dim, stride in zip(shape, strides, strict=True) if dim != 1]
+    made: list[int] = []
+    place = 0
+    # Groups of axes with the same number of elements on both sides: the old ones must follow one another without gaps.
+    axis = 0
+    while axis < len(wanted):
+        group, count = [wanted[axis]], wanted[axis]
+        axis += 1
+        if count == 1:
+            made.append(1)
+            continue
+        size, start = 1, place
+        while size != count:
+            if size < count:
+                size *= old[place][0]
+                place += 1
+            else:
+                group.append(wanted[axis])
+                count *= wanted[axis]
+                axis += 1
+        parts = old[start:place]
+        if any(outer[1] != inner[0] * inner[1] for outer, inner in zip(parts, parts[1:], strict=False)):
+            return None
+        stride = parts[-1][1]
+        steps: list[int] = []
+        for dim in reversed(group):
+            steps.insert(0, stride)
+            stride *= dim
+        made += steps
+    return made
 
 
 def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:

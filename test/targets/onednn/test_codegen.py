@@ -110,6 +110,9 @@ MODELS: dict[str, Any] = {
     "slice": lambda: after_conv(
         node("Slice", "a begin end axes steps", "b"), node("Relu", "b", "y"),
         begin=np.int64([1, -7]), end=np.int64([9, 9]), axes=np.int64([1, 2]), steps=np.int64([2, 3])),
+    "pick": lambda: after_matmul(
+        node("Gather", "a last", "b", axis=1), node("Gather", "b first", "c", axis=-1), node("Relu", "c", "y"),
+        last=np.int64(-1), first=np.int64([3])),
     "views": lambda: after_matmul(
         node("Unsqueeze", "a axes", "b"), node("Transpose", "b", "c", perm=[3, 0, 2, 1]), node("Reshape", "c to", "y"),
         axes=np.int64([1]), to=np.int64([4, 6, -1])),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from plans import RELU, Region, close, conv, conv_attributes, random
 
+from mirlo.targets.onednn.native.desc import reshaped_strides
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.targets.onednn.plan import Node, PostOp
 
@@ -262,6 +263,40 @@ def test_reduction(algorithm: str) -> None:
     compute = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "mul": np.prod}[algorithm]
     node = Node("reduction", {"x": "x"}, "y", {"algorithm": algorithm})
     close(Region([node], {"x": x}, {"y": (4, 1, 6)})(), compute(x, axis=1, keepdims=True))  # type: ignore[operator]
+
+
+def test_reshape_of_padded_channels() -> None:
+    """One channel is padded to a block: the dim of 1 cannot be left out without moving the rest."""
+    x, w, m = random(5, 1, 4, 4), random(1, 1, 3, 1), random(4, 1)
+    window = {"strides": (3, 1), "dilations": (0, 0), "padding_begin": (1, 0), "padding_end": (1, 0)}
+    nodes = [
+        Node("convolution", {"x": "x", "weight": "w"}, "a", window),
+        Node("reshape", {"x": "a"}, "r"),
+        Node("matmul", {"x": "r", "weight": "m"}, "y"),
+    ]
+    region = Region(nodes, {"x": x}, {"a": (5, 1, 2, 4), "r": (10, 4), "y": (10, 1)}, {"w": w, "m": m})
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))[:, 0]
+    rows = np.stack([np.einsum("nhw,h->nw", padded[:, at : at + 3], w.reshape(3)) for at in (0, 3)], 1)
+    close(region(), rows.reshape(10, 4) @ m)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_strides_of_reshapes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dims = [int(dim) for dim in rng.choice([1, 2, 3, 4], rng.integers(1, 6))]
+    axes = tuple(int(axis) for axis in rng.permutation(len(dims)))
+    array = np.arange(np.prod(dims)).reshape(dims).transpose(axes)
+    factors = [f for dim in array.shape for f in ([2, 2] if dim == 4 else [dim])]
+    cuts = sorted(rng.choice(len(factors) + 1, 2))
+    parts = [factors[: cuts[0]], factors[cuts[0] : cuts[1]], factors[cuts[1] :]]
+    wanted = tuple(int(np.prod(part)) for part in parts)
+    strides = reshaped_strides(array.shape, [step // 8 for step in array.strides], wanted)
+    expected = array.reshape(wanted)
+    if strides is None:
+        assert not np.shares_memory(array, expected)
+    else:
+        bytes_ = [8 * step for step in strides]
+        np.testing.assert_array_equal(np.lib.stride_tricks.as_strided(array, wanted, bytes_), expected)
 
 
 def test_reduction_of_single_elements() -> None:
