@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from mirlo.passes.files import write_ir
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 class Instrument:
     """Hooks around the passes of a run; every one may be left as it is."""
+
+    watches_inner: ClassVar[bool] = False
+    """Whether it wants to see the passes that a pass runs as well (on an external module, say)."""
 
     def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
         """Before each step of the outermost level; `remaining` starts with it."""
@@ -51,19 +54,21 @@ class PrintIR(Instrument):
     """Whether to print the whole module where a pass ran on a part of it."""
     debug_info: bool = False
     stream: TextIO = field(default_factory=lambda: sys.stderr)
-    _before: str = ""
+    watches_inner: ClassVar[bool] = True
+    _before: list[str] = field(default_factory=list)
+    """What the passes that run now, one inside the other, began with."""
 
     def before_pass(self, step: Leaf, op: Any) -> None:
         if _selects(self.before, step):
             self._print("Before", step, op, self._text(op))
         if self.only_changes and _selects(self.after, step):
-            self._before = self._text(op)
+            self._before.append(self._text(op))
 
     def after_pass(self, step: Leaf, op: Any) -> None:
         if not _selects(self.after, step):
             return
         text = self._text(op)
-        if not self.only_changes or text != self._before:
+        if not self.only_changes or text != self._before.pop():
             self._print("After", step, op, text)
 
     def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:

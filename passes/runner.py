@@ -49,6 +49,7 @@ class Runner:
     """Pass managers of MLIR, kept because they prepare themselves (collect patterns, say) in their first run."""
 
     def run(self, steps: Sequence[Step], op: Any) -> None:
+        self.session.watching = [instrument for instrument in self.instruments if instrument.watches_inner]
         for i, step in enumerate(steps):
             for instrument in self.instruments:
                 instrument.begin_stage(op, steps[i:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.locations import describe
@@ -39,6 +39,8 @@ class Session:
         self.notes: list[Any] = [] if notes is None else notes
         self.options: dict[str, Any] = {} if options is None else options
         self.report = report
+        self.watching: Sequence[Any] = ()
+        """The instruments of the run that want to see what passes run inside of them."""
 
     @property
     def params(self) -> ParameterStore:

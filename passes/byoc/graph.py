@@ -121,6 +121,18 @@ class Graph:
             self._add(operation)
         if self.nodes:
             self.nodes[-1].is_terminator = True
+            self._let_escape()
+
+    def _let_escape(self) -> None:
+        """In a function of several blocks: what other blocks read is read by the terminator here."""
+        region, end = self.block.region, self.nodes[-1]
+        if len(region.blocks) < 2:
+            return
+        others = {value for block in region.blocks if block != self.block for value in read_in(block)}
+        for node in self.nodes:
+            for value in node.results:
+                if value.mlir in others and end not in value.users:
+                    value.users.append(end)
 
     def _add(self, op: Any) -> None:
         read = dict.fromkeys(op.operands) if len(op.regions) else None
@@ -204,6 +216,15 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def read_in(block: Any) -> Iterator[Any]:
+    """The values that the operations of a block read, nested ones included."""
+    for op in block.operations:
+        yield from op.operation.operands
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                yield from read_in(inner)
 
 
 def captured(op: Any) -> Iterator[Any]:

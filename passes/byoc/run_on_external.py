@@ -35,7 +35,7 @@ class RunOnExternal(Pass):
         for module in external_modules(op.operation).values():
             target = string_fact(module, EXTERNAL) or ""
             if self.target in ("", target):
-                Pipeline(self.pipeline or pipeline_of(target)).run(module.opview, session)
+                Pipeline(self.pipeline or pipeline_of(target)).run(module.opview, session, session.watching)
 
 
 def pipeline_of(target: str) -> str:

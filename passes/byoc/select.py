@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
+from mirlo.passes.byoc.graph import Graph, Node, Value
 from mirlo.passes.byoc.quotient import Quotient
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import Match, Search, State
@@ -132,6 +133,10 @@ def is_open(match: Match) -> bool:
     )
 
 
+def _is_read_outside(value: Value, match: Match) -> bool:
+    return any(not match.mask >> user.index & 1 for user in value.users)
+
+
 def unfit(match: Match) -> tuple[str, Node] | None:
     """Why a match cannot become a function, whoever wants it: the reason, and the node that it is about."""
     if not match.mask:
@@ -141,6 +146,11 @@ def unfit(match: Match) -> tuple[str, Node] | None:
             return f"{node.name} has control flow inside", node
         if not node.is_pure:
             return f"{node.name} has effects", node
+    inputs = {str(v.mlir.type) for v in match.inputs() if not v.is_constant}
+    outputs = {str(v.mlir.type) for node in match.nodes for v in node.results if _is_read_outside(v, match)}
+    if len(inputs) > OPERAND_RUNS or len(outputs) > RESULT_RUNS:
+        found = f"the match has inputs of {len(inputs)} types and results of {len(outputs)}"
+        return f"{found}; a call holds {OPERAND_RUNS} and {RESULT_RUNS}", match.root
     leak = match.leak()
     if leak is not None:
         node, user = leak

@@ -107,3 +107,6 @@ def pair(match, b):
     """Two outputs at once."""
     made = b.emit(OPS["exp"], match["x"].mlir)
     return {"r": made, "t": b.emit(OPS["negative"], made)}
+
+
+table("splits", ("split", is_op("relax.split")))
