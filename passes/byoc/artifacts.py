@@ -35,6 +35,12 @@ def artifacts_of(module: Any) -> tuple[ExternalArtifact, ...]:
     return tuple(_decode(key, entry) for key, entry in _entries(module).items())
 
 
+def params_of_artifacts(module: Any) -> list[str]:
+    """The constants that the artifacts of a module are handed, without reading what is in them."""
+    entries = [dict(_items(ir.DictAttr(entry))) for entry in _entries(module).values()]
+    return [name for entry in entries if "params" in entry for name in _texts(entry, "params")]
+
+
 def artifact_problem(attribute: Any) -> str | None:
     """What is wrong with a value of the attribute, if anything."""
     if not isinstance(attribute, ir.DictAttr):

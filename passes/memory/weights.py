@@ -10,13 +10,14 @@ from collections import Counter
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.artifacts import params_of_artifacts
 
 RELEASE = "release"
 """The session's option."""
 
 
 def named_arrays(root: Any) -> Counter[str] | None:
-    """How many constants name each array; None where others may name some."""
+    """How many constants, and artifacts of code generators, name each array; None where others may name some."""
     found: Counter[str] = Counter()
     foreign = False
 
@@ -30,6 +31,8 @@ def named_arrays(root: Any) -> Counter[str] | None:
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
+    # What code generators made is handed its constants when the model is loaded.
+    found.update(params_of_artifacts(root))
     return None if foreign else found
 
 

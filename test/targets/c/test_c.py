@@ -154,6 +154,26 @@ def test_sizes_come_with_the_tensors() -> None:
     loaded.release()
 
 
+@needs_compiler
+@pytest.mark.parametrize("target", ["c", "onnx"])
+def test_models_with_open_sizes(target: str) -> None:
+    random = np.random.default_rng(0)
+    constants = {"w": random.standard_normal((16, 24), np.float32), "b": random.standard_normal(24, np.float32)}
+    nodes = [
+        node("MatMul", "x w", "m"),
+        node("Add", "m b", "a"),
+        node("Softmax", "a", "s", axis=1),
+        node("Transpose", "s", "y", perm=[0, 2, 1]),
+    ]
+    model = make_model(nodes, {"x": (F32, ["batch", "length", 16])}, ["y"], constants)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    executable = mirlo.compile(model, [target, "llvm"])
+    assert [k.symbol for k in executable.artifact.kernels] == [f"{target}.{target}_0"]
+    for batch, length in ((1, 5), (3, 2)):
+        x = random.standard_normal((batch, length, 16), np.float32)
+        np.testing.assert_allclose(executable(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
 def test_no_compiler_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(mirlo.MirloError, match=r"no C compiler: looked for no-such-cc\. Install one, .*--emit source"):
         mirlo.compile(_network(), ["c{compiler=no-such-cc}", "llvm"])
