@@ -64,6 +64,9 @@ MODELS: dict[str, Any] = {
         {"x": (F32, IMAGE)}, ["y"], {"w": random(8, 6, 3, 3), "b": random(6)}),
     "deconv_grouped": lambda: make_model(
         [node("ConvTranspose", "x w", "y", group=2)], {"x": (F32, IMAGE)}, ["y"], {"w": random(8, 3, 2, 2)}),
+    "weight_that_is_folded": lambda: make_model(
+        [node("Add", "u v", "w"), node("Conv", "x w", "y")], {"x": (F32, (1, 64, 9, 9))}, ["y"],
+        {"u": random(64, 64, 3, 3), "v": random(64, 1, 1, 1)}),
     "residual": lambda: after_conv(
         node("Relu", "a", "b"), node("Conv", "b v", "c", pads=[1, 1, 1, 1]), node("Add", "c a", "d"),
         node("Relu", "d", "y"), v=random(8, 8, 3, 3) * 0.1),
