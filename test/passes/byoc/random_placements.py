@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -100,28 +101,92 @@ def _tree(rng: random.Random, depth: int) -> Any:
     return made if rng.random() < 0.9 else made | _tree(rng, depth)
 
 
-def evaluate(module: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def random_image_graph(rng: random.Random) -> tuple[str, dict[str, np.ndarray]]:
+    """The text of a function on images, with residuals, and its weights."""
+    channels = 2
+    kind = f"tensor<1x{channels}x4x4xf32>"
+    values, lines, weights = ["%a0"], [], {}
+    for i in range(rng.randint(3, 12)):
+        x, name = rng.choice(values[-3:]), f"%v{i}"
+        choice = rng.random()
+        if choice < 0.5:
+            size = rng.choice([1, 3])
+            weight = f"tensor<{channels}x{channels}x{size}x{size}xf32>"
+            weights[f"w{i}"] = np.float32([rng.uniform(-1, 1) for _ in range(channels * channels * size * size)])
+            weights[f"w{i}"] = weights[f"w{i}"].reshape(channels, channels, size, size)
+            lines.append(f'%w{i} = "relax.constant"() {{param = "w{i}"}} : () -> {weight}')
+            attributes = "" if size == 1 else " {padding = array<i64: 1, 1, 1, 1>}"
+            lines.append(f'{name} = "relax.conv"({x}, %w{i}){attributes} : ({kind}, {weight}) -> {kind}')
+        elif choice < 0.6:
+            window = "kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>"
+            lines.append(f'{name} = "relax.max_pool"({x}) {{{window}}} : ({kind}) -> {kind}')
+        elif choice < 0.8:
+            lines.append(f'{name} = "relax.{rng.choice(["add", "maximum"])}"({x}, {rng.choice(values[-4:])}) '
+                         f": ({kind}, {kind}) -> {kind}")  # fmt: skip
+        else:
+            lines.append(f'{name} = "relax.{rng.choice(["relu", "tanh", "negative"])}"({x}) : ({kind}) -> {kind}')
+        values.append(name)
+    returned = [values[-1], rng.choice(values)][: rng.randint(1, 2)]
+    kinds = ", ".join([kind] * len(returned))
+    body = "\n  ".join([*lines, f"return {', '.join(returned)} : {kinds}"])
+    return f"func.func @main(%a0: {kind}) -> ({kinds}) {{\n  {body}\n}}\n", weights
+
+
+def _conv(op: Any, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    weight = weight.transpose({"OI*": (0, 1, 2, 3), "*IO": (3, 2, 0, 1), "O*I": (0, 3, 1, 2)}[op.kernel_layout])
+    return _windowed(op, x, lambda taps: np.einsum("nchwij,ocij->nohw", taps, weight), weight.shape[2])
+
+
+def _windowed(op: Any, x: np.ndarray, reduced: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    """A function of all windows, which have the size of their padding or none."""
+    image = x if op.data_layout == "NC*" else x.transpose(0, 3, 1, 2)
+    amount = (size - 1) // 2
+    fill = 0.0 if op.operation.name == "relax.conv" else -np.inf
+    padded = np.pad(image, ((0, 0), (0, 0), (amount, amount), (amount, amount)), constant_values=fill)
+    made = reduced(np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3)))
+    return made if op.data_layout == "NC*" else made.transpose(0, 2, 3, 1)
+
+
+IMAGES: dict[str, Callable[..., np.ndarray]] = {
+    "conv": _conv,
+    "max_pool": lambda op, x: _windowed(op, x, lambda taps: taps.max(axis=(-1, -2)), op.kernel[0]),
+    "permute": lambda op, x: x.transpose(op.axes),
+}
+
+
+def evaluate(module: Any, inputs: list[np.ndarray], params: Any = None) -> list[np.ndarray]:
     """What `main` returns; calls of composites, regions and functions of external modules are followed."""
     nested = {name: functions_of(found) for name, found in external_modules(module).items()}
-    return _run(functions_of(module)["main"], inputs, functions_of(module), nested)
+    return Evaluator(nested, params).run(functions_of(module)["main"], inputs, functions_of(module))
 
 
-def _run(function: Any, inputs: list[Any], functions: dict[str, Any], nested: dict[str, dict[str, Any]]) -> list[Any]:
-    block = function.regions[0].blocks[0]
-    env: dict[Any, Any] = dict(zip(block.arguments, inputs, strict=True))
-    for op in [o.operation for o in block.operations]:
-        operands = [env[value] for value in op.operands]
+@dataclass(frozen=True)
+class Evaluator:
+    """What graphs mean, in numpy."""
+
+    nested: dict[str, dict[str, Any]]
+    params: Any
+
+    def run(self, function: Any, inputs: list[Any], functions: dict[str, Any]) -> list[Any]:
+        block = function.regions[0].blocks[0]
+        env: dict[Any, Any] = dict(zip(block.arguments, inputs, strict=True))
+        for op in [o.operation for o in block.operations]:
+            operands = [env[value] for value in op.operands]
+            if op.name == "func.return":
+                return operands
+            env.update(zip(op.results, self.results(op, operands, functions), strict=True))
+        raise AssertionError("no return")
+
+    def results(self, op: Any, operands: list[Any], functions: dict[str, Any]) -> list[Any]:
         short = op.name.partition(".")[2]
-        if op.name == "func.return":
-            return operands
         if op.name == "func.call":
-            made = _run(functions[op.attributes["callee"].value], operands, functions, nested)
-        elif op.name == "relax.call_external":
+            return self.run(functions[op.attributes["callee"].value], operands, functions)
+        if op.name == "relax.call_external":
             owner, _, name = op.opview.callee.partition("::")
-            made = _run(nested[owner][name], operands, nested[owner], nested)
-        elif op.name == "relax.constant":
-            made = [np.array(op.opview.value)]
-        else:
-            made = [UNARY[short](*operands) if short in UNARY else BINARY[short](*operands)]
-        env.update(zip(op.results, made, strict=True))
-    raise AssertionError("no return")
+            return self.run(self.nested[owner][name], operands, self.nested[owner])
+        if op.name == "relax.constant":
+            param = op.opview.param
+            return [np.array(op.opview.value) if param is None else self.params.get(param)]
+        if short in IMAGES:
+            return [IMAGES[short](op.opview, *operands)]
+        return [UNARY[short](*operands) if short in UNARY else BINARY[short](*operands)]
