@@ -39,6 +39,7 @@ def compile_pipeline(options: Any = None) -> str:
         "fold-constant",
         "cse",
         "remove-dead",
+        "winograd",
         "legalize{target=llvm}",
         "annotate-kinds",
         "fuse-ops",

@@ -1,0 +1,148 @@
+"""The pass `winograd`: convolutions with 3x3 windows as transforms and products of matrices, where that is faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks, replace_op
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.relax.infer_windows import padding_pairs
+from mirlo.passes.fuse.kinds import KIND, Kind
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.legalize.strategies import STRATEGIES
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.llvm.machine import Machine, find_machine
+from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
+from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
+from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
+
+_GAIN = 0.85
+"""Share of the direct way's time below which the model of the machine is believed."""
+
+
+@dataclass(frozen=True)
+class WinogradRecord:
+    """What became of a convolution: the tile that was chosen, or why it stays as it is."""
+
+    tile: int
+    declined: Decline | None
+
+
+@register_pass
+@dataclass(frozen=True)
+class Winograd(Pass):
+    """Compute 3x3 convolutions by Winograd's algorithm where that is expected to be faster.
+
+    Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as the direct way; those of 4x4 need 4
+    times fewer, and their rounding errors are up to ten times as large. `tile` is the largest that may be chosen.
+    """
+
+    name = "winograd"
+    tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")
+    machine: str = option("", "machine to choose for; default: the one that is scheduled for")
+    explain: bool = option(False, "tell what became of each convolution")
+
+    def run(self, op: Any, session: Any) -> None:
+        if self.tile not in (0, *INPUT):
+            raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
+        wanted = session.options.get(STRATEGIES)
+        if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
+            return  # whoever asks for a strategy gets it
+        machine = find_machine(self.machine or session.options.get("machine"))
+        functions = _Functions(op)
+        for function in [o for o in op.operation.regions[0].blocks[0].operations if o.operation.name == "func.func"]:
+            for block in blocks(function):
+                for conv in [o.operation for o in block.operations if o.operation.name == "relax.conv"]:
+                    self._convert(conv, Rewriter(conv, session), machine, functions, session)
+
+    def _convert(self, op: Any, b: Rewriter, machine: Machine, functions: _Functions, session: Any) -> None:
+        conv, location = op.opview, op.location
+        chosen = choose(conv, b, machine, self.tile)
+        outcome = WinogradRecord(0, chosen) if isinstance(chosen, Decline) else WinogradRecord(chosen.m, None)
+        session.notes.append(outcome)
+        if self.explain:
+            text = f"stays direct: {chosen}" if isinstance(chosen, Decline) else f"is computed in tiles of {chosen.m}"
+            session.remark(f"the convolution {text}", location)
+        if not isinstance(chosen, Decline):
+            replace_op(op, [rewritten(conv, chosen, b, functions)])
+
+
+class _Functions:
+    """The transforms in a module, each once."""
+
+    def __init__(self, module: Any):
+        self.body = module.operation.regions[0].blocks[0]
+        self.symbols = ir.SymbolTable(module.operation)
+        self.known: dict[Any, str] = {}
+
+    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[int, ...], kind: Kind, b: Rewriter) -> Any:
+        key = (make, tiling)
+        if key not in self.known:
+            function = make(tiling, b.op.location)
+            function.operation.attributes[KIND] = ir.StringAttr.get(kind.label)
+            self.body.append(function.operation)
+            self.known[key] = ir.StringAttr(self.symbols.insert(function.operation)).value
+        with ir.InsertionPoint(b.op), b.op.location:
+            made = CallTir.build([x], result_types=[TensorType.of(out, "f32")], callee=self.known[key])
+        return made.operation.results[0]
+
+
+def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | Decline:
+    """The tiles for a convolution, or why it is better computed directly."""
+    kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
+    x, weight, out = kinds
+    if largest == 0:
+        return decline("no tile is allowed")
+    if not all(kind.is_static for kind in kinds):
+        return decline("a shape is known at run time only")
+    if x.rank != 4 or conv.data_layout != "N*C" or conv.kernel_layout != "*IO":
+        return decline("it is no convolution of images with their channels last")
+    if weight.static_shape[:2] != (3, 3) or any(n != 1 for n in (*conv.strides, *conv.dilations)):
+        return decline("the window is not 3x3 with steps of 1", window=weight.static_shape[:2], strides=conv.strides)
+    if conv.groups != 1:
+        return decline("it has groups", groups=conv.groups)
+    if any(kind.dtype.name != "f32" for kind in kinds):
+        return decline("the numbers are not f32")
+    lanes = machine.lanes(4)
+    channels, out_channels = weight.static_shape[2:]
+    if channels % lanes or out_channels % lanes:
+        return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
+    if 0 in out.static_shape:
+        return decline("there are no results")
+    if b.array(conv.weight) is None:
+        return decline("the weight is computed at run time")
+    pads = padding_pairs(conv.padding, 2)
+    batch, height, width, _ = x.static_shape
+    _, out_height, out_width, _ = out.static_shape
+    found = []
+    for m in (n for n in INPUT if n <= largest):
+        before = (pads[0][0], pads[1][0])
+        tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
+        found.append((winograd_cycles(tiling, machine), m, tiling))
+    cycles, _, best = min(found, key=lambda entry: entry[:2])
+    direct = direct_cycles(best, machine)
+    if cycles > _GAIN * direct:
+        return decline("the direct way is expected to be as fast", winograd=round(cycles), direct=round(direct))
+    return best
+
+
+def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> Any:
+    """The convolution as transforms and a product for each element of a tile."""
+    array = b.array(conv.weight)
+    assert array is not None
+    planes, tiles = tiling.alpha**2, tiling.count
+    kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")
+    weight = b.constant(transformed_weight(array, tiling.m), kind, f"{b.name_of(conv.weight)}.winograd")
+    shape = tiling.transformed(tiling.channels)
+    made = functions.call(input_function, tiling, conv.x, shape, Kind.OPAQUE, b)
+    made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))
+    made = b.emit(OPS["matmul"], made, weight)
+    made = b.emit(OPS["reshape"], made, shape=tiling.transformed(tiling.out_channels))
+    out = kind_of(conv.output).static_shape
+    made = functions.call(output_function, tiling, made, out, Kind.CONTRACTION, b)
+    return made if conv.bias is None else b.emit(OPS["add"], made, conv.bias)

@@ -1,0 +1,169 @@
+"""The transforms as prim functions: blocks that say what is computed, which the schedules of this folder recognize."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
+from mirlo.dialects.tir.view import BlockView
+from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix
+
+INPUT_BLOCK = "winograd_input"
+OUTPUT_BLOCK = "winograd_output"
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A convolution cut into tiles of m by m results."""
+
+    m: int
+    batch: int
+    size: tuple[int, int]
+    """Height and width of the image."""
+    pad: tuple[int, int]
+    """Zeros above, and to the left."""
+    out: tuple[int, int]
+    channels: int
+    out_channels: int
+
+    @property
+    def alpha(self) -> int:
+        """Elements of a tile along each side, before and after its transform."""
+        return self.m + 2
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Images, and tiles of each along its height and its width."""
+        return self.batch, -(-self.out[0] // self.m), -(-self.out[1] // self.m)
+
+    @property
+    def count(self) -> int:
+        batch, high, wide = self.tiles
+        return batch * high * wide
+
+    def transformed(self, channels: int) -> tuple[int, ...]:
+        """Shape of all transformed tiles."""
+        return (self.alpha, self.alpha, *self.tiles, channels)
+
+
+def input_function(tiling: Tiling, loc: Any) -> Any:
+    """[batch, height, width, channels] to the transformed tiles."""
+    x_type = TensorType.of((tiling.batch, *tiling.size, tiling.channels), "f32")
+    p = PrimBuilder(INPUT_BLOCK, [x_type], loc)
+    return p.finish(input_block(p, p.inputs[0], tiling))
+
+
+def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
+    m, matrix = tiling.m, INPUT[tiling.m]
+
+    def element(i: Expr, j: Expr, n: Expr, th: Expr, tw: Expr, c: Expr, r: Expr, s: Expr) -> Expr:
+        read = x.at(n, th * m + r - tiling.pad[0], tw * m + s - tiling.pad[1], c, outside=0.0)
+        return read * (_entry(matrix, i, r) * _entry(matrix, j, s))
+
+    shape = tiling.transformed(tiling.channels)
+    return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=INPUT_BLOCK)
+
+
+def output_function(tiling: Tiling, loc: Any) -> Any:
+    """The products of tiles to [batch, height, width, channels]."""
+    p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), "f32")], loc)
+    return p.finish(output_block(p, p.inputs[0], tiling))
+
+
+def output_block(p: PrimBuilder, products: TensorExpr, tiling: Tiling) -> TensorExpr:
+    m, matrix = tiling.m, OUTPUT[tiling.m]
+
+    def element(n: Expr, h: Expr, w: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        read = products.at(i, j, n, h // m, w // m, c)
+        return read * (_entry(matrix, h % m, i) * _entry(matrix, w % m, j))
+
+    shape = (tiling.batch, *tiling.out, tiling.out_channels)
+    return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=OUTPUT_BLOCK)
+
+
+def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
+    """An element of the matrix, its place known at run time."""
+    made = constant(0.0, "f32")
+    for i, line in enumerate(matrix):
+        for j, number in enumerate(line):
+            if number:
+                made = select(row.equals(i) & column.equals(j), float(number), made)
+    return made
+
+
+def computes(block: BlockView, wanted: Any, rows: int) -> bool:
+    """Whether a block computes what the first block of a prim function made here does.
+
+    Its body, which other passes may have written differently, is evaluated for each pair of a row of the matrix, of
+    so many, and a column, along one dim and along the other; the pair along the fixed dim is (0, 0), which is not 0.
+    """
+    other = next(BlockView(op) for op in wanted.operation.regions[0].blocks[0].operations)
+    if (block.axes, block.domain) != (other.axes, other.domain) or len(block.inputs) != 1:
+        return False
+    operands = zip((*block.inputs, *block.outputs), (*other.inputs, *other.outputs), strict=True)
+    if any(str(a.map) != str(b.map) or str(a.outside) != str(b.outside) for a, b in operands):
+        return False
+    return all(evaluate(block, at) == evaluate(other, at) is not None for at in _samples(block, rows))
+
+
+def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
+    """Indices of all axes: the rows of the matrices are along the first two that are larger than one, in any block."""
+    columns = block.domain[block.reduce[0]]
+    first, second = (0, 1) if block.name == INPUT_BLOCK else (1, 2)
+    for fixed, moved in ((first, second), (second, first)):
+        at = [0] * block.rank
+        for row in range(min(rows, block.domain[moved])):
+            for column in range(columns):
+                at[moved], at[block.reduce[moved == second]] = row, column
+                at[fixed] = 0
+                yield list(at)
+
+
+def evaluate(block: BlockView, indices: list[int]) -> float | None:
+    """What a body adds to its accumulator at these indices where it reads 1; None if it is not known."""
+    env: dict[Any, Any] = dict(zip(block.index_arguments, indices, strict=True))
+    env.update({argument: 1.0 for argument in block.input_arguments})
+    env.update({argument: 0.0 for argument in block.accumulators})
+    for op in block.body_ops:
+        if op.name == "arith.constant":
+            env[op.results[0]] = op.attributes["value"].value
+        elif op.name in _MEANING:
+            found = _MEANING[op.name](*(env[v] for v in op.operands))
+            env[op.results[0]] = found
+        elif op.name == "arith.cmpi":
+            compare = _COMPARISONS[op.attributes["predicate"].value]
+            env[op.results[0]] = compare(*(env[v] for v in op.operands))
+        else:
+            return None
+    return float(env[block.yielded[0]])
+
+
+def _unsigned(compare: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
+    return lambda a, b: compare(a % 2**64, b % 2**64)
+
+
+_COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    *(_unsigned(compare) for compare in (operator.lt, operator.le, operator.gt, operator.ge)),
+)  # fmt: skip
+_MEANING: dict[str, Callable[..., Any]] = {
+    "arith.addf": lambda a, b: a + b,
+    "arith.mulf": lambda a, b: a * b,
+    "arith.andi": lambda a, b: a & b,
+    "arith.ori": lambda a, b: a | b,
+    "arith.xori": lambda a, b: a ^ b,
+    "arith.select": lambda c, a, b: a if c else b,
+    "arith.remsi": lambda a, b: a % b,
+    "arith.remui": lambda a, b: a % b,
+    "arith.divui": lambda a, b: a // b,
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.index_cast": lambda a: a,
+}
+"""Operations on numbers; what is divided is never negative."""

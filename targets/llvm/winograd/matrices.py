@@ -1,0 +1,97 @@
+"""The matrices of Winograd's algorithm F(m x m, 3 x 3), and their products with registers in few operations.
+
+A tile of m + 2 by m + 2 elements becomes B^T d B, the window G g G^T; the product of both, element by element, summed
+up over the channels, becomes m by m results, A^T p A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Matrix = tuple[tuple[float, ...], ...]
+
+INPUT: dict[int, Matrix] = {
+    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    4: (
+        (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
+    ),
+}  # fmt: skip
+"""B^T by m."""
+OUTPUT: dict[int, Matrix] = {
+    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
+    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+}
+"""A^T by m."""
+_WEIGHT: dict[int, Matrix] = {
+    2: ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
+    4: (
+        (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
+    ),
+}  # fmt: skip
+"""G by m."""
+
+
+def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
+    """[3, 3, in, out] as [(m + 2)^2, in, out], computed in doubles and rounded once."""
+    g = np.asarray(_WEIGHT[m], np.float64)
+    made = np.einsum("ir,rsco,js->ijco", g, weight.astype(np.float64), g, optimize=True)
+    return np.ascontiguousarray(made.reshape(-1, *weight.shape[2:]).astype(weight.dtype))
+
+
+def multiply(matrix: Matrix, vectors: Sequence[Any], ops: Operations) -> list[Any]:
+    """The matrix times a column of vectors. Rows that differ in signs only share their sums."""
+    made: list[Any] = [None] * len(matrix)
+    for i, row in enumerate(matrix):
+        if made[i] is not None:
+            continue
+        twin = next((k for k in range(i + 1, len(matrix)) if made[k] is None and _are_twins(row, matrix[k])), None)
+        if twin is None:
+            made[i] = _combine(row, vectors, ops)
+            continue
+        same = tuple(a if a == b else 0 for a, b in zip(row, matrix[twin], strict=True))
+        other = tuple(a if a != b else 0 for a, b in zip(row, matrix[twin], strict=True))
+        common, turned = _combine(same, vectors, ops), _combine(other, vectors, ops)
+        made[i], made[twin] = ops.add(common, turned), ops.subtract(common, turned)
+    return made
+
+
+class Operations:
+    """Arithmetic on vectors."""
+
+    def __init__(
+        self,
+        add: Callable[[Any, Any], Any],
+        subtract: Callable[[Any, Any], Any],
+        scale: Callable[[Any, float], Any],
+        fused: Callable[[Any, float, Any], Any],
+    ):
+        self.add = add
+        self.subtract = subtract
+        self.scale = scale
+        self.fused = fused
+        """`fused(x, number, y)` is x * number + y."""
+
+
+def _are_twins(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether rows differ in the signs of some elements, and share at least one other."""
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
+    same, turned = sum(x == y for x, y in pairs), sum(x == -y for x, y in pairs)
+    return same + turned == len(pairs) and same > 0 and turned > 0
+
+
+def _combine(row: Sequence[float], vectors: Sequence[Any], ops: Operations) -> Any:
+    """The sum of vectors times numbers, those with 1 first."""
+    terms = sorted(((n, v) for n, v in zip(row, vectors, strict=True) if n), key=lambda term: (term[0] != 1, -term[0]))
+    (number, total), *rest = terms
+    total = total if number == 1 else ops.scale(total, number)
+    for number, vector in rest:
+        if number in (1, -1):
+            total = ops.add(total, vector) if number == 1 else ops.subtract(total, vector)
+        else:
+            total = ops.fused(vector, number, total)
+    return total

@@ -1,0 +1,355 @@
+"""Schedules of the transforms: a tile at a time in registers, lanes along the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
+from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.space import Place, Space
+from mirlo.targets.llvm.winograd.functions import (
+    INPUT_BLOCK,
+    OUTPUT_BLOCK,
+    Tiling,
+    computes,
+    input_function,
+    output_function,
+)
+from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply
+
+
+@schedule("any", target="llvm", priority=110)
+def winograd_input(kernel: Any, context: Any) -> Any:
+    """Winograd's transform of an image: tiles of it, a vector of channels at a time."""
+    group = _group(kernel, context, INPUT_BLOCK)
+    if isinstance(group, Decline):
+        return group
+    if len(group.blocks) != 1:
+        return decline("other blocks follow the transform")
+    block = group.blocks[0]
+    alpha, _, batch, high, wide, channels = block.outputs[0].shape
+    x = block.inputs[0]
+    pads = [-_constant(expr) for expr in list(x.map.results)[1:3]]
+    tiling = Tiling(alpha - 2, batch, x.shape[1:3], (pads[0], pads[1]), _out(alpha - 2, high, wide), channels, 1)
+    lanes = group.machine.lanes(4)
+    if channels % lanes:
+        return decline("the channels fill no whole vectors", channels=channels)
+    if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
+        return decline("the block is not Winograd's transform")
+    buffers = BufferFunction(kernel.view)
+    emitter = _InputEmitter(Code(Memory(buffers)), block, tiling, lanes)
+    return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
+
+
+@schedule("any", target="llvm", priority=110)
+def winograd_output(kernel: Any, context: Any) -> Any:
+    """Winograd's transform of products, with the elementwise blocks that follow, tile by tile."""
+    group = _group(kernel, context, OUTPUT_BLOCK)
+    if isinstance(group, Decline):
+        return group
+    block = group.blocks[0]
+    alpha = block.inputs[0].shape[0]
+    batch, *out, channels = block.outputs[0].shape
+    tiling = Tiling(alpha - 2, batch, (1, 1), (0, 0), (out[0], out[1]), 1, channels)
+    lanes = group.machine.lanes(4)
+    if channels % lanes:
+        return decline("the channels fill no whole vectors", channels=channels)
+    if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
+        return decline("the block is not Winograd's transform")
+    places = _places(group)
+    if isinstance(places, Decline):
+        return places
+    buffers = BufferFunction(kernel.view)
+    emitter = _OutputEmitter(Code(Memory(buffers)), group, places, tiling, lanes)
+    return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
+
+
+def _group(kernel: Any, context: Any, name: str) -> Group | Decline:
+    group = whole_function(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    block = group.blocks[0]
+    if block.name != name or len(block.reduce) != 2 or block.domain[block.reduce[0]] - 2 not in INPUT:
+        return decline("the first block is no such transform", block=block.name)
+    return group
+
+
+def _places(group: Group) -> list[Place] | Decline:
+    """The blocks over the pixels and channels of the result."""
+    first = group.blocks[0]
+    domain = first.domain[:4]
+    refusal = opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    extents = first.domain
+    places = [placed(first, range(first.rank), extents)]
+    for block in group.blocks[1:]:
+        if block.is_reduction or block.domain != domain:
+            return decline("a block that follows is over other elements", block=block.name)
+        places.append(placed(block, range(4), extents))
+    made: dict[Any, Any] = {}
+    for place in Space(extents, tuple(places)).drop_units().places:
+        for operand in place.block.inputs:
+            if operand.value in made and place.dims(operand) != made[operand.value]:
+                return decline("a value computed here is read at another place", block=place.block.name)
+        made.update({output.value: place.dims(output) for output in place.block.outputs})
+    return places
+
+
+def _out(m: int, high: int, wide: int) -> tuple[int, int]:
+    return m * high, m * wide
+
+
+def _constant(expr: Any) -> int:
+    """An affine expression where all dims are 0."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return int(expr.value)
+    if isinstance(expr, ir.AffineDimExpr):
+        return 0
+    left, right = _constant(expr.lhs), _constant(expr.rhs)
+    return left + right if isinstance(expr, ir.AffineAddExpr) else left * right
+
+
+def _operations(lanes: int, code: Code) -> Operations:
+    kind = ir.VectorType.get([lanes], ir.F32Type.get())
+
+    def number(value: float) -> Any:
+        return code.splat_constant(lanes, ir.FloatAttr.get(ir.F32Type.get(), value))
+
+    return Operations(
+        add=lambda a, b: create("arith.addf", kind, a, b),
+        subtract=lambda a, b: create("arith.subf", kind, a, b),
+        scale=lambda a, n: create("arith.mulf", kind, a, number(n)),
+        fused=lambda a, n, b: create("vector.fma", kind, a, number(n), b),
+    )
+
+
+def _transform(matrix: Any, tile: list[list[Any]], ops: Operations) -> list[list[Any]]:
+    """matrix @ tile @ matrix^T."""
+    columns = [multiply(matrix, list(column), ops) for column in zip(*tile, strict=True)]
+    return [multiply(matrix, list(row), ops) for row in zip(*columns, strict=True)]
+
+
+def _when(condition: Any, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+    choice = scf.IfOp(condition, has_else=no is not None)
+    with ir.InsertionPoint(choice.then_block):
+        yes()
+        scf.YieldOp([])
+    if no is not None:
+        with ir.InsertionPoint(choice.else_block):
+            no()
+            scf.YieldOp([])
+
+
+@dataclass
+class _Arithmetic:
+    """Index arithmetic on numbers and values."""
+
+    code: Code
+
+    def value(self, a: Any) -> Any:
+        return self.code.index(a) if isinstance(a, int) else a
+
+    def add(self, a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0):
+            return b if isinstance(a, int) else a
+        return create("arith.addi", ir.IndexType.get(), self.value(a), self.value(b))
+
+    def times(self, a: Any, factor: int) -> Any:
+        return a * factor if isinstance(a, int) else self.code.scaled(a, factor)
+
+    def divide(self, a: Any, divisor: int) -> tuple[Any, Any]:
+        """Quotient and remainder."""
+        if isinstance(a, int):
+            return divmod(a, divisor)
+        kind = ir.IndexType.get()
+        return tuple(create(f"arith.{name}", kind, a, self.code.index(divisor)) for name in ("divui", "remui"))
+
+    def inside(self, a: Any, size: int) -> Any:
+        """Whether 0 <= a < size: one unsigned comparison."""
+        i64 = ir.IntegerType.get_signless(64)
+        i1 = ir.IntegerType.get_signless(1)
+        return create("arith.cmpi", i1, self.value(a), self.code.index(size), predicate=ir.IntegerAttr.get(i64, 6))
+
+    def both(self, a: Any, b: Any) -> Any:
+        return create("arith.andi", a.type, a, b)
+
+
+class _Emitter:
+    """The loops over tiles."""
+
+    def __init__(self, code: Code, tiling: Tiling, lanes: int):
+        self.code = code
+        self.tiling = tiling
+        self.lanes = lanes
+        self.index = _Arithmetic(code)
+        self.piece = Piece(0, lanes, lanes)
+
+    def tiles(self, tile: Callable[[Any, Any, Any, Any], None]) -> None:
+        """`tile(number, n, th, tw)` for each tile."""
+        batch, high, wide = self.tiling.tiles
+
+        def row(at: Any) -> None:
+            n, th = self.index.divide(at, high)
+            first = self.index.times(at, wide)
+            self.code.loop(Span(0, wide, 1), lambda tw: tile(self.index.add(first, tw), n, th, tw))
+
+        self.code.loop(Span(0, batch * high, 1), row, parallel=True)
+
+    def channels(self, count: int, step: Callable[[Any], None]) -> None:
+        self.code.loop(Span(0, count, self.lanes), step)
+
+
+class _InputEmitter(_Emitter):
+    def __init__(self, code: Code, block: BlockView, tiling: Tiling, lanes: int):
+        super().__init__(code, tiling, lanes)
+        self.block = block
+
+    def emit(self) -> None:
+        self.source = self.code.flat(self.block.inputs[0].value)
+        self.target = self.code.flat(self.block.outputs[0].value)
+        self.ops = _operations(self.lanes, self.code)
+        self.tiles(self._tile)
+
+    def _tile(self, number: Any, n: Any, th: Any, tw: Any) -> None:
+        tiling, index = self.tiling, self.index
+        height, width = tiling.size
+        top = index.add(index.times(th, tiling.m), -tiling.pad[0])
+        left = index.add(index.times(tw, tiling.m), -tiling.pad[1])
+        rows = [index.add(top, r) for r in range(tiling.alpha)]
+        columns = [index.add(left, s) for s in range(tiling.alpha)]
+        edges = index.both(
+            index.inside(top, max(height - tiling.alpha + 1, 0)), index.inside(left, max(width - tiling.alpha + 1, 0))
+        )
+
+        def position(r: int, s: int) -> Any:
+            pixel = index.add(index.times(index.add(index.times(n, height), rows[r]), width), columns[s])
+            return index.times(pixel, tiling.channels)
+
+        every = [(r, s) for r in range(tiling.alpha) for s in range(tiling.alpha)]
+
+        def within() -> None:
+            places = {at: position(*at) for at in every}
+            self._walk(number, lambda c, at: self._load(index.add(places[at], c)))
+
+        def beyond() -> None:
+            row_is = [index.inside(row, height) for row in rows]
+            column_is = [index.inside(column, width) for column in columns]
+            there = {(r, s): index.both(row_is[r], column_is[s]) for r, s in every}
+            zero = self.code.zero(self.lanes, ir.F32Type.get())
+            kind, start = ir.IndexType.get(), self.code.index(0)
+            places = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
+
+            def read(c: Any, at: tuple[int, int]) -> Any:
+                loaded = self._load(index.add(places[at], c))
+                return create("arith.select", loaded.type, there[at], loaded, zero)
+
+            self._walk(number, read)
+
+        _when(edges, within, beyond)
+
+    def _load(self, position: Any) -> Any:
+        return self.code.load_vector(self.source, self.index.value(position), self.piece)
+
+    def _walk(self, number: Any, read: Callable[[Any, tuple[int, int]], Any]) -> None:
+        """Transform a tile, vector by vector; `read` gives its elements."""
+        tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
+        first = index.times(number, tiling.channels)
+        plane = tiling.count * tiling.channels
+
+        def step(c: Any) -> None:
+            made = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
+            base = index.add(first, c)
+            for i in size:
+                for j in size:
+                    at = index.add(base, (i * tiling.alpha + j) * plane)
+                    self.code.store_vector(made[i][j], self.target, index.value(at), self.piece)
+
+        self.channels(tiling.channels, step)
+
+
+class _OutputEmitter(_Emitter):
+    def __init__(self, code: Code, group: Group, places: list[Place], tiling: Tiling, lanes: int):
+        super().__init__(code, tiling, lanes)
+        self.group = group
+        self.reduction, *self.epilogue = places
+        made = {
+            output.value: (place, value)
+            for place in self.epilogue
+            for output, value in zip(place.block.outputs, place.roots, strict=True)
+        }
+        reduced = {output.value for output in self.reduction.block.outputs}
+        self.frame = Frame(code.memory, 3, made, reduced=reduced)
+
+    def emit(self) -> None:
+        for block in self.group.blocks:
+            for operand in (*block.inputs, *block.outputs):
+                if operand.value in self.group.kept or operand.value not in self.group.made:
+                    self.code.memory.slot(operand.value)
+        self.source = self.code.flat(self.reduction.block.inputs[0].value)
+        self.ops = _operations(self.lanes, self.code)
+        self.tiles(self._tile)
+
+    def _tile(self, number: Any, n: Any, th: Any, tw: Any) -> None:
+        tiling, index = self.tiling, self.index
+        first = index.times(number, tiling.out_channels)
+        plane = tiling.count * tiling.out_channels
+        size = range(tiling.alpha)
+        rows = [index.add(index.times(th, tiling.m), p) for p in range(tiling.m)]
+        columns = [index.add(index.times(tw, tiling.m), q) for q in range(tiling.m)]
+        ragged = [tiling.out[d] % tiling.m != 0 for d in (0, 1)]
+
+        def step(c: Any) -> None:
+            base = index.add(first, c)
+            tile = [
+                [
+                    self.code.load_vector(
+                        self.source, index.value(index.add(base, (i * tiling.alpha + j) * plane)), self.piece
+                    )
+                    for j in size
+                ]
+                for i in size
+            ]
+            made = _transform(OUTPUT[tiling.m], tile, self.ops)
+
+            def pixel(p: int, q: int) -> None:
+                self._finish([index.value(v) for v in (n, rows[p], columns[q], c)], made[p][q])
+
+            def line(p: int) -> None:
+                for q in range(tiling.m):
+                    if ragged[1] and q:
+                        _when(index.inside(columns[q], tiling.out[1]), lambda q=q: pixel(p, q))  # type: ignore[misc]
+                    else:
+                        pixel(p, q)
+
+            for p in range(tiling.m):
+                if ragged[0] and p:
+                    _when(index.inside(rows[p], tiling.out[0]), lambda p=p: line(p))  # type: ignore[misc]
+                else:
+                    line(p)
+
+        self.channels(tiling.out_channels, step)
+
+    def _finish(self, indices: list[Any], total: Any) -> None:
+        """What follows, on one vector of results, and its stores."""
+        output = self.reduction.block.outputs[0]
+        point = Point(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
+        if output.value in self.group.kept:
+            point.store(self.reduction, output, total)
+        for place in self.epilogue:
+            point.run(place)
+            for made, value in zip(place.block.outputs, place.roots, strict=True):
+                if made.value in self.group.kept:
+                    point.store(place, made, splat(point.find(value), self.lanes))

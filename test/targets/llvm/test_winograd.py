@@ -1,0 +1,126 @@
+"""Winograd's algorithm: its matrices, convolutions against the direct way in doubles, blocks that only look like it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.compute import PrimBuilder, maximum
+from mirlo.passes.schedule.schedule import Schedule
+from mirlo.passes.session import Session
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.pipeline import compile_pipeline
+from mirlo.targets.llvm.winograd import convert
+from mirlo.targets.llvm.winograd.functions import INPUT_BLOCK, OUTPUT_BLOCK, Tiling, output_function
+from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply, transformed_weight
+
+NUMBERS = Operations(
+    lambda a, b: a + b, lambda a, b: a - b, lambda a, n: a * n, lambda x, n, y: x * n + y  # no registers
+)  # fmt: skip
+BOUNDS = {2: 2e-6, 4: 2e-5}
+"""Largest error, of the largest result."""
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_matrices_compute_a_convolution(m: int) -> None:
+    rng = np.random.default_rng(0)
+    tile, window = rng.standard_normal((m + 2, m + 2)), rng.standard_normal((3, 3))
+    b, a = np.array(INPUT[m]), np.array(OUTPUT[m])
+    products = (b @ tile @ b.T) * transformed_weight(window[..., None, None], m).reshape(m + 2, m + 2)
+    want = [[(tile[i : i + 3, j : j + 3] * window).sum() for j in range(m)] for i in range(m)]
+    np.testing.assert_allclose(a @ products @ a.T, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [*INPUT.values(), *OUTPUT.values()])
+def test_products_in_few_operations(matrix: Any) -> None:
+    vectors = np.random.default_rng(1).standard_normal((len(matrix[0]), 3))
+    np.testing.assert_allclose(multiply(matrix, list(vectors), NUMBERS), np.array(matrix) @ vectors, rtol=1e-12)
+
+
+def _reference(x: np.ndarray, w: np.ndarray, pad: tuple[int, int, int, int]) -> np.ndarray:
+    x = np.pad(x.astype(np.float64), ((0, 0), (pad[0], pad[2]), (pad[1], pad[3]), (0, 0)))
+    out = [x.shape[0], x.shape[1] - 2, x.shape[2] - 2, w.shape[3]]
+    made = np.zeros(out)
+    for r in range(3):
+        for s in range(3):
+            made += x[:, r : r + out[1], s : s + out[2]] @ w[r, s].astype(np.float64)
+    return made
+
+
+def _compiled(shape: Any, w: np.ndarray, bias: np.ndarray, pad: Any, tile: int, threads: int, residual: bool) -> Any:
+    n, h, wide, c = shape
+    out = f"tensor<{n}x{h + pad[0] + pad[2] - 2}x{wide + pad[1] + pad[3] - 2}x{w.shape[3]}xf32>"
+    x, weight, b = f"tensor<{n}x{h}x{wide}x{c}xf32>", f"tensor<3x3x{c}x{w.shape[3]}xf32>", f"tensor<{w.shape[3]}xf32>"
+    text = f"""func.func @main(%x: {x}, %r: {out}) -> {out} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {weight}
+      %b = "relax.constant"() {{param = "b"}} : () -> {b}
+      %0 = "relax.conv"(%x, %w, %b) {{padding = array<i64: {", ".join(map(str, pad))}>, data_layout = "N*C",
+        kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 1>}} : ({x}, {weight}, {b}) -> {out}
+      %1 = "relax.add"(%0, %r) : ({out}, {out}) -> {out}
+      %2 = "relax.relu"({"%1" if residual else "%0"}) : ({out}) -> {out}
+      return %2 : {out}
+    }}"""
+    store = ParameterStore()
+    store.add("w", w)
+    store.add("b", bias)
+
+    steps = compile_pipeline(SimpleNamespace(threads=threads)).replace("winograd", f"winograd{{tile={tile}}}", 1)
+    with make_context(), ir.Location.unknown():
+        return mirlo.compile(ir.Module.parse(text), params=store, pipeline=steps, threads=threads)
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(
+    ("shape", "out", "pad", "threads", "residual"),
+    [
+        ((1, 16, 16, 16), 16, (1, 1, 1, 1), 1, False),
+        ((2, 13, 9, 32), 48, (1, 1, 1, 1), 2, True),
+        ((1, 11, 14, 16), 32, (0, 0, 0, 0), 1, True),
+        ((1, 5, 6, 32), 16, (2, 0, 1, 2), 1, False),
+        ((3, 3, 3, 16), 16, (0, 0, 0, 0), 1, False),
+        ((1, 30, 31, 64), 64, (1, 1, 1, 1), 2, True),
+    ],
+)
+def test_convolutions(
+    monkeypatch: Any, shape: Any, out: int, pad: Any, threads: int, residual: bool, tile: int
+) -> None:
+    monkeypatch.setattr(convert, "_GAIN", 1e9)
+    monkeypatch.setattr(convert, "INPUT", {tile: INPUT[tile]})
+    rng = np.random.default_rng(2)
+    x, w, bias = (rng.standard_normal(s, dtype=np.float32) for s in (shape, (3, 3, shape[3], out), (out,)))
+    executable = _compiled(shape, w, bias, pad, tile, threads, residual)
+    want = _reference(x, w, pad) + bias
+    r = rng.standard_normal(want.shape, dtype=np.float32)
+    got = executable(x, r)
+    want = np.maximum(want + r if residual else want, 0)
+    assert np.abs(got - want).max() <= BOUNDS[tile] * np.abs(want).max()
+    # The bias, the residual and the ReLU are computed with the transform.
+    assert len(executable.artifact.kernels) == 3
+
+
+def _rule_of(function: Any, module: Any) -> str:
+    module.body.append(function.operation)
+    session = Session(options={"machine": "avx512"})
+    Schedule(target="llvm").run(module.operation, session)
+    return str(session.notes[-1].rule.name)
+
+
+def test_blocks_of_other_numbers_are_not_taken_for_transforms() -> None:
+    tiling = Tiling(2, 1, (8, 8), (1, 1), (8, 8), 16, 16)
+    with make_context(), ir.Location.unknown() as location:
+        assert _rule_of(output_function(tiling, location), ir.Module.create()) == OUTPUT_BLOCK
+        p = PrimBuilder("other", [TensorType.of(tiling.transformed(16), "f32")], location)
+
+        def element(n: Any, h: Any, w: Any, c: Any, i: Any, j: Any) -> Any:
+            return p.inputs[0].at(i, j, n, h // 2, w // 2, c) * 2.0
+
+        made = p.reduce("add", (1, 8, 8, 16), (4, 4), element, name=OUTPUT_BLOCK)
+        function = p.finish(p.compute(made.shape, lambda *at: maximum(made.at(*at), 0.0)))
+        assert _rule_of(function, ir.Module.create()) not in (INPUT_BLOCK, OUTPUT_BLOCK)

@@ -1,0 +1,47 @@
+// RUN: mirlo-opt %s --winograd="machine=avx512 explain" -o %t 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: FileCheck %s < %t
+// RUN: mirlo-opt %s --winograd="machine=avx512 tile=2" | FileCheck %s --check-prefix=TWO
+// RUN: mirlo-opt %s --winograd=tile=0 | FileCheck %s --check-prefix=NONE
+// RUN: mirlo-opt %s --winograd=machine=avx512 --legalize --schedule=machine=avx512 | FileCheck %s --check-prefix=CODE
+
+// Tiles, a product for each of the 36 elements of a tile, tiles again; the bias stays for fusion.
+// WHY:         the convolution is computed in tiles of 4
+// CHECK-LABEL: func.func @chosen(
+// CHECK:         %[[V:.*]] = "relax.call_tir"(%arg0) {callee = @winograd_input{{.*}} -> tensor<6x6x1x14x14x64xf32>
+// CHECK:         %[[R:.*]] = "relax.reshape"(%[[V]]) {{.*}} -> tensor<36x196x64xf32>
+// CHECK:         %[[M:.*]] = "relax.matmul"(%[[R]], %{{.*}}) : (tensor<36x196x64xf32>, tensor<36x64x32xf32>)
+// CHECK:         %[[P:.*]] = "relax.reshape"(%[[M]]) {{.*}} -> tensor<6x6x1x14x14x32xf32>
+// CHECK:         %[[Y:.*]] = "relax.call_tir"(%[[P]]) {callee = @winograd_output{{.*}} -> tensor<1x56x56x32xf32>
+// CHECK:         "relax.add"(%[[Y]], %arg1)
+// TWO-LABEL:   func.func @chosen(
+// TWO:           -> tensor<4x4x1x28x28x64xf32>
+// NONE-LABEL:  func.func @chosen(
+// NONE-NEXT:     relax.constant
+// NONE-NEXT:     relax.conv
+// CODE:        func.func private @winograd_input({{.*}}rule = "winograd_input", tile = array<i64: 4, 4>
+// CODE:        func.func private @winograd_output({{.*}}rule = "winograd_output", tile = array<i64: 4, 4>
+func.func @chosen(%x: tensor<1x56x56x64xf32>, %bias: tensor<32xf32>) -> tensor<1x56x56x32xf32> {
+  %w = "relax.constant"() {value = dense<0.5> : tensor<3x3x64x32xf32>} : () -> tensor<3x3x64x32xf32>
+  %0 = "relax.conv"(%x, %w, %bias) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<1x56x56x64xf32>, tensor<3x3x64x32xf32>, tensor<32xf32>) -> tensor<1x56x56x32xf32>
+  return %0 : tensor<1x56x56x32xf32>
+}
+
+// CHECK-LABEL: func.func @declined(
+// CHECK-NOT:     callee = @winograd
+// CHECK:         return
+func.func @declined(%x: tensor<1x7x7x512xf32>, %k: tensor<3x3x512x512xf32>, %y: tensor<1x9x9x24xf32>)
+    -> (tensor<1x7x7x512xf32>, tensor<1x7x7x512xf32>, tensor<1x4x4x512xf32>, tensor<1x7x7x32xf32>) {
+  %w = "relax.constant"() {value = dense<0.5> : tensor<3x3x512x512xf32>} : () -> tensor<3x3x512x512xf32>
+  %v = "relax.constant"() {value = dense<0.5> : tensor<3x3x24x32xf32>} : () -> tensor<3x3x24x32xf32>
+  // WHY: stays direct: the direct way is expected to be as fast (winograd={{[0-9]+}}, direct={{[0-9]+}})
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>
+  // WHY: stays direct: the weight is computed at run time
+  %1 = "relax.conv"(%x, %k) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>
+  // WHY: stays direct: the window is not 3x3 with steps of 1 (window=(3, 3), strides=(2, 2))
+  %2 = "relax.conv"(%x, %w) {strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x4x4x512xf32>
+  // WHY: stays direct: the channels fill no whole vectors (channels=24, out_channels=32)
+  %3 = "relax.conv"(%y, %v) {data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x9x9x24xf32>, tensor<3x3x24x32xf32>) -> tensor<1x7x7x32xf32>
+  return %0, %1, %2, %3 : tensor<1x7x7x512xf32>, tensor<1x7x7x512xf32>, tensor<1x4x4x512xf32>, tensor<1x7x7x32xf32>
+}
+// CHECK:       func.func private @winograd_input({{.*}}) -> {{.*}} attributes {tir.kind = "opaque"
+// CHECK:       func.func private @winograd_output({{.*}}) -> {{.*}} attributes {tir.kind = "contraction"
