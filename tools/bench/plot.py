@@ -58,24 +58,14 @@ def _svg_lines(row: ModelRow) -> Iterator[str]:
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (math.log10(value) - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
 
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'font-family="sans-serif" font-size="12">'
-    )
-    yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
     title = f"{row.model}, {row.threads} thread{'s' if row.threads > 1 else ''}"
-    yield f'<text x="{LEFT}" y="24" font-size="15">{html.escape(title)}</text>'
+    yield from _frame(title, "operations for a byte that must be moved", "GFLOP/s")
     for power in range(x_low, x_high + 1):
         yield _line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")
         yield _text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")
     for power in range(y_low, y_high + 1):
         yield _line(LEFT, y(10.0**power), WIDTH - RIGHT, y(10.0**power), "#ddd")
         yield _text(LEFT - 6, y(10.0**power) + 4, f"{10.0**power:g}", "end")
-    yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "operations for a byte that must be moved", "middle")
-    yield (
-        f'<text x="16" y="{(TOP + HEIGHT - BOTTOM) / 2}" text-anchor="middle" '
-        f'transform="rotate(-90 16 {(TOP + HEIGHT - BOTTOM) / 2})">GFLOP/s</text>'
-    )
     for name, speed in _roofs(row):
         knee = min(max(peak / speed, 10.0**x_low), 10.0**x_high)
         start = max(10.0**x_low, 10.0**y_low / speed)
@@ -86,17 +76,37 @@ def _svg_lines(row: ModelRow) -> Iterator[str]:
     yield _text(WIDTH - RIGHT - 4, y(peak) - 6, f"multiply-adds, {peak:.0f} GFLOP/s", "end")
     kinds = list(dict.fromkeys(p[3] for p in points))
     for intensity, speed, share, kind, text in points:
-        color = COLORS[kinds.index(kind) % len(COLORS)]
-        yield (
-            f'<circle cx="{x(intensity):.1f}" cy="{y(speed):.1f}" r="{3 + 14 * math.sqrt(share):.1f}" fill="{color}" '
-            f'fill-opacity="0.55"><title>{html.escape(text)}</title></circle>'
-        )
-    for index, kind in enumerate(kinds):
-        at = TOP + 16 + 20 * index
-        yield f'<circle cx="{WIDTH - RIGHT + 20}" cy="{at}" r="6" fill="{COLORS[index % len(COLORS)]}"/>'
-        yield _text(WIDTH - RIGHT + 32, at + 4, kind, "start")
+        yield _circle(x(intensity), y(speed), 3 + 14 * math.sqrt(share), kinds.index(kind), text)
+    yield from _legend(kinds)
     yield _text(WIDTH - RIGHT + 14, TOP + 24 + 20 * len(kinds), "area: share of the time", "start")
     yield "</svg>"
+
+
+def scatter(
+    points: Sequence[tuple[float, float, str, str]], title: str, x_title: str, y_title: str, levels: Sequence[float]
+) -> str:
+    """A plot of (x, y, kind, text), x over its logarithm, with lines at some levels of y."""
+    x_low, x_high = _decades([p[0] for p in points])
+    top = max([p[1] for p in points] + list(levels)) * 1.08
+
+    def x(value: float) -> float:
+        return LEFT + (math.log10(value) - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
+
+    lines = _frame(title, x_title, y_title)
+    for power in range(x_low, x_high + 1):
+        lines += [_line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")]
+        lines += [_text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")]
+    step = 10.0 ** math.floor(math.log10(top / 2))
+    for count in range(int(top / step) + 1):
+        lines += [_line(LEFT, y(count * step), WIDTH - RIGHT, y(count * step), "#ddd")]
+        lines += [_text(LEFT - 6, y(count * step) + 4, f"{count * step:g}", "end")]
+    lines += [_line(LEFT, y(level), WIDTH - RIGHT, y(level), "#555") for level in levels]
+    kinds = list(dict.fromkeys(p[2] for p in points))
+    lines += [_circle(x(p[0]), y(p[1]), 4, kinds.index(p[2]), p[3]) for p in points]
+    return "\n".join([*lines, *_legend(kinds), "</svg>"]) + "\n"
 
 
 def write_png(rows: Sequence[ModelRow], path: Path) -> None:
@@ -140,6 +150,33 @@ def _draw(row: ModelRow, axis: Any) -> None:
 def _decades(values: Sequence[float]) -> tuple[int, int]:
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return low, max(high, low + 1)
+
+
+def _frame(title: str, x_title: str, y_title: str) -> list[str]:
+    """The start of a picture with its titles."""
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="15">{html.escape(title)}</text>',
+        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
+        f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{y_title}</text>',
+    ]
+
+
+def _legend(kinds: Sequence[str]) -> Iterator[str]:
+    for index, kind in enumerate(kinds):
+        at = TOP + 16 + 20 * index
+        yield f'<circle cx="{WIDTH - RIGHT + 20}" cy="{at}" r="6" fill="{COLORS[index % len(COLORS)]}"/>'
+        yield _text(WIDTH - RIGHT + 32, at + 4, kind, "start")
+
+
+def _circle(x: float, y: float, radius: float, color: int, text: str) -> str:
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{COLORS[color % len(COLORS)]}" fill-opacity="0.55">'
+        f"<title>{html.escape(text)}</title></circle>"
+    )
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str) -> str:

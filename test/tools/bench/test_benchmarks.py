@@ -1,0 +1,37 @@
+"""The scripts in `benchmarks` that pages refer to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from commands import MODELS, output_of, python
+
+from mirlo.targets.onednn.native.library import is_available
+from mirlo.tools.bench.plot import scatter
+
+
+@pytest.mark.skipif(not is_available(), reason="oneDNN is not installed")
+def test_sweep(tmp_path: Path) -> None:
+    flags = ["--count", 1, "--rounds", 2, "--json", tmp_path / "rows.json", "--svg", tmp_path / "s.svg"]
+    done = python("-m", "benchmarks.kernels.sweep", *flags)
+    assert done.returncode in (0, 1), done.stderr  # 1: too slow, which a busy machine may be
+    assert "| kind | shapes | least |" in done.stdout and "of 200" not in done.stdout
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert len(rows) == 2 and all(row["ratio"] > 0 for row in rows)
+    ElementTree.parse(tmp_path / "s.svg")
+
+
+def test_models_by_name() -> None:
+    flags = ["--models", MODELS, "--seconds", 0.05, "--kernels", 0]
+    out = output_of(python("-m", "benchmarks", "lenet", *flags))
+    assert out.splitlines()[3].split()[:2] == ["lenet", "1"]
+    assert python("-m", "benchmarks", "lenot").returncode == 2
+
+
+def test_scatter() -> None:
+    root = ElementTree.fromstring(scatter([(1e3, 0.9, "a", "x < 1"), (1e6, 2.0, "b", "y")], "t", "x", "y", (0.7, 1.0)))
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == ["x < 1", "y"]
