@@ -3,6 +3,8 @@
 // Every rule that does not apply says why.
 
 // CHECK:      remark: '@reduce_sum' is scheduled by scalar_nest
+// CHECK-NEXT:   winograd_input [llvm]: the first block is no such transform (block=reduce_add)
+// CHECK-NEXT:   winograd_output [llvm]: the first block is no such transform (block=reduce_add)
 // CHECK-NEXT:   contraction [llvm]: the body adds something else than a product
 // CHECK-NEXT:   blocked [llvm]: not two contractions (contractions=0)
 // CHECK-NEXT:   staged_contractions [llvm]: no block is a product of two tensors
