@@ -118,9 +118,8 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
     code, kind = artifact.code, replace(MODEL_FILE, version=1)
     if artifact.externals:
         kind = MODEL_FILE
-        header["externals"] = [_external_row(external) for external in artifact.externals]
-        header["code_bytes"] = len(code)
-        code = b"".join([code, *(external.data for external in artifact.externals)])
+        rows, code = with_externals(artifact)
+        header.update(rows)
         names |= dict.fromkeys(name for external in artifact.externals for name in external.params)
     write_file(path, kind, header, code, [(name, store.get(name)) for name in names])
 
@@ -132,7 +131,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
     header = opened.header
     store = ParameterStore()
     store.add_file(opened)
-    code, externals = _externals(header, opened.code, store) if header.has("externals") else (opened.code, ())
+    code, externals = split_externals(header, opened.code, store)
     artifact = Artifact(
         target=header.text("target"),
         loader=header.text("loader"),
@@ -167,6 +166,13 @@ def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
+def with_externals(artifact: Artifact) -> tuple[dict[str, Any], bytes]:
+    """The code of an artifact, then the data of its external artifacts, and the fields that tell them apart."""
+    rows = [_external_row(external) for external in artifact.externals]
+    code = b"".join([artifact.code, *(external.data for external in artifact.externals)])
+    return {"externals": rows, "code_bytes": len(artifact.code)}, code
+
+
 def _external_row(external: ExternalArtifact) -> dict[str, Any]:
     return {
         "target": external.target,
@@ -178,8 +184,10 @@ def _external_row(external: ExternalArtifact) -> dict[str, Any]:
     }
 
 
-def _externals(header: Fields, code: bytes, store: ParameterStore) -> tuple[bytes, tuple[ExternalArtifact, ...]]:
-    """The model's own code, and the external artifacts, whose data follows it."""
+def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple[bytes, tuple[ExternalArtifact, ...]]:
+    """The code of an artifact, and its external artifacts, from what `with_externals` gave."""
+    if not header.has("externals"):
+        return code, ()
     start = own = header.count("code_bytes")
     found = []
     for row in header.each("externals"):

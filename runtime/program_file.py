@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec, split_externals, with_externals
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.kinds import Kind, parse_kind
@@ -27,9 +27,8 @@ def save(path: str | os.PathLike[str], compiled: CompiledProgram, store: Paramet
 
 
 def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
-    if any(part.externals for part in compiled.parts):
-        raise ArtifactError("a program whose parts hold artifacts of code generators cannot be saved yet")
     names = [spec.name for part in compiled.parts for spec in part.params] + list(compiled.constants.values())
+    names += [name for part in compiled.parts for external in part.externals for name in external.params]
     metadata = {
         "inputs": [_port(port) for port in compiled.inputs],
         "outputs": [_port(port) for port in compiled.outputs],
@@ -41,7 +40,7 @@ def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
     return Artifact(
         target=compiled.target,
         loader=LOADER,
-        code=b"".join(part.code for part in compiled.parts),
+        code=b"".join(with_externals(part)[1] for part in compiled.parts),
         entry="",
         inputs=tuple(_specs(compiled.inputs)),
         outputs=tuple(_specs(compiled.outputs)),
@@ -62,10 +61,12 @@ def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
 
 
 def _part(part: Artifact) -> dict[str, Any]:
+    externals, code = with_externals(part)
     return {
+        **(externals if part.externals else {}),
         "loader": part.loader,
         "entry": part.entry,
-        "bytes": len(part.code),
+        "bytes": len(code),
         "inputs": [asdict(spec) for spec in part.inputs],
         "outputs": [asdict(spec) for spec in part.outputs],
         "params": [spec.name for spec in part.params],
@@ -123,10 +124,11 @@ def _read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> 
     def specs(name: str) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(r.text("name"), r.dtype("dtype"), r.symbolic_shape("shape")) for r in row.each(name))
 
+    own, externals = split_externals(row, code, store)
     return Artifact(
         target=target,
         loader=row.text("loader"),
-        code=code,
+        code=own,
         entry=row.text("entry"),
         inputs=specs("inputs"),
         outputs=specs("outputs"),
@@ -138,6 +140,7 @@ def _read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> 
         ),
         threads=row.count("threads"),
         metadata=row.mapping("metadata"),
+        externals=externals,
     )
 
 

@@ -174,6 +174,19 @@ def test_models_with_open_sizes(target: str) -> None:
         np.testing.assert_allclose(executable(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+@needs_compiler
+def test_programs_of_several_parts_are_saved_with_what_was_generated(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((16, 24), np.float32)
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("SequenceConstruct", "r m", "s")]
+    program = mirlo.compile(make_model(nodes, {"x": (F32, [3, 16])}, ["s"], {"w": weight}), "c,llvm")
+    assert [e.target for part in program.compiled.parts for e in part.externals] == ["c"]
+    program.save(tmp_path / "m.mirlo")
+    x = np.random.default_rng(1).standard_normal((3, 16), np.float32)
+    first, second = mirlo.load(tmp_path / "m.mirlo")(x)
+    np.testing.assert_allclose(first, np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(second, x @ weight, rtol=1e-5, atol=1e-5)
+
+
 def test_no_compiler_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(mirlo.MirloError, match=r"no C compiler: looked for no-such-cc\. Install one, .*--emit source"):
         mirlo.compile(_network(), ["c{compiler=no-such-cc}", "llvm"])
