@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from commands import output_of, python
 from onnx_models import F32, make_model, node
 from plans import close, random
 
@@ -174,3 +175,12 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     del executable
     found = mirlo.load(tmp_path / "model.mirlo").run(inputs)
     np.testing.assert_array_equal(found["y"], expected["y"])
+
+
+def test_loading_needs_nothing_of_the_compiler(tmp_path: Path) -> None:
+    mirlo.compile(MODELS["pick"](), "onednn,llvm").save(tmp_path / "model.mirlo")
+    code = (
+        "import sys, mirlo; exe = mirlo.load('model.mirlo'); exe.run(exe.random_inputs())\n"
+        "print([name for name in sys.modules if name.startswith(('torch_mlir', 'mirlo.dialects', 'mirlo.passes'))])"
+    )
+    assert output_of(python("-c", code, cwd=tmp_path)).strip() == "[]"
