@@ -17,11 +17,11 @@ class Bring:
     symbols: Any
     moved: dict[tuple[Any, str], str] = field(default_factory=dict)
     """The module that a function was in and its name there, its new name."""
+    _known: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def for_operation(self, op: Any, source: Any) -> None:
         """Let an operation that comes from another module name copies of what it named there."""
-        members = (member.operation for member in source.regions[0].blocks[0].operations)
-        named = {symbol_name(member): member for member in members if "sym_name" in member.attributes}
+        named = self._members(source)
 
         def visit(inner: Any) -> Any:
             for name, attribute in _symbol_attributes(inner):
@@ -31,6 +31,12 @@ class Bring:
             return ir.WalkResult.ADVANCE
 
         op.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def _members(self, source: Any) -> dict[str, Any]:
+        if source not in self._known:
+            members = (member.operation for member in source.regions[0].blocks[0].operations)
+            self._known[source] = {symbol_name(m): m for m in members if "sym_name" in m.attributes}
+        return self._known[source]
 
     def _brought(self, member: Any, source: Any) -> str:
         key = source, symbol_name(member)

@@ -14,7 +14,7 @@ from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, Outliner, fun
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
-from mirlo.passes.byoc.select import Choice, Selector
+from mirlo.passes.byoc.select import Choice, Decide, Selector
 from mirlo.passes.byoc.tables import Entry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -69,6 +69,7 @@ def fuse(
     placement: Placement,
     bind_constants: bool = True,
     only: tuple[str, ...] = (),
+    decide: Decide | None = None,
 ) -> list[Any]:
     """Make composites of what the patterns of targets match, the first target first; gives the nodes' locations."""
     locations: list[Any] = []
@@ -81,7 +82,7 @@ def fuse(
             graph = Graph(block, session)
             locations += [node.op.location for node in graph.nodes if not node.is_terminator]
             recorder = Recorder(placement, graph, symbol_name(function))
-            selector = Selector(graph, recorder)
+            selector = Selector(graph, recorder, decide)
             for entries in tables.values():
                 selector.select(entries)
             _outline(selector.choices, graph, module, symbols, recorder, bind_constants)

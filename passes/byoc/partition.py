@@ -11,6 +11,7 @@ from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import callee_of, functions_of
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
+from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import Entry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -44,12 +45,15 @@ class Partitioner:
     limits: Limits = field(default_factory=Limits)
     bind_constants: bool = True
     functions: tuple[str, ...] = ()
+    decide: Decide | None = None
     locations: list[Any] = field(default_factory=list)
     """Where the nodes of the placement stand, after a run."""
 
     def run(self) -> Placement:
         placement = Placement(tuple(self.tables))
-        self.locations = fuse(self.module, self.tables, self.session, placement, self.bind_constants, self.functions)
+        self.locations = fuse(
+            self.module, self.tables, self.session, placement, self.bind_constants, self.functions, self.decide
+        )
         nodes = {taken.function: taken.nodes for taken in placement.taken}
         for target in self.tables:
             start = len(placement.regions)

@@ -55,7 +55,7 @@ class Recorder:
                 pattern=entry.name,
                 root=self.ids[root.index],
                 accepted=False,
-                nodes=self._ids(failure.mask) if failure is not None else (),
+                nodes=self.numbers(failure.mask) if failure is not None else (),
                 depth=failure.depth if failure is not None else 0,
                 reason=str(failure.reason) if failure is not None else "",
                 at=self.ids.get(at.index) if at is not None else None,
@@ -65,13 +65,14 @@ class Recorder:
         )
 
     def matched(self, entry: Entry, match: Match) -> None:
-        nodes = self._ids(match.mask)
+        nodes = self.numbers(match.mask)
         attempt = AttemptRecord(entry.target, entry.name, self.ids[match.root.index], True, nodes, len(nodes))
         self.placement.attempts.append(attempt)
 
     def made(self, entry: Entry, match: Match, function: Any) -> None:
         """The match became a composite."""
-        self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self._ids(match.mask)))
+        self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self.numbers(match.mask)))
 
-    def _ids(self, mask: int) -> tuple[int, ...]:
+    def numbers(self, mask: int) -> tuple[int, ...]:
+        """The numbers of these nodes in the placement."""
         return tuple(self.ids[node.index] for node in self.graph.members(mask) if node.index in self.ids)

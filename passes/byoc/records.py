@@ -74,6 +74,9 @@ class RegionRecord:
     composites: tuple[str, ...]
     nodes: tuple[int, ...] = ()
     flops: int | None = None
+    bytes_in: int | None = None
+    """What a call hands in: tensors that are no constants of its composites."""
+    bytes_out: int | None = None
     kept: bool = True
     reason: str = ""
     """Why it was given back to the compiler, when it was."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import Graph, Node
 from mirlo.passes.byoc.outline import (
@@ -22,6 +23,7 @@ from mirlo.passes.byoc.outline import (
 )
 from mirlo.passes.byoc.quotient import Quotient
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
+from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
 
 FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
@@ -120,8 +122,15 @@ class Merger:
         facts = {EXTERNAL: ir.StringAttr.get(self.target)}
         call = outliner.outline(mask, f"{self.target}_region", facts, bind_constants=False)
         function = symbols[str(callee_of(call))]
-        self.placement.regions.append(RegionRecord(self.target, symbol_name(function), composites))
+        moved = [total([_bytes(value) for value in values]) for values in (call.operands, call.results)]
+        record = RegionRecord(self.target, symbol_name(function), composites, bytes_in=moved[0], bytes_out=moved[1])
+        self.placement.regions.append(record)
         return function
+
+
+def _bytes(value: Any) -> int | None:
+    kind = TensorType.from_mlir(value.type)
+    return kind.bytes if kind is not None and kind.is_static else None
 
 
 def _in(node: Node, mask: int) -> bool:

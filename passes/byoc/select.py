@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import Graph, Node, Value
 from mirlo.passes.byoc.quotient import Quotient
 from mirlo.passes.byoc.record import Recorder
-from mirlo.passes.byoc.search import Match, Search, State
+from mirlo.passes.byoc.search import Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import Entry, objection
 from mirlo.passes.rules import Decline
 
@@ -25,12 +27,18 @@ class Choice:
     match: Match
 
 
+Decide = Callable[[Entry, Match, tuple[int, ...]], Any]
+"""Says of a match, and the numbers of its nodes in the placement, whether it is to be taken: True, or a reason."""
+
+
 @dataclass
 class Selector:
     """Takes matches in one block, for one target after the other."""
 
     graph: Graph
     recorder: Recorder
+    decide: Decide | None = None
+    """Asked last about a match that could be taken: placement by cost says no here."""
     choices: list[Choice] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,6 +105,10 @@ class Selector:
         if between is not None:
             return f"it is not convex: {between.name} depends on a part of it, and a part depends on that", "", between
         said = objection(entry, match)
+        if said is None and self.decide is not None:
+            decision = Predicate.of(self.decide)
+            reason = decision.ask(entry, match, self.recorder.numbers(match.mask))
+            said = None if reason is None else (reason, decision.name)
         return None if said is None else (*said, match.root)
 
     def _way_back(self, match: Match, own: dict[int, Choice]) -> Node | None:

@@ -94,6 +94,22 @@ def test_records() -> None:
     assert json.loads(json.dumps(placement.to_json()))["targets"] == ["first", "second"]
 
 
+def test_matches_are_refused_from_outside() -> None:
+    text = function(unary("%0", "exp", "%x"), unary("%1", "relu", "%0"), unary("%2", "exp", "%1"), returned="%2")
+
+    def decide(entry, match, numbers):
+        return True if 2 in numbers else decline("cheaper elsewhere", nodes=numbers)
+
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        tables = {"t": [entry_of("t", ("exp", is_op("relax.exp"))), entry_of("t", ("relu", is_op("relax.relu")))]}
+        placement = Partitioner(module.operation, Session(), tables, decide=decide).run()
+    assert [taken.nodes for taken in placement.taken] == [(2,)]
+    assert placement.why_not(0, "t") == "t.exp matched 1 deep: cheaper elsewhere (nodes=(0,))"
+    region = placement.regions[0]
+    assert (region.flops, region.bytes_in, region.bytes_out) == (4, 16, 16)
+
+
 def test_predicates_say_who_they_are() -> None:
     def wide_enough(op):
         return op.x.type.shape[0] > 4 or decline("too narrow", size=op.x.type.shape[0])
