@@ -207,7 +207,8 @@ def _compile(
             steps.run(module, session, instruments)
             tell("emit")
             externals = detach_artifacts(module)
-            return replace(emit(module, options), externals=externals)
+            artifact: Artifact = replace(emit(module, options), externals=externals)
+        return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session)})
 
     folder = None if wishes.save_ir is None else Path(wishes.save_ir)
     if session.options[RELEASE]:
@@ -218,6 +219,14 @@ def _compile(
         return compiled(module, None if folder is None else folder / f"part{number}")
 
     return build_program(module, session, chosen.name, part), session
+
+
+def _memory_plan(session: Session) -> dict[str, Any]:
+    """What the last plan came to, for reports."""
+    from mirlo.passes.memory.plan import MemoryRecord
+
+    records = [note for note in session.notes if isinstance(note, MemoryRecord)]
+    return {"memory": {"bound": records[-1].bound, "in_place": records[-1].in_place}} if records else {}
 
 
 def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:

@@ -57,7 +57,8 @@ class Arguments(argparse.Namespace):
     python: list[tuple[str, str]]
     dim: list[tuple[str, int]]
     kernels: int
-    report: str | None
+    report: Any
+    """The file of `bench`; whether `compile` is to print one."""
     cache_dir: str | None
     no_cache: bool
     jobs: int | None
@@ -125,6 +126,9 @@ def _add_compile(commands: Any) -> None:
     )
     _add_compilation(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
+    parser.add_argument(
+        "--report", action="store_true", help="print memory beside what is needed at least, kernels, and the steps"
+    )
 
 
 def _add_run(commands: Any) -> None:

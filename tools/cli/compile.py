@@ -34,7 +34,11 @@ def execute(arguments: Arguments) -> None:
     executable.save(output)
     size = f"{output.stat().st_size / 2**20:.1f} MiB"
     print(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
-    if arguments.timing:
+    if arguments.report:
+        from mirlo.tools.cli.compile_report import report_lines
+
+        print("\n".join(report_lines(executable, progress)))
+    elif arguments.timing:
         print(progress.table())
 
 

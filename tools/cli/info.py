@@ -30,6 +30,7 @@ def execute(arguments: Arguments) -> None:
 
 def _compiled(path: str) -> Iterable[str]:
     from mirlo.runtime import artifact as artifacts
+    from mirlo.tools.cli.compile_report import arena_text
 
     artifact, store = artifacts.load(path)
     threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
@@ -37,7 +38,7 @@ def _compiled(path: str) -> Iterable[str]:
     yield from _tensors("inputs", artifact.inputs)
     yield from _tensors("outputs", artifact.outputs)
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
-    yield f"memory of a call: {bytes_text(artifact.arena_bytes)}"
+    yield "memory of a call: " + arena_text(artifact.arena_bytes, artifact.metadata.get("memory", {}))
     yield f"code: {bytes_text(len(artifact.code))}"
     calls = Counter(kernel.symbol for kernel in artifact.kernels)
     yield f"kernels: {len(calls)}, called {len(artifact.kernels)} times"

@@ -132,6 +132,16 @@ every operator is supported
     assert _call(capsys, "info", files / "m.onnx") == expected
 
 
+def test_the_report_of_a_compilation(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--shape", "image/x=5x8", "-o", tmp_path / "o.mirlo", "--no-cache", "--report"]
+    out = _call(capsys, "compile", files / "m.onnx", *shape)
+    found = re.search(r"^memory of a call: .*; at the worst moment .* are alive, which no plan goes below", out, re.M)
+    assert found is not None and re.search(r"\d+ calls write over an input$", out, re.MULTILINE)
+    assert re.search(r"^code: .* in \d+ object files", out, re.MULTILINE) and "legalize" in out
+    info = _call(capsys, "info", tmp_path / "o.mirlo")
+    assert found.group(0) in info
+
+
 def test_info_of_a_compiled_model(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = _call(capsys, "info", files / "m.mirlo")
     start = f"""\

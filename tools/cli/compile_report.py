@@ -1,0 +1,57 @@
+"""`mirlo compile --report`: what the compiled model takes, beside what it must take at least."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from mirlo.runtime import archive
+from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.tables import bytes_text, columns
+
+
+def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
+    """Memory of a call, weights, code, memory of the compilation, time of each step."""
+    # A program has several parts, compiled one by one.
+    for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
+        yield from _artifact_lines(part)
+    yield f"weights: {bytes_text(executable.memory.weights_bytes)}"
+    peak = _peak()
+    if peak:
+        yield f"most memory while compiling: {bytes_text(peak)} in this process"
+    yield "steps:"
+    yield progress.table()
+
+
+def _artifact_lines(artifact: Any) -> Iterator[str]:
+    plan = artifact.metadata.get("memory", {})
+    yield "memory of a call: " + arena_text(artifact.arena_bytes, plan)
+    kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
+    yield f"kernel calls: {len(artifact.kernels)}"
+    yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})
+    objects = len(archive.unpack(artifact.code)) if archive.is_archive(artifact.code) else 1
+    yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
+
+
+def arena_text(arena: int, plan: dict[str, Any]) -> str:
+    """The arena beside the most bytes that are alive at one time."""
+    if "bound" not in plan:
+        return bytes_text(arena)
+    bound = plan["bound"]
+    over = f", {arena / bound - 1:.1%} above it" if bound else ""
+    return (
+        f"{bytes_text(arena)}; at the worst moment {bytes_text(bound)} are alive, which no plan goes below{over}; "
+        f"{plan['in_place']} calls write over an input"
+    )
+
+
+def _peak() -> int:
+    """The most memory that this process had; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
