@@ -1,7 +1,8 @@
 """Functions of fixed shapes as tables of primitives and memories, which native code walks.
 
-The functions share one arena and one scratchpad, so their calls take turns; the library's threads are busy with one
-of them at a time in any case.
+The functions share an arena and a scratchpad. There may be several contexts, each with a table of its own for every
+function, an arena and a scratchpad, so that as many calls can run at the same time; primitives and constants are
+everybody's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, Memories, Step
@@ -42,17 +45,31 @@ class Report:
         return sum(step.operation.endswith("(reorder)") for step in self.steps)
 
 
+class Context:
+    """What a call has for itself; memory that is never written to is never taken."""
+
+    def __init__(self, arena: np.ndarray, scratchpad: np.ndarray) -> None:
+        self.arena = arena
+        self.scratchpad = scratchpad
+        self.stream = api.make("stream_create", "stream_destroy", api.engine(), 1)
+
+
 class Compiled:
     """Tables for functions; what they point to lives as long as this object."""
 
-    def __init__(self, functions: Sequence[Function], memories: Memories, threads: int) -> None:
+    def __init__(self, functions: Sequence[Function], memories: Memories, threads: int, contexts: int = 1) -> None:
         with threads_set(threads):
             builders = [_built(function, memories) for function in functions]
         arenas = [plan_arena(builder.storages) for builder in builders]
-        self._arena = aligned(max(arenas, default=0))
-        self._scratchpad = aligned(max((step.scratchpad for b in builders for step in b.steps), default=0))
+        scratchpad = max((step.scratchpad for b in builders for step in b.steps), default=0)
         self._keep: list[Any] = []
-        self.tables = {b.function.name: self._table(b) for b in builders}
+        self.tables: dict[str, list[CallTable]] = {b.function.name: [] for b in builders}
+        """By function, a table for each context."""
+        for _ in range(contexts):
+            context = Context(aligned(max(arenas, default=0)), aligned(scratchpad))
+            self._keep.append(context)
+            for builder in builders:
+                self.tables[builder.function.name].append(self._table(builder, context))
         self.reports = {
             b.function.name: Report(
                 tuple(StepInfo(step.node, step.implementation) for step in b.steps), size, _packed_bytes(b.steps)
@@ -60,7 +77,7 @@ class Compiled:
             for b, size in zip(builders, arenas, strict=True)
         }
 
-    def _table(self, builder: Builder) -> CallTable:
+    def _table(self, builder: Builder, context: Context) -> CallTable:
         """The steps as what native code reads."""
         made: dict[int, api.Owned] = {}
         boundary: list[tuple[int, int, int]] = []
@@ -73,7 +90,7 @@ class Compiled:
                 if storage.kind == "constant":
                     data = storage.array.ctypes.data + value.offset
                 elif storage.kind == "arena":
-                    data = self._arena.ctypes.data + storage.offset + value.offset
+                    data = context.arena.ctypes.data + storage.offset + value.offset
                 known = api.make("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
                 made[id(value)] = known
                 if storage.kind == "boundary":
@@ -86,7 +103,7 @@ class Compiled:
             if step.scratchpad:
                 scratch = api.make(
                     "memory_create", "memory_destroy", step.scratchpad_desc.pointer, api.engine(),
-                    self._scratchpad.ctypes.data,
+                    context.scratchpad.ctypes.data,
                 )  # fmt: skip
                 self._keep.append(scratch)
                 arguments.append((api.SCRATCHPAD, scratch.pointer))
@@ -94,7 +111,7 @@ class Compiled:
             self._keep.append(array)
             rows.append((step.primitive.pointer, len(arguments), ctypes.addressof(array)))
         self._keep.extend([made, builder.steps, builder.values])
-        return CallTable(tuple(boundary), tuple(rows))
+        return CallTable(context.stream.pointer, tuple(boundary), tuple(rows))
 
 
 def _built(function: Function, memories: Memories) -> Builder:

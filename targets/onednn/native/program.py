@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.dlpack import DLTensor
-from mirlo.targets.onednn.native import api
+from mirlo.runtime.threads import available_cores
 from mirlo.targets.onednn.native.builder import Memories
 from mirlo.targets.onednn.native.compiled import Compiled, Report
 from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table
 from mirlo.targets.onednn.plan import Function, Plan
 
+MOST_CONTEXTS = 8
+"""Calls of regions of fixed shapes that run at the same time, where there are cores enough; others wait."""
 KEPT = 16
 """Combinations of sizes for which a function is kept."""
 
@@ -29,11 +31,11 @@ class Program:
 
     def __init__(self, plan: Plan, params: Mapping[str, np.ndarray], threads: int = 1) -> None:
         memories = Memories(params)
-        stream = api.make("stream_create", "stream_destroy", api.engine(), 1)
+        contexts = max(1, min(available_cores() // threads, MOST_CONTEXTS))
         fixed = [function for function in plan.functions if not function.open_dims]
-        self._compiled = Compiled(fixed, memories, threads)
+        self._compiled = Compiled(fixed, memories, threads, contexts)
         self._open = {f.name: OpenFunction(f, memories, threads) for f in plan.functions if f.open_dims}
-        self._trampoline = Trampoline(stream.pointer, threads)
+        self._trampoline = Trampoline(threads, contexts)
         for function in plan.functions:
             count = len(function.boundary)
             opened = self._open.get(function.name)
@@ -44,7 +46,6 @@ class Program:
                 opened.state = state
         self.functions: dict[str, Any] = self._trampoline.bind()
         """By name, `int fn(DLTensor** tensors, int64_t count)`."""
-        self._keep = stream
 
     @property
     def reports(self) -> dict[str, Report]:
@@ -77,7 +78,7 @@ class OpenFunction:
             shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
             values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.open_dims]
             compiled = Compiled([self.function.for_sizes(values)], self._memories, self._threads)
-            table = native_table(compiled.tables[self.function.name])
+            table = native_table(compiled.tables[self.function.name][0])
         except Exception as problem:  # no exception can pass through native code: it comes out of the call as this text
             self.failure = str(problem) or type(problem).__name__
             return None

@@ -3,13 +3,14 @@
 %tensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
 %bound = type { i64, i64, ptr }
 %step = type { ptr, i64, ptr }
-%table = type { i64, ptr, i64, ptr }
+%table = type { ptr, i64, ptr, i64, ptr }
 %axis = type { i64, i64 }
 %entry = type { ptr, ptr }
 %state = type { i64, ptr, i64, ptr, i64, ptr, ptr }
 %call = type { ptr, ptr, i64, i32 }
 
 declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_trylock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
@@ -59,18 +60,44 @@ define internal ptr @on_thread(ptr %frame) {
   ret ptr null
 }
 
+; A call takes the first context that nobody has; where all are taken, calls wait for one after the other. Functions
+; with open dims have the first context only, so that a table is not in use when it is dropped.
 define internal i32 @locked(ptr %state, ptr %tensors) {
 entry:
-  %lock = call i32 @pthread_mutex_lock(ptr inttoptr (i64 MUTEX to ptr))
-  %fixed_at = getelementptr %state, ptr %state, i32 0, i32 1
-  %fixed = load ptr, ptr %fixed_at
-  %open = icmp eq ptr %fixed, null
-  br i1 %open, label %search, label %found
-search:
+  %tables_at = getelementptr %state, ptr %state, i32 0, i32 1
+  %tables = load ptr, ptr %tables_at
+  %open = icmp eq ptr %tables, null
+  br i1 %open, label %wait_first, label %try
+wait_first:
+  %first_lock = call i32 @pthread_mutex_lock(ptr inttoptr (i64 MUTEXES to ptr))
   %made = call ptr @find(ptr %state, ptr %tensors)
   br label %found
+try:
+  %c = phi i64 [ 0, %entry ], [ %c1, %taken ]
+  %more = icmp ult i64 %c, CONTEXTS
+  br i1 %more, label %attempt, label %wait
+attempt:
+  %mutex = getelementptr [128 x i8], ptr inttoptr (i64 MUTEXES to ptr), i64 %c
+  %busy = call i32 @pthread_mutex_trylock(ptr %mutex)
+  %free = icmp eq i32 %busy, 0
+  br i1 %free, label %fixed, label %taken
+taken:
+  %c1 = add i64 %c, 1
+  br label %try
+wait:
+  %turn = atomicrmw add ptr inttoptr (i64 TURN to ptr), i64 1 monotonic
+  %next = urem i64 %turn, CONTEXTS
+  %next_mutex = getelementptr [128 x i8], ptr inttoptr (i64 MUTEXES to ptr), i64 %next
+  %next_lock = call i32 @pthread_mutex_lock(ptr %next_mutex)
+  br label %fixed
+fixed:
+  %context = phi i64 [ %c, %attempt ], [ %next, %wait ]
+  %table_at = getelementptr ptr, ptr %tables, i64 %context
+  %table_of_context = load ptr, ptr %table_at
+  br label %found
 found:
-  %table = phi ptr [ %fixed, %entry ], [ %made, %search ]
+  %own = phi i64 [ 0, %wait_first ], [ %context, %fixed ]
+  %table = phi ptr [ %made, %wait_first ], [ %table_of_context, %fixed ]
   %none = icmp eq ptr %table, null
   br i1 %none, label %end, label %run
 run:
@@ -78,7 +105,8 @@ run:
   br label %end
 end:
   %result = phi i32 [ NO_TABLE, %found ], [ %code, %run ]
-  %unlock = call i32 @pthread_mutex_unlock(ptr inttoptr (i64 MUTEX to ptr))
+  %own_mutex = getelementptr [128 x i8], ptr inttoptr (i64 MUTEXES to ptr), i64 %own
+  %unlock = call i32 @pthread_mutex_unlock(ptr %own_mutex)
   ret i32 %result
 }
 
@@ -143,12 +171,14 @@ define internal i32 @walk(ptr %table, ptr %tensors) {
 begin:
   %before = call i32 inttoptr (i64 GET_THREADS to ptr)()
   call void inttoptr (i64 SET_THREADS to ptr)(i32 THREADS)
-  %nbound = load i64, ptr %table
-  %bounds_at = getelementptr %table, ptr %table, i32 0, i32 1
+  %stream = load ptr, ptr %table
+  %nbound_at = getelementptr %table, ptr %table, i32 0, i32 1
+  %nbound = load i64, ptr %nbound_at
+  %bounds_at = getelementptr %table, ptr %table, i32 0, i32 2
   %bounds = load ptr, ptr %bounds_at
-  %nsteps_at = getelementptr %table, ptr %table, i32 0, i32 2
+  %nsteps_at = getelementptr %table, ptr %table, i32 0, i32 3
   %nsteps = load i64, ptr %nsteps_at
-  %steps_at = getelementptr %table, ptr %table, i32 0, i32 3
+  %steps_at = getelementptr %table, ptr %table, i32 0, i32 4
   %steps = load ptr, ptr %steps_at
   br label %bind
 bind:
@@ -184,7 +214,6 @@ execute:
   %nargs = trunc i64 %nargs64 to i32
   %args_at = getelementptr %step, ptr %steps, i64 %k, i32 2
   %args = load ptr, ptr %args_at
-  %stream = inttoptr i64 STREAM to ptr
   %status = call i32 inttoptr (i64 EXECUTE to ptr)(ptr %primitive, ptr %stream, i32 %nargs, ptr %args)
   %good = icmp eq i32 %status, 0
   br i1 %good, label %next, label %end
@@ -192,7 +221,7 @@ next:
   %k1 = add i64 %k, 1
   br label %run
 wait:
-  %waited = call i32 inttoptr (i64 WAIT to ptr)(ptr inttoptr (i64 STREAM to ptr))
+  %waited = call i32 inttoptr (i64 WAIT to ptr)(ptr %stream)
   br label %end
 end:
   %result = phi i32 [ %status, %execute ], [ %waited, %wait ]

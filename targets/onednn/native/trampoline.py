@@ -33,6 +33,7 @@ Miss = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 class CallTable:
     """A function of fixed shapes as native code reads it."""
 
+    stream: int
     boundary: tuple[tuple[int, int, int], ...]
     """Number of a tensor of the call, offset in it, memory object that is to point there."""
     steps: tuple[tuple[int, int, int], ...]
@@ -49,6 +50,7 @@ class _Step(ctypes.Structure):
 
 class _Table(ctypes.Structure):
     _fields_ = [
+        ("stream", ctypes.c_void_p),
         ("nbound", ctypes.c_int64),
         ("bound", ctypes.POINTER(_Bound)),
         ("nsteps", ctypes.c_int64),
@@ -67,7 +69,7 @@ class _Entry(ctypes.Structure):
 class _State(ctypes.Structure):
     _fields_ = [
         ("tensors", ctypes.c_int64),
-        ("table", ctypes.POINTER(_Table)),
+        ("tables", ctypes.POINTER(ctypes.POINTER(_Table))),
         ("naxes", ctypes.c_int64),
         ("axes", ctypes.POINTER(_Axis)),
         ("nentries", ctypes.c_int64),
@@ -82,24 +84,26 @@ class _State(ctypes.Structure):
 
 
 class _Shared(ctypes.Structure):
-    """What calls look at: whether the process is the child of a fork, and the lock that makes them take turns."""
+    """What calls look at: whether this is the child of a fork, who is next to wait, the locks of the contexts."""
 
-    _fields_ = [("forked", ctypes.c_int64), ("mutex", ctypes.c_char * 128)]
+    _fields_ = [("forked", ctypes.c_int64), ("turn", ctypes.c_int64), ("mutexes", ctypes.c_char * (128 * 8))]
 
 
 class Trampoline:
     """Compiled functions; their code and tables live as long as this object."""
 
-    def __init__(self, stream: int, threads: int) -> None:
+    def __init__(self, threads: int, contexts: int) -> None:
         self._shared = _Shared()
         self._states: dict[str, _State] = {}
-        self._engine = compile_llvm(_text(stream, threads, self._shared))
+        self._engine = compile_llvm(_text(threads, contexts, self._shared))
         self._thunks: Any = None
         _alive.add(self)
 
-    def add(self, name: str, tensors: int, table: CallTable) -> None:
-        """A function of fixed shapes."""
-        self._states[name] = _State(tensors=tensors, table=ctypes.pointer(native_table(table)))
+    def add(self, name: str, tensors: int, tables: Sequence[CallTable]) -> None:
+        """A function of fixed shapes, with a table for each context."""
+        pointers = [ctypes.pointer(native_table(table)) for table in tables]
+        array = (ctypes.POINTER(_Table) * len(pointers))(*pointers)
+        self._states[name] = _State(tensors=tensors, tables=array)
 
     def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: Any) -> _State:
         """A function whose tables are made when they are needed."""
@@ -135,7 +139,7 @@ def native_table(table: CallTable) -> Any:
     """The table in memory."""
     bound = (_Bound * len(table.boundary))(*[_Bound(*row) for row in table.boundary])
     steps = (_Step * len(table.steps))(*[_Step(*row) for row in table.steps])
-    return _Table(len(bound), bound, len(steps), steps)
+    return _Table(table.stream, len(bound), bound, len(steps), steps)
 
 
 def key_array(values: Sequence[int]) -> Any:
@@ -143,7 +147,7 @@ def key_array(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def _text(stream: int, threads: int, shared: _Shared) -> str:
+def _text(threads: int, contexts: int, shared: _Shared) -> str:
     library = load_library()
     place = ctypes.addressof(shared)
     numbers = {
@@ -152,13 +156,14 @@ def _text(stream: int, threads: int, shared: _Shared) -> str:
         "SET_HANDLE": library.address("dnnl_memory_set_data_handle"),
         "EXECUTE": library.address("dnnl_primitive_execute"),
         "WAIT": library.address("dnnl_stream_wait"),
-        "STREAM": stream,
+        "CONTEXTS": contexts,
         "NO_THREAD": NO_THREAD,
         "NO_TABLE": NO_TABLE,
         "WRONG_COUNT": WRONG_COUNT,
         "THREADS": threads,
         "FORKED": place + _Shared.forked.offset,
-        "MUTEX": place + _Shared.mutex.offset,
+        "TURN": place + _Shared.turn.offset,
+        "MUTEXES": place + _Shared.mutexes.offset,
     }
     text = Path(__file__).with_name("trampoline.ll").read_text(encoding="utf-8")
     for name, number in numbers.items():

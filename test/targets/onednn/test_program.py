@@ -14,6 +14,7 @@ from plans import RELU, Region, close, conv, conv_attributes, random
 from mirlo.runtime.errors import ArtifactError
 from mirlo.targets.onednn.native import library
 from mirlo.targets.onednn.native.library import OneDnnError, is_available
+from mirlo.targets.onednn.native.program import MOST_CONTEXTS
 from mirlo.targets.onednn.plan import Node, read
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
@@ -30,8 +31,13 @@ def _network(threads: int = 1) -> tuple[Region, np.ndarray]:
     return region, x
 
 
-def test_calls_from_several_threads_take_turns() -> None:
+@pytest.mark.parametrize("cores", [2, 6, 100])
+def test_calls_from_several_threads(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One context, three, and as many as there can be."""
+    monkeypatch.setattr("mirlo.targets.onednn.native.program.available_cores", lambda: cores)
     region, expected = _network(threads=2)
+    tables = region.program._compiled.tables["region"]
+    assert len(tables) == min(cores // 2, MOST_CONTEXTS) and len({table.stream for table in tables}) == len(tables)
     results = [np.empty(expected.shape, np.float32) for _ in range(4)]
 
     def work(result: np.ndarray) -> None:
@@ -79,10 +85,10 @@ def test_wrong_number_of_tensors() -> None:
 def test_everything_is_released() -> None:
     region, _ = _network()
     program = weakref.ref(region.program)
-    arena = weakref.ref(region.program._compiled._arena)
+    context = weakref.ref(region.program._compiled._keep[0])
     del region
     gc.collect()
-    assert program() is None and arena() is None
+    assert program() is None and context() is None
 
 
 def test_a_region_that_the_library_cannot_compute_is_named() -> None:
