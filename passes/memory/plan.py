@@ -29,6 +29,9 @@ from mirlo.passes.registry import Pass, PassError, register_pass
 
 BIND = "relax.bind_dims"
 
+GIVEN_AWAY = ("relax.call_external", "func.call")
+"""Calls of parts of the model that code generators were given, and have not compiled."""
+
 
 @dataclass(frozen=True)
 class MemoryRecord:
@@ -126,7 +129,8 @@ class _Planner:
                     f"'{op.name}' {does} {scalar.type}, which scalars of compiled functions cannot be", op.location
                 )
             if not (op.name in allowed or step.bodies or is_known(op)):
-                raise PassError(f"'{op.name}' is left in '@{self.name}': run legalize before plan-memory", op.location)
+                before = "codegen-external or inline-external" if op.name in GIVEN_AWAY else "legalize"
+                raise PassError(f"'{op.name}' is left in '@{self.name}': run {before} before plan-memory", op.location)
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):
                 found = TensorType.from_mlir(value.type)

@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/pattern_tables.py --verify-diagnostics --pass-pipeline='builtin.module(fuse-by-pattern{target=attr functions=attr explain},fuse-by-pattern{target=attr-set functions=attr_set explain},fuse-by-pattern{target=attr-predicate functions=attr_predicate explain},fuse-by-pattern{target=dtype functions=dtype explain},fuse-by-pattern{target=shape functions=shape explain},fuse-by-pattern{target=rank functions=rank explain},fuse-by-pattern{target=const functions=const explain},fuse-by-pattern{target=const-value functions=const_value explain},fuse-by-pattern{target=var functions=var explain},fuse-by-pattern{target=var-name functions=var_name explain},fuse-by-pattern{target=operand-name functions=operand_name explain},fuse-by-pattern{target=operand-absent functions=operand_absent explain},fuse-by-pattern{target=result functions=result explain},fuse-by-pattern{target=where functions=where explain})' | FileCheck %s
+// RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/pattern_tables.py --verify-diagnostics --pass-pipeline='builtin.module(fuse-by-pattern{target=attr functions=attr explain},fuse-by-pattern{target=attr-set functions=attr_set explain},fuse-by-pattern{target=attr-predicate functions=attr_predicate explain},fuse-by-pattern{target=dtype functions=dtype explain},fuse-by-pattern{target=shape functions=shape explain},fuse-by-pattern{target=rank functions=rank explain},fuse-by-pattern{target=const functions=const explain},fuse-by-pattern{target=const-value functions=const_value explain},fuse-by-pattern{target=var functions=var explain},fuse-by-pattern{target=var-name functions=var_name explain},fuse-by-pattern{target=operand-name functions=operand_name explain},fuse-by-pattern{target=operand-absent functions=operand_absent explain},fuse-by-pattern{target=result functions=result explain},fuse-by-pattern{target=where functions=where explain},fuse-by-pattern{target=packed functions=packed explain})' | FileCheck %s
 
 // What one value must look like: of two operators the first fits, the second does not and says why.
 
@@ -156,4 +156,18 @@ func.func @where(%x: tensor<1x4x8x8xf32>, %w: tensor<4x4x3x3xf32>, %y: tensor<1x
   // expected-remark @below {{where.conv matched 0 deep: too few channels}}
   %1 = "relax.conv"(%y, %v) : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x6x6xf32>
   return %0, %1 : tensor<1x4x6x6xf32>, tensor<1x4x6x6xf32>
+}
+
+// Calls of run-time functions are operators with a name; one that may have effects is left alone.
+// CHECK-LABEL: func.func @packed(
+// CHECK-NEXT:    call @packed_fast_0(%arg0)
+// CHECK-NEXT:    "relax.call_dps_packed"
+// CHECK-NEXT:    "relax.call_packed"
+func.func @packed(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %0 = "relax.call_dps_packed"(%x) {function = "fast_exp", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-remark @below {{packed.fast matched 0 deep: expected function = fast_exp (found=slow_exp)}}
+  %1 = "relax.call_dps_packed"(%x) {function = "slow_exp", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-remark @below {{packed.effects matched 1 deep: relax.call_packed has effects}}
+  %2 = "relax.call_packed"(%x) {function = "draw", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }

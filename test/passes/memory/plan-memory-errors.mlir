@@ -90,3 +90,16 @@ func.func @unsigned(%x: tensor<ui8>) -> tensor<ui8> {
   %flag = tensor.extract %x[] : tensor<ui8>
   return %x : tensor<ui8>
 }
+
+// -----
+
+func.func @given_away(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'relax.call_external' is left in '@given_away': run codegen-external or inline-external before plan-memory}}
+  %0 = "relax.call_external"(%x) {callee = @t::@t_0, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+builtin.module @t attributes {relax.external = "t"} {
+  func.func public @t_0(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}

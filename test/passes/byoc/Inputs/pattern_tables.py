@@ -41,6 +41,11 @@ table("operand-name", ("conv", is_op("relax.conv")(bias=is_const())))
 table("operand-absent", ("conv", is_op("relax.conv")(weight=is_const(), bias=maybe(is_const()))))
 table("result", ("relu", relu(is_op("relax.split").result(1).output())))
 table("where", ("conv", is_op("relax.conv").where(lambda op: op.x.type.shape[1] > 3 or "too few channels", "wide")))
+table(
+    "packed",
+    ("fast", is_op("relax.call_dps_packed").has_attr(function="fast_exp")),
+    ("effects", is_op("relax.call_packed")),
+)
 
 # How values hang together.
 table("alternatives", ("act", is_op("relax.relu", "relax.tanh")(add(wildcard(), wildcard()) | exp(wildcard()))))
