@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import python
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -18,6 +19,7 @@ from mirlo.passes.byoc.read_external import read_external
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import load_plugin
 from mirlo.passes.session import Session
+from mirlo.runtime.params import ParameterStore
 
 HERE = Path(__file__).parent
 IR = HERE / "codegen-external.mlir"
@@ -80,3 +82,40 @@ def test_the_view_is_flat_and_knows_composites(model: Path) -> None:
         np.testing.assert_array_equal(constant.array, np.float32([1, 2, 3]))
         with pytest.raises(KeyError, match="relax.relu has no 'axis'; it has: x"):
             relu["axis"]
+
+
+WITH_WEIGHTS = """
+func.func @main(%x: tensor<2x32xf32>) -> tensor<2x32xf32> {
+  %0 = "relax.call_external"(%x) {callee = @apart::@apart_0, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  return %0 : tensor<2x32xf32>
+}
+builtin.module @apart attributes {relax.external = "apart"} {
+  func.func @apart_0(%x: tensor<2x32xf32>) -> tensor<2x32xf32> {
+    %w = "relax.constant"() {param = "w"} : () -> tensor<32x32xf32>
+    %0 = "relax.matmul"(%x, %w) : (tensor<2x32xf32>, tensor<32x32xf32>) -> tensor<2x32xf32>
+    return %0 : tensor<2x32xf32>
+  }
+}
+"""  # noqa: E501
+
+
+def test_a_process_of_its_own_is_given_the_weights(generators: Any, tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((32, 32), np.float32)
+    x = np.ones((2, 32), np.float32)
+
+    def compiled(array: np.ndarray) -> Any:
+        params = ParameterStore()
+        params.add("w", array)
+        path = tmp_path / "model.mlir"
+        path.write_text(WITH_WEIGHTS)
+        pipeline = Pipeline.named("llvm").prepend(f"codegen-external{{bundles={tmp_path / 'bundles'}}}")
+        return mirlo.compile(path, pipeline=pipeline, params=params)
+
+    np.testing.assert_allclose(compiled(weight)(x), x @ weight, rtol=1e-5, atol=1e-5)
+    assert not list((tmp_path / "bundles").iterdir())  # what served to hand it over is gone
+    with pytest.raises(mirlo.MirloError, match=r"target 'apart' .*crashed \(signal SIGSEGV\).*'mirlo-opt --run-repr"):
+        compiled(weight + 5000)
+    # What is left of a crash repeats it, with the weights that it is about.
+    bundle = tmp_path / "bundles" / "apart.mlir"
+    done = python("-m", "mirlo.tools.opt", "--run-reproducer", bundle, cwd=tmp_path)
+    assert done.returncode == 1 and "crashed (signal SIGSEGV)" in done.stderr

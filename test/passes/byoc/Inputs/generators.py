@@ -85,3 +85,19 @@ failing("invents", lambda module: Artifact("toy", module.names, params=("w9",)))
 failing("crashes", lambda module: ctypes.string_at(0), apart=True)
 failing("exits", lambda module: __import__("os")._exit(3), apart=True)
 failing("works-apart", Toy().codegen, apart=True)
+
+
+@dataclass(frozen=True)
+class Apart(Toy):
+    """Works in a process of its own, and takes it down for weights that it does not like."""
+
+    name = "apart"
+    isolated = True
+
+    def codegen(self, module):
+        if any(array.max() > 1000 for array in module.constants.values()):
+            ctypes.string_at(0)
+        return super().codegen(module)
+
+
+register_target(Target("apart", "in a process of its own", codegen=Apart))
