@@ -40,6 +40,10 @@ def _compiled(path: str) -> Iterable[str]:
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
     yield "memory of a call: " + arena_text(artifact.arena_bytes, artifact.metadata.get("memory", {}))
     yield f"code: {bytes_text(len(artifact.code))}"
+    for external in artifact.externals:
+        functions = f"{len(external.functions)} function{'s' * (len(external.functions) != 1)}"
+        size, taken = bytes_text(len(external.data)), f"{len(external.params)} of the parameters"
+        yield f"parts for {external.target}: {functions}, {size}, {taken}; loader: {external.format}"
     calls = Counter(kernel.symbol for kernel in artifact.kernels)
     yield f"kernels: {len(calls)}, called {len(artifact.kernels)} times"
     rows = [("", "kind", "calls", "computes")]

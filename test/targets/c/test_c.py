@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -84,6 +85,9 @@ def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> N
     np.testing.assert_allclose(executable(x), expected, rtol=1e-4, atol=1e-5)
     executable.save(tmp_path / "m.mirlo")
     np.testing.assert_array_equal(mirlo.load(tmp_path / "m.mirlo")(x), executable(x))
+    told = output_of(mirlo_command("info", tmp_path / "m.mirlo"))
+    assert re.search(r"^parts for c: 1 function, .* KiB, 3 of the parameters; loader: c$", told, re.MULTILINE)
+    assert re.search(r"^c +\(parts of models\) +C source", output_of(mirlo_command("targets")), re.MULTILINE)
 
 
 MAIN = """
