@@ -15,8 +15,23 @@ class Det(RelaxOp, name="det"):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        require_kind(x, FLOAT, "operand")
-        if x.rank < 2:
-            raise OpError(f"operand must have at least two dims, got {x}")
-        require_equal_dims(x.shape[-2], x.shape[-1], f"the last two dims of {x}")
+        _require_square(x)
         return x.with_shape(x.shape[:-2])
+
+
+class Inverse(RelaxOp, name="inverse"):
+    """The inverse of each square matrix; of one that has none, numbers without a meaning."""
+
+    x = operand()
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        _require_square(x)
+        return x
+
+
+def _require_square(x: TensorType) -> None:
+    require_kind(x, FLOAT, "operand")
+    if x.rank < 2:
+        raise OpError(f"operand must have at least two dims, got {x}")
+    require_equal_dims(x.shape[-2], x.shape[-1], f"the last two dims of {x}")

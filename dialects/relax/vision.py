@@ -167,6 +167,8 @@ class DeformConv(RelaxOp, name="deform_conv"):
         pads = padding_pairs(padding, count)
         window = weight.shape[2:]
         out = [window_count(x.shape[2 + i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
+        if groups < 1 or offset_groups < 1:
+            raise OpError(f"groups and offset_groups must be at least 1, got {groups} and {offset_groups}")
         channels, elements = x.shape[1], _product(window)
         require_equal_dims(channels, weight.shape[1] * groups, f"the channels of {x} and those of {weight}")
         if isinstance(channels, int) and (channels % offset_groups or channels % groups):

@@ -71,6 +71,12 @@ def _det(draw: Draw) -> Case:
     return case(x, expected=np.linalg.det(wide(x)))
 
 
+@operator("inverse", kinds=("f32", "f64"))
+def _inverse(draw: Draw) -> Case:
+    x = draw.array(3, 4, 4) + 5 * np.eye(4, dtype=draw.kind.to_numpy())
+    return case(x, expected=np.linalg.inv(wide(x)))
+
+
 @operator("count_ngrams", kinds=INTS)
 def _count_ngrams(draw: Draw) -> Case:
     x = draw.array(2, 30, low=0, high=2)

@@ -62,6 +62,8 @@ def _transposed_padding(
     auto_pad = node.attr.choice("auto_pad", "NOTSET", AUTO_PADS)
     if wanted is None and auto_pad in ("NOTSET", "VALID"):
         return padding(node, spatial, kernel, strides, dilations), extra
+    if wanted is not None and len(wanted) not in (count, count + 2):
+        raise NodeError(f"attribute 'output_shape' must have {count} numbers, one per spatial dim, got {wanted}")
     node.attr.ignore("pads")  # ONNX: 'output_shape' and 'auto_pad' decide the padding instead
     begins, ends = [], []
     for i, (size, window, stride, dilation) in enumerate(zip(spatial, kernel, strides, dilations, strict=True)):

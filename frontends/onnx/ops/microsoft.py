@@ -86,55 +86,55 @@ def _with_sum(node: Node, result: Any, total: Any) -> Any:
 # Quantized operators: on the numbers that the quantized ones stand for.
 
 
-def _real(node: Node, value: int, scale: int, zero_point: int) -> Any:
+def real(node: Node, value: int, scale: int, zero_point: int) -> Any:
     """A quantized input as f32; the scale and zero point are of the whole tensor."""
-    zero = _scalar(node, zero_point) if node.has(zero_point) else None
-    return node.emit("dequantize", node[value], _scalar(node, scale), zero, dtype=node.type(scale).dtype)
+    zero = scalar_input(node, zero_point) if node.has(zero_point) else None
+    return node.emit("dequantize", node[value], scalar_input(node, scale), zero, dtype=node.type(scale).dtype)
 
 
-def _scalar(node: Node, index: int) -> Any:
+def scalar_input(node: Node, index: int) -> Any:
     found = node.type(index)
     if found.elements != 1:
         raise NodeError(f"input {node.input_name(index)} must have one element, got {found}")
     return node[index] if found.rank == 0 else node.emit("reshape", node[index], shape=())
 
 
-def _quantized(node: Node, value: Any, scale: int, zero_point: int, default: str = "u8") -> Any:
+def quantized(node: Node, value: Any, scale: int, zero_point: int, default: str = "u8") -> Any:
     dtype = node.type(zero_point).dtype if node.has(zero_point) else DTYPES[default]
-    zero = _scalar(node, zero_point) if node.has(zero_point) else None
-    return node.emit("quantize", value, _scalar(node, scale), zero, dtype=dtype)
+    zero = scalar_input(node, zero_point) if node.has(zero_point) else None
+    return node.emit("quantize", value, scalar_input(node, scale), zero, dtype=dtype)
 
 
 @converter("QLinearAdd", "QLinearMul", domain=DOMAIN)
 def qlinear_binary(node: Node) -> Any:
     name = "add" if node.operator == "QLinearAdd" else "multiply"
-    result = node.emit(name, _real(node, 0, 1, 2), _real(node, 3, 4, 5))
-    return _quantized(node, result, 6, 7, node.type(0).dtype.name)
+    result = node.emit(name, real(node, 0, 1, 2), real(node, 3, 4, 5))
+    return quantized(node, result, 6, 7, node.type(0).dtype.name)
 
 
 @converter("QLinearSigmoid", "QLinearLeakyRelu", domain=DOMAIN)
 def qlinear_unary(node: Node) -> Any:
-    x = _real(node, 0, 1, 2)
+    x = real(node, 0, 1, 2)
     if node.operator == "QLinearSigmoid":
         result = node.emit("sigmoid", x)
     else:
         result = node.emit("leaky_relu", x, alpha=node.attr.float("alpha", 0.01))
-    return _quantized(node, result, 3, 4, node.type(0).dtype.name)
+    return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("QLinearGlobalAveragePool", domain=DOMAIN)
 def qlinear_global_average_pool(node: Node) -> Any:
     rank = node.type(0).rank
     axes = range(1, rank - 1) if node.attr.bool("channels_last", 0) else range(2, rank)
-    result = node.emit("reduce_mean", _real(node, 0, 1, 2), axes=tuple(axes), keepdims=True)
-    return _quantized(node, result, 3, 4, node.type(0).dtype.name)
+    result = node.emit("reduce_mean", real(node, 0, 1, 2), axes=tuple(axes), keepdims=True)
+    return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: Node) -> Any:
     """Inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
-    parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
-    return _quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
+    parts = [real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
+    return quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
 
 
 @converter("QGemm", domain=DOMAIN)
@@ -144,8 +144,8 @@ def qgemm(node: Node) -> Any:
         raise NodeError(f"input #4, the scale of B, must have one element, got {node.type(4)}")
     product = node.emit(
         "matmul",
-        _real(node, 0, 1, 2),
-        _real(node, 3, 4, 5),
+        real(node, 0, 1, 2),
+        real(node, 3, 4, 5),
         transpose_lhs=node.attr.bool("transA", 0),
         transpose_rhs=node.attr.bool("transB", 0),
     )
@@ -153,22 +153,22 @@ def qgemm(node: Node) -> Any:
     if alpha != 1:
         product = node.emit("multiply", product, node.constant(alpha, type_of(product)))
     if node.has(6):
-        unit = node.emit("multiply", _scalar(node, 1), _scalar(node, 4))
+        unit = node.emit("multiply", scalar_input(node, 1), scalar_input(node, 4))
         if alpha != 1:
             unit = node.emit("multiply", unit, node.constant(alpha, type_of(unit)))
         addend = node.emit("multiply", node.emit("cast", node[6], dtype=type_of(product).dtype), unit)
         product = node.emit("add", product, addend)
-    return _quantized(node, product, 7, 8) if node.has(7) else product
+    return quantized(node, product, 7, 8) if node.has(7) else product
 
 
 @converter("MatMulIntegerToFloat", domain=DOMAIN)
 def matmul_integer_to_float(node: Node) -> Any:
     """Inputs: A, B, scale of A, scale of B (perhaps one per column), zero point of A, of B, bias."""
-    lhs = _real(node, 0, 2, 4)
+    lhs = real(node, 0, 2, 4)
     scale, zero = node[3], node.optional(5)
     axis = node.type(1).rank - 1
     if node.type(3).elements == 1:
-        scale, zero = _scalar(node, 3), _scalar(node, 5) if node.has(5) else None
+        scale, zero = scalar_input(node, 3), scalar_input(node, 5) if node.has(5) else None
     rhs = node.emit("dequantize", node[1], scale, zero, axis=axis, dtype=node.type(3).dtype)
     product = node.emit("matmul", lhs, rhs)
     return node.emit("add", product, node[6]) if node.has(6) else product

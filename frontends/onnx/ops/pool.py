@@ -10,7 +10,8 @@ from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
 
 
-def _pool_attributes(node: Node) -> dict[str, Any]:
+def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, Any]:
+    """Attributes of relax's pooling operators."""
     x = node.type(0)
     kernel = kernel_shape(node)
     if x.rank < 3 or len(kernel) != x.rank - 2:
@@ -18,28 +19,30 @@ def _pool_attributes(node: Node) -> dict[str, Any]:
     return {
         "kernel": kernel,
         "ceil_mode": node.attr.bool("ceil_mode", 0),
-        **windows(node, x.shape[2:], kernel).attributes(),
+        "data_layout": "N*C" if channels_last else "NC*",
+        **windows(node, x.shape[1:-1] if channels_last else x.shape[2:], kernel).attributes(),
     }
 
 
 @converter("MaxPool")
 def max_pool(node: Node) -> Any:
-    attributes = _pool_attributes(node)
+    attributes = pool_attributes(node)
     storage_order = node.attr.int("storage_order", 0)
     if node.has_output(1):
+        del attributes["data_layout"]  # channels come first
         return node.emit("max_pool_with_indices", node[0], storage_order=storage_order, **attributes)
     return node.emit("max_pool", node[0], **attributes)
 
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Any:
-    attributes = _pool_attributes(node)
+    attributes = pool_attributes(node)
     return node.emit("avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0), **attributes)
 
 
 @converter("LpPool")
 def lp_pool(node: Node) -> Any:
-    return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **_pool_attributes(node))
+    return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool")

@@ -4,9 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.dialects.tir.compute import LoopBuilder, abs_, select
+from mirlo.dialects.tir.compute import Expr, LoopBuilder, abs_, constant, select
 from mirlo.passes.legalize.helpers import shape_of, wide, wide_dtype
 from mirlo.passes.rules import legalize
+
+
+class Elimination:
+    """Rows of a matrix in scratch memory, from which columns are eliminated."""
+
+    def __init__(self, loops: LoopBuilder, rows: int, columns: int, element: Any):
+        self.loops, self.rows, self.columns = loops, rows, columns
+        self.matrix = loops.scratch((max(rows, 1), max(columns, 1)), element)
+
+    def bring_up(self, k: Expr) -> Expr:
+        """Exchange row k with the one below, or itself, whose element in column k is largest; whether they differ."""
+        loops, matrix = self.loops, self.matrix
+        pivot = loops.variable(k, "index")
+        for i in loops.range(k + 1, self.rows):
+            with loops.if_(abs_(matrix[i, k]) > abs_(matrix[pivot.get(), k])):
+                pivot.set(i)
+        row = loops.let(pivot.get())
+        with loops.if_(row.differs(k)):
+            for j in loops.range(self.columns):
+                kept = loops.let(matrix[k, j])
+                matrix[k, j] = matrix[row, j]
+                matrix[row, j] = kept
+        return row.differs(k)
+
+    def subtract(self, i: Expr, k: Expr, divisor: Expr) -> None:
+        """Take row k from row i, so often that nothing is left in column k."""
+        factor = self.loops.let(self.matrix[i, k] / divisor)
+        for j in self.loops.range(self.columns):
+            self.matrix[i, j] = self.matrix[i, j] - factor * self.matrix[k, j]
 
 
 @legalize("relax.det")
@@ -16,30 +45,45 @@ def det(op: Any, b: Any) -> Any:
 
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:
         kind = wide_dtype(x.dtype)
-        matrix = loops.scratch((max(size, 1), max(size, 1)), kind)
+        work = Elimination(loops, size, size, kind)
         for at in loops.nest(batch):
             for i, j in loops.nest((size, size)):
-                matrix[i, j] = wide(x[[*at, i, j]])
+                work.matrix[i, j] = wide(x[[*at, i, j]])
             product = loops.variable(1.0, kind)
             for k in loops.range(size):
-                pivot = loops.variable(k, "index")
-                for i in loops.range(k + 1, size):
-                    with loops.if_(abs_(matrix[i, k]) > abs_(matrix[pivot.get(), k])):
-                        pivot.set(i)
-                row = loops.let(pivot.get())
-                with loops.if_(row.differs(k)):
+                with loops.if_(work.bring_up(k)):
                     product.set(product.get() * -1.0)
-                    for j in loops.range(k, size):
-                        kept = loops.let(matrix[k, j])
-                        matrix[k, j] = matrix[row, j]
-                        matrix[row, j] = kept
-                top = loops.let(matrix[k, k])
+                top = loops.let(work.matrix[k, k])
                 product.set(product.get() * top)
                 divisor = loops.let(select(top.equals(0.0), top + 1.0, top))  # a column of zeros: the product is 0
                 for i in loops.range(k + 1, size):
-                    factor = loops.let(matrix[i, k] / divisor)
-                    for j in loops.range(k, size):
-                        matrix[i, j] = matrix[i, j] - factor * matrix[k, j]
+                    work.subtract(i, k, divisor)
             output[at] = product.get().cast(x.dtype)
+
+    return b.call_loops(body, op.x)
+
+
+@legalize("relax.inverse")
+def inverse(op: Any, b: Any) -> Any:
+    """Elimination above and below the diagonal, of the matrix beside the identity."""
+    *batch, size, _ = shape_of(op.x)
+
+    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+        kind = wide_dtype(x.dtype)
+        work = Elimination(loops, size, 2 * size, kind)
+        for at in loops.nest(batch):
+            for i, j in loops.nest((size, size)):
+                work.matrix[i, j] = wide(x[[*at, i, j]])
+                work.matrix[i, j + size] = select(i.equals(j), constant(1.0, kind), constant(0.0, kind))
+            for k in loops.range(size):
+                work.bring_up(k)
+                top = loops.let(work.matrix[k, k])
+                for i in loops.range(size):
+                    with loops.if_(i.differs(k)):
+                        work.subtract(i, k, top)
+                for j in loops.range(2 * size):
+                    work.matrix[k, j] = work.matrix[k, j] / top
+            for i, j in loops.nest((size, size)):
+                output[[*at, i, j]] = work.matrix[i, j + size].cast(x.dtype)
 
     return b.call_loops(body, op.x)

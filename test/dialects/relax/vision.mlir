@@ -36,6 +36,8 @@ func.func @boxes(%boxes: tensor<2x10x4xf32>, %scores: tensor<2x3x10xf32>, %limit
 func.func @numbers(%x: tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>, %words: tensor<?x9xi64, #relax.dims<["b", 9]>>, %grams: tensor<5x2xi64>, %seed: tensor<i64>) {
   // CHECK: "relax.det"{{.*}} -> tensor<?xf32, #relax.dims<["b"]>>
   %0 = "relax.det"(%x) : (tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>) -> tensor<?xf32, #relax.dims<["b"]>>
+  // CHECK: "relax.inverse"{{.*}} -> tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>
+  %4 = "relax.inverse"(%x) : (tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>) -> tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>
   // CHECK: "relax.count_ngrams"{{.*}} {skips = 2 : i64} : {{.*}} -> tensor<?x5xi64, #relax.dims<["b", 5]>>
   %1 = "relax.count_ngrams"(%words, %grams) {skips = 2} : (tensor<?x9xi64, #relax.dims<["b", 9]>>, tensor<5x2xi64>) -> tensor<?x5xi64, #relax.dims<["b", 5]>>
   // CHECK: "relax.random_uniform"(%{{.*}}) {high = 2.000000e+00 : f64, shape = [3, 4]} : (tensor<i64>) -> tensor<3x4xf32>

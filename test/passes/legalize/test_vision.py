@@ -96,6 +96,8 @@ def number_cases() -> list[Case]:
         Case("det", [batch], {}, np.linalg.det(batch)),
         Case("det", [np.zeros((2, 3, 3), np.float32)], {}, np.zeros(2, np.float32)),
         Case("det", [np.float32([[0, 2], [3, 0]])], {}, np.float32(-6)),
+        Case("inverse", [square], {}, np.linalg.inv(np.float64(square)), rtol=1e-3, atol=1e-3),
+        Case("inverse", [batch], {}, np.linalg.inv(batch)),
         Case("count_ngrams", [words, grams], {}, counted(0)),
         Case("count_ngrams", [words, grams], {"skips": 3}, counted(3)),
         Case("count_ngrams", [words, np.int64([[0], [1], [2]])], {"skips": 3}, singles),

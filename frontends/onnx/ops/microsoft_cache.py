@@ -1,0 +1,128 @@
+"""Attention of `com.microsoft` over a cache of keys and values, as decoders of language models have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.attention import split_heads
+from mirlo.frontends.onnx.registry import converter
+
+DOMAIN = "com.microsoft"
+PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS = 3, 4, 5, 6, 7, 8, 9, 10
+HIDDEN = -1e9
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the new tokens stand: as numbers [batch, 1] and [batch, length]."""
+
+    first: Any
+    each: Any
+
+
+@converter("GroupQueryAttention", domain=DOMAIN)
+def group_query_attention(node: Node) -> Any:
+    """New tokens attend to those in the cache and to each other, each to what comes before it.
+
+    Inputs: query (or all three, packed), key, value, cache of keys and of values, the last place that is used after
+    this step in each sequence, the length of the longest, cos and sin of the rotation by place, places, bias of scores.
+    """
+    heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
+    for name, plain in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
+        if name in node.attr and node.attr.plain(name) != plain:
+            raise NodeError(f"attribute '{name}' = {node.attr.plain(name)} is not supported")
+    query, key, value = _projected(node, heads, kv_heads)
+    batch, _, length, size = type_of(query).shape
+    if not isinstance(length, int) or not isinstance(batch, int):
+        raise NodeError(f"batch and length must be known, got {node.type(0)}; fix the shapes of the model's inputs")
+    places = _places(node, batch, length)
+    if node.attr.bool("do_rotary", 0):
+        query, key = _rotated(node, query, places), _rotated(node, key, places)
+    else:
+        node.attr.ignore("rotary_interleaved")
+        node.ignore(COS, SIN, POSITIONS)
+    if node.has(PAST_KEY):
+        room = _room(node, length)
+        key = _written(node, node[PAST_KEY], key, places, room)
+        value = _written(node, node[PAST_VALUE], value, places, room)
+    else:
+        node.ignore(TOTAL)
+    mask = _mask(node, places, length, int(type_of(key).static_shape[2]), type_of(query))
+    result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", 0.0) or None)
+    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
+    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
+
+
+def _projected(node: Node, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
+    parts = [node.optional(i) for i in range(3)]
+    if parts[1] is None:
+        width = node.type(0).shape[-1]
+        if not isinstance(width, int) or width % (heads + 2 * kv_heads):
+            raise NodeError(f"input #0 must hold queries, keys and values of all heads, got {node.type(0)}")
+        size = width // (heads + 2 * kv_heads)
+        parts = list(node.emit("split", node[0], axis=2, sizes=[heads * size, kv_heads * size, kv_heads * size]))
+    counts = ((heads, "num_heads"), (kv_heads, "kv_num_heads"), (kv_heads, "kv_num_heads"))
+    query, key, value = (split_heads(node, x, *given) for x, given in zip(parts, counts, strict=True))
+    return query, key, value
+
+
+def _places(node: Node, batch: int, length: int) -> _Places:
+    last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
+    if node.has(PAST_KEY):
+        first = node.emit("subtract", last, node.constant(np.int64(length - 1)))
+        # The first tokens of all: sequences that are shorter than the longest have padding behind them.
+        first = node.emit("maximum", first, node.constant(np.int64(0)))
+    else:
+        first = node.constant(np.zeros((batch, 1), np.int64))
+    return _Places(first, node.emit("add", first, node.constant(np.arange(length, dtype=np.int64)[None])))
+
+
+def _rotated(node: Node, x: Any, places: _Places) -> Any:
+    positions = node[POSITIONS] if node.has(POSITIONS) else places.each
+    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], positions, axis=0), axes=[1]) for i in (COS, SIN))
+    return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
+
+
+def _room(node: Node, length: int) -> int:
+    """How long the cache is afterwards: as before, or as the longest sequence."""
+    before = node.type(PAST_KEY).shape[2]
+    if not isinstance(before, int):
+        raise NodeError(f"the length of the cache must be known, got {node.type(PAST_KEY)}")
+    declared = node.declared(1)
+    if node.value(TOTAL).is_constant:
+        return max(before, int(node.scalar(TOTAL)))
+    node.ignore(TOTAL)
+    return declared[2] if declared is not None and len(declared) == 4 else before + length
+
+
+def _written(node: Node, cache: Any, new: Any, places: _Places, room: int) -> Any:
+    """The cache with the new keys or values at their places."""
+    batch, heads, length, size = type_of(new).static_shape
+    before = type_of(cache).static_shape[2]
+    if room > before:
+        cache = node.emit("pad", cache, pads=[0, 0, 0, 0, 0, 0, room - before, 0])
+    at = node.emit("reshape", places.each, shape=(batch, 1, length, 1))
+    indices = node.emit("expand", at, shape=(batch, heads, length, size))
+    return node.emit("scatter_elements", cache, indices, new, axis=2)
+
+
+def _mask(node: Node, places: _Places, length: int, keys: int, query: Any) -> Any:
+    """[batch, 1, length, keys]: what is added to the scores."""
+    column = node.constant(np.arange(keys, dtype=np.int64).reshape(1, 1, 1, keys))
+    own = node.emit("expand_dims", places.each, axes=[1, 3])
+    seen = node.emit("less_equal", column, own)
+    window = node.attr.int("local_window_size", -1)
+    if window > 0:
+        start = node.emit("subtract", own, node.constant(np.int64(window)))
+        seen = node.emit("logical_and", seen, node.emit("greater", column, start))
+    added = node.emit("where", seen, node.constant(0, query), node.constant(_hidden(query), query))
+    return node.emit("add", added, node[BIAS]) if node.has(BIAS) else added
+
+
+def _hidden(query: Any) -> float:
+    return -1e4 if query.dtype.bits < 32 else HIDDEN

@@ -1,0 +1,235 @@
+"""Quantized operators of `com.microsoft` beyond those of arithmetic: they compute on the numbers that are stood for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
+from mirlo.frontends.onnx.ops.pool import pool_attributes
+from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
+from mirlo.frontends.onnx.registry import converter
+
+DOMAIN = "com.microsoft"
+
+converter("QuantizeLinear", domain=DOMAIN)(quantize_linear)
+converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
+
+
+@converter("QLinearAveragePool", domain=DOMAIN)
+def qlinear_average_pool(node: Node) -> Any:
+    """Inputs: x, its scale and zero point, scale and zero point of the result."""
+    attributes = pool_attributes(node, node.attr.bool("channels_last", 0))
+    made = node.emit(
+        "avg_pool", real(node, 0, 1, 2), count_include_pad=node.attr.bool("count_include_pad", 0), **attributes
+    )
+    return quantized(node, made, 3, 4, node.type(0).dtype.name)
+
+
+@converter("NhwcMaxPool", domain=DOMAIN)
+def nhwc_max_pool(node: Node) -> Any:
+    return node.emit("max_pool", node[0], **pool_attributes(node, channels_last=True))
+
+
+@converter("QLinearSoftmax", domain=DOMAIN)
+def qlinear_softmax(node: Node) -> Any:
+    """Before operator set 13 all axes from `axis` on are one."""
+    x, axis = node.type(0), node.attr.int("axis", -1)
+    if not -x.rank <= axis < x.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
+    values = real(node, 0, 1, 2)
+    if node.attr.int("opset") >= 13:
+        made = node.emit("softmax", values, axis=axis)
+    else:
+        rows = node.emit("reshape", values, shape=_two_dims(x.shape, axis % x.rank))
+        made = node.emit("reshape", node.emit("softmax", rows, axis=-1), shape=x.shape)
+    return quantized(node, made, 3, 4, x.dtype.name)
+
+
+def _two_dims(shape: tuple[Any, ...], axis: int) -> tuple[Any, Any]:
+    first, second = 1, 1
+    for i, dim in enumerate(shape):
+        first, second = (first * dim, second) if i < axis else (first, second * dim)
+    return first, second
+
+
+@converter("QLinearWhere", domain=DOMAIN)
+def qlinear_where(node: Node) -> Any:
+    """Inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
+    made = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
+    return quantized(node, made, 7, 8, node.type(1).dtype.name)
+
+
+@converter("QLinearReduceMean", domain=DOMAIN)
+def qlinear_reduce_mean(node: Node) -> Any:
+    axes = node.attr.ints("axes", None)
+    made = node.emit("reduce_mean", real(node, 0, 1, 2), axes=axes, keepdims=node.attr.bool("keepdims", 1))
+    return quantized(node, made, 3, 4, node.type(0).dtype.name)
+
+
+@converter("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(node: Node) -> Any:
+    """Inputs: A in floats, which is quantized as DynamicQuantizeLinear does, B, its scale and zero point, bias."""
+    x = node[0]
+    zero = node.constant(0, "f32")
+    low = node.emit("minimum", node.emit("reduce_min", x), zero)
+    high = node.emit("maximum", node.emit("reduce_max", x), zero)
+    span = node.emit("subtract", high, low)
+    scale = node.emit("divide", span, node.constant(255, "f32"))
+    scale = node.emit("where", node.emit("equal", span, zero), node.constant(1, "f32"), scale)
+    point = node.emit(
+        "clip", node.emit("round", node.emit("divide", node.emit("negative", low), scale)), min=0, max=255
+    )
+    code = node.emit("quantize", x, scale, node.emit("cast", point, dtype="u8"), dtype="u8")
+    rhs = _columns(node, 1, 2, 3)
+    lhs = node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
+    product = node.emit("matmul", lhs, rhs)
+    return node.emit("add", product, node[4]) if node.has(4) else product
+
+
+def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
+    """A quantized matrix, with one scale or one per column."""
+    axis = node.type(value).rank - 1
+    given = [node[scale], node.optional(zero)]
+    if node.type(scale).elements == 1:
+        given = [scalar_input(node, scale), scalar_input(node, zero) if node.has(zero) else None]
+    return node.emit("dequantize", node[value], *given, axis=axis, dtype=node.type(scale).dtype)
+
+
+@converter("GatherBlockQuantized", domain=DOMAIN)
+def gather_block_quantized(node: Node) -> Any:
+    """Rows of a quantized table: it is gathered as it is, its scales and zero points with it."""
+    data, axis = node.type(0), node.attr.int("gather_axis", 0)
+    quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
+    bits = node.attr.int("bits", 4)
+    if data.dtype.name == "u8" and bits != 8:
+        raise NodeError(f"numbers of {bits} bits in u8 are not supported, only in tensors of 4 bits")
+    axis, quantized_axis = axis % data.rank, quantized_axis % data.rank
+    if axis == quantized_axis:
+        raise NodeError("attributes 'gather_axis' and 'quantize_axis' must be different axes")
+    rows, scales = (node.emit("gather", node[i], node[1], axis=axis) for i in (0, 2))
+    zeros = node.emit("gather", node[3], node[1], axis=axis) if node.has(3) else None
+    if zeros is None and data.dtype.name == "u8":
+        zeros = node.emit("full", shape=type_of(scales).shape, value=128, dtype="u8")
+    at = quantized_axis if quantized_axis < axis else quantized_axis + node.type(1).rank - 1
+    return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
+
+
+@converter("MatMulInteger16", domain=DOMAIN)
+def matmul_integer16(node: Node) -> Any:
+    lhs, rhs = (node.emit("cast", node[i], dtype="i32") for i in range(2))
+    return node.emit("matmul", lhs, rhs)
+
+
+# Operators that are elsewhere too, under other names or of another form.
+
+
+@converter("ExpandDims", domain=DOMAIN)
+def expand_dims(node: Node) -> Any:
+    return node.emit("expand_dims", node[0], axes=[int(node.scalar(1))])
+
+
+@converter("CDist", domain=DOMAIN)
+def cdist(node: Node) -> Any:
+    """The distance of each row of A to each of B."""
+    metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
+    apart = node.emit(
+        "subtract", node.emit("expand_dims", node[0], axes=[1]), node.emit("expand_dims", node[1], axes=[0])
+    )
+    squares = node.emit("reduce_sum_square", apart, axes=[2])
+    return node.emit("sqrt", squares) if metric == "euclidean" else squares
+
+
+@converter("BiasAdd", domain=DOMAIN)
+def bias_add(node: Node) -> Any:
+    return node.emit("add", node.emit("add", node[0], node[1]), node[2])
+
+
+@converter("BiasSplitGelu", domain=DOMAIN)
+def bias_split_gelu(node: Node) -> Any:
+    """The first half of the sum, multiplied with the Gelu of the second."""
+    total = node.emit("add", node[0], node[1])
+    width = type_of(total).shape[-1]
+    if not isinstance(width, int) or width % 2:
+        raise NodeError(f"the last dim must be even, got {type_of(total)}")
+    first, second = node.emit("split", total, axis=-1, sizes=[width // 2, width // 2])
+    return node.emit("multiply", first, node.emit("gelu", second))
+
+
+@converter("Inverse", domain=DOMAIN)
+def inverse(node: Node) -> Any:
+    return node.emit("inverse", node[0])
+
+
+@converter("GroupNorm", "SkipGroupNorm", domain=DOMAIN)
+def group_norm(node: Node) -> Any:
+    """Channels last: statistics of groups of channels, then perhaps SiLU. Inputs: x, gamma, beta, skip, bias."""
+    x, total = node.type(0), node[0]
+    if not node.attr.bool("channels_last", 1):
+        raise NodeError("attribute 'channels_last' must be 1")
+    if node.operator == "SkipGroupNorm":
+        total = node.emit("add", total, _as_rank(node, 3, x.rank))
+        total = node.emit("add", total, node[4]) if node.has(4) else total
+    forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
+    given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
+    kind = type_of(total).dtype
+    scale, bias = (
+        node.emit("cast", node[i], dtype=kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2)
+    )
+    made = node.emit("group_norm", node.emit("permute", total, axes=forward), scale, bias, **given)
+    made = node.emit("permute", made, axes=back)
+    made = node.emit("silu", made) if node.attr.bool("activation") else made
+    return (made, total) if node.operator == "SkipGroupNorm" else made
+
+
+def _as_rank(node: Node, index: int, rank: int) -> Any:
+    """[N, C] as [N, 1, 1, C]."""
+    found = node.type(index)
+    if found.rank == rank:
+        return node[index]
+    return node.emit("reshape", node[index], shape=(found.shape[0], *[1] * (rank - 2), found.shape[-1]))
+
+
+@converter("Trilu", domain=DOMAIN)
+def trilu(node: Node) -> Any:
+    k = int(node.scalar(1, 0))
+    return node.emit("tri", node[0], k=k, upper=node.attr.bool("upper", 1))
+
+
+@converter("GatherND", domain=DOMAIN)
+def gather_nd(node: Node) -> Any:
+    return node.emit("gather_nd", node[0], node[1])
+
+
+@converter("Pad", domain=DOMAIN)
+def pad(node: Node) -> Any:
+    pads = node.ints(1)
+    if len(pads) != 2 * node.type(0).rank:
+        raise NodeError(f"input 'pads' must have {2 * node.type(0).rank} numbers, got {len(pads)}")
+    value = float(node.scalar(2, 0.0))
+    mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    return node.emit("pad", node[0], pads=pads, mode=mode, value=value)
+
+
+@converter("GridSample", domain=DOMAIN)
+def grid_sample(node: Node) -> Any:
+    modes = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+    return node.emit(
+        "grid_sample",
+        node[0],
+        node[1],
+        mode=modes[node.attr.choice("mode", "bilinear", tuple(modes))],
+        padding_mode=node.attr.choice("padding_mode", "zeros", ("zeros", "border", "reflection")),
+        align_corners=node.attr.bool("align_corners", 0),
+    )
+
+
+@converter("Range", domain=DOMAIN)
+def range_(node: Node) -> Any:
+    start, limit, delta = node.scalar(0), node.scalar(1), node.scalar(2, 1)
+    if not delta:
+        raise NodeError("input 'delta' must not be 0")
+    return node.constant(np.arange(start, limit, delta), node.type(0))

@@ -1,0 +1,148 @@
+"""No attribute is ignored: a changed one changes what is imported, or is refused, or is known to have no effect.
+
+Each operator's own cases are imported with each attribute of its schema changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+import pytest
+from onnx.backend.test.case.node import collect_testcases
+
+from mirlo.dialects.context import make_context
+from mirlo.frontends.onnx import OnnxImportError, import_model
+from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+
+CASES_PER_OPERATOR = 12
+
+WITHOUT_EFFECT = {
+    "Attention.qk_matmul_output_mode": "which scores to give, where none are asked for",
+    "Attention.softmax_precision": "sums are kept in f32 or better",
+    "BatchNormalization.momentum": "of training",
+    "BatchNormalization.spatial": "of training",
+    "Cast.saturate": "of casts to 8-bit floats",
+    "Cast.round_mode": "of casts to f8e8m0",
+    "CastLike.saturate": "of casts to 8-bit floats",
+    "CastLike.round_mode": "of casts to f8e8m0",
+    "Constant.value": "the only attribute",
+    "Dropout.seed": "of training",
+    "GRU.layout": "0 and 1 are other shapes, which the case does not have",
+    "GRU.activation_alpha": "of activations that have one, which those of the cases do not",
+    "GRU.activation_beta": "of activations that have one, which those of the cases do not",
+    "GroupNormalization.stash_type": "sums are kept in f32 or better",
+    "LSTM.activation_alpha": "of activations that have one, which those of the cases do not",
+    "LSTM.activation_beta": "of activations that have one, which those of the cases do not",
+    "LSTM.input_forget": "0 and 1 are told apart by the activations",
+    "LabelEncoder.default_float": "of values that are floats",
+    "LabelEncoder.default_string": "of values that are strings",
+    "LayerNormalization.stash_type": "sums are kept in f32 or better",
+    "RMSNormalization.stash_type": "sums are kept in f32 or better",
+    "MaxPool.storage_order": "of the indices, which the case does not ask for",
+    "QuantizeLinear.precision": "the division is in f32 or better",
+    "QuantizeLinear.saturate": "of 8-bit floats",
+    "RNN.activation_alpha": "of activations that have one, which those of the cases do not",
+    "RNN.activation_beta": "of activations that have one, which those of the cases do not",
+    "Resize.cubic_coeff_a": "of cubic interpolation",
+    "RotaryEmbedding.num_heads": "of inputs of rank 3, whose heads the width tells as well",
+    "StringNormalizer.locale": "cases are changed as Unicode says",
+    "TfIdfVectorizer.weights": "of the modes IDF and TFIDF",
+    "TopK.sorted": "what is not sorted may be in any order, also sorted",
+    "TreeEnsemble.nodes_hitrates": "tells how often nodes are visited",
+}
+"""By `Operator.attribute`, why."""
+
+
+def _cases() -> dict[str, list[Any]]:
+    load_converters()
+    known = {operator for _, operator in CONVERTERS.operators()}
+    found: dict[str, list[Any]] = {}
+    for case in collect_testcases(None):
+        nodes = case.model.graph.node
+        if len(nodes) == 1 and nodes[0].op_type in known and "expanded" not in case.name:
+            found.setdefault(nodes[0].op_type, []).append(case.model)
+    return {name: models[:: max(1, -(-len(models) // CASES_PER_OPERATOR) - 1)] for name, models in found.items()}
+
+
+CASES = _cases()
+
+
+def _changed(declared: Any, present: Any) -> Iterator[Any]:
+    """Values that an attribute may be changed to."""
+    kind = onnx.AttributeProto.AttributeType
+    base = onnx.helper.get_attribute_value(present) if present is not None else None
+    if base is None and declared.default_value.type:
+        base = onnx.helper.get_attribute_value(declared.default_value)
+    match int(declared.type.value):
+        case kind.INT:
+            yield from (number for number in (0, 1, 2, -1, 3) if number != base)
+        case kind.FLOAT:
+            yield (base or 0.0) + 0.375
+        case kind.STRING:
+            yield b"no such choice"
+        case kind.INTS if base:
+            yield from (list(reversed(base)), [number + 1 for number in base])
+        case kind.INTS:
+            yield [1]
+        case kind.FLOATS:
+            yield [number + 0.375 for number in base] if base else [0.375]
+        case kind.STRINGS:
+            yield [b"no such choice"]
+        case _:
+            return
+
+
+def _imported(model: Any) -> str:
+    """The IR of a model, or what is wrong with it."""
+    try:
+        with make_context() as context:
+            module, store = import_model(model, context=context)
+            arrays = [(name, store.get(name).tobytes()) for name in store]
+            return f"{module.operation.get_asm()}\n{arrays}"
+    except OnnxImportError as error:
+        return f"refused: {error}"
+
+
+def _silent(operator: str, attribute: str, declared: Any) -> bool:
+    """Whether changing an attribute changed nothing in any case in which the operator can be imported."""
+    tried = False
+    for model in CASES[operator]:
+        plain = _imported(model)
+        if plain.startswith("refused"):
+            continue
+        node = model.graph.node[0]
+        present = next((a for a in node.attribute if a.name == attribute), None)
+        for value in _changed(declared, present):
+            copy = onnx.ModelProto()
+            copy.CopyFrom(model)
+            changed = copy.graph.node[0]
+            kept = [a for a in changed.attribute if a.name != attribute]
+            del changed.attribute[:]
+            changed.attribute.extend([*kept, onnx.helper.make_attribute(attribute, value)])
+            tried = True
+            if _imported(copy) != plain:
+                return False
+    return tried
+
+
+@pytest.mark.parametrize("operator", sorted(CASES))
+def test_no_attribute_is_ignored(operator: str) -> None:
+    imports = {entry.domain: entry.version for entry in CASES[operator][0].opset_import}
+    domain = CASES[operator][0].graph.node[0].domain
+    schema = onnx.defs.get_schema(operator, imports[domain], domain)
+    silent = [
+        name
+        for name, declared in schema.attributes.items()
+        if f"{operator}.{name}" not in WITHOUT_EFFECT and _silent(operator, name, declared)
+    ]
+    assert not silent, f"changing these attributes of {operator} changes nothing: {', '.join(silent)}"
+
+
+def test_list_of_attributes_without_effect_is_true() -> None:
+    """What is listed exists."""
+    for entry in WITHOUT_EFFECT:
+        operator, attribute = entry.split(".")
+        versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == operator]
+        assert any(attribute in schema.attributes for schema in versions), entry

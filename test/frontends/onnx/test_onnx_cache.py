@@ -1,0 +1,86 @@
+"""GroupQueryAttention against ONNX Runtime: prompts, steps, packed inputs, rotation, windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+import mirlo
+
+HEADS, KV_HEADS, SIZE, BATCH = 4, 2, 16, 2
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def compare(given: dict[str, Any], used: list[int] | None = None, **attributes: Any) -> None:
+    names = ["query", "key", "value", "past_key", "past_value", "last", "total", "cos", "sin"]
+    listed = [name if name in given else "" for name in names]
+    node = helper.make_node(
+        "GroupQueryAttention", listed, ["y", "present_key", "present_value"], domain="com.microsoft",
+        num_heads=HEADS, kv_num_heads=KV_HEADS, **attributes,
+    )  # fmt: skip
+    constants = [helper.make_tensor("total", 6, [], [int(given["total"])])]
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for name, a in given.items()
+        if name != "total"
+    ]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in node.output]
+    graph = helper.make_graph([node], "g", inputs, outputs, constants)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    feeds = {name: a for name, a in given.items() if name != "total"}
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    found = mirlo.compile(model).run(feeds)
+    rows = used or [expected[0].shape[1]] * BATCH
+    for b, count in enumerate(rows):  # what comes of padding is anyone's guess
+        np.testing.assert_allclose(found["y"][b, :count], expected[0][b, :count], rtol=2e-4, atol=2e-5)
+    for name, wanted in zip(("present_key", "present_value"), expected[1:], strict=True):
+        for b, last in enumerate(given["last"]):
+            np.testing.assert_allclose(found[name][b, :, : last + 1], wanted[b, :, : last + 1], rtol=1e-4, atol=1e-5)
+
+
+def qkv(length: int, packed: bool = False) -> dict[str, Any]:
+    parts = [numbers(BATCH, length, n * SIZE, seed=i) for i, n in enumerate((HEADS, KV_HEADS, KV_HEADS))]
+    if packed:
+        return {"query": np.concatenate(parts, 2)}
+    return dict(zip(("query", "key", "value"), parts, strict=True))
+
+
+def rotation(length: int) -> dict[str, Any]:
+    angles = np.arange(length)[:, None] / 10 ** np.linspace(0, 2, SIZE // 2)[None]
+    return {"cos": np.float32(np.cos(angles)), "sin": np.float32(np.sin(angles))}
+
+
+def cache(length: int) -> dict[str, Any]:
+    shape = (BATCH, KV_HEADS, length, SIZE)
+    return {"past_key": numbers(*shape, seed=8), "past_value": numbers(*shape, seed=9)}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_prompt(packed: bool, rotary: int) -> None:
+    given = qkv(5, packed) | {"last": np.int32([4, 4]), "total": np.int32(5)} | (rotation(16) if rotary else {})
+    compare(given, do_rotary=rotary)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_step(interleaved: int) -> None:
+    given = qkv(1) | cache(6) | {"last": np.int32([6, 6]), "total": np.int32(7)} | rotation(16)
+    compare(given, do_rotary=1, rotary_interleaved=interleaved)
+
+
+def test_steps_of_sequences_of_other_lengths_in_a_large_cache() -> None:
+    given = qkv(1) | cache(12) | {"last": np.int32([6, 3]), "total": np.int32(7)} | rotation(16)
+    compare(given, do_rotary=1)
+    compare(qkv(1) | cache(12) | {"last": np.int32([6, 3]), "total": np.int32(7)}, scale=0.2)
+
+
+def test_window() -> None:
+    compare(qkv(7) | {"last": np.int32([6, 6]), "total": np.int32(7)}, local_window_size=3)
