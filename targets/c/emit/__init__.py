@@ -15,7 +15,7 @@ Check = Callable[[Any], Any]
 EMITTERS: dict[str, Emitter] = {}
 CHECKS: dict[str, Check] = {}
 """Further conditions of operators: functions of the operation, which return True or a decline."""
-FAMILIES = ("elementwise", "contraction", "pool", "reduce", "normalize", "movement", "index")
+FAMILIES = ("elementwise", "contraction", "attention", "pool", "reduce", "normalize", "movement", "index")
 
 
 def emits(*names: str, check: Check | None = None) -> Callable[[Emitter], Emitter]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mirlo.passes.byoc.view import Node, Value
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
@@ -80,8 +82,6 @@ def pool(g: Graph, node: Node) -> Any:
 
 @exports("resize")
 def resize(g: Graph, node: Node) -> Any:
-    import numpy as np
-
     attributes = {
         "mode": node["mode"], "coordinate_transformation_mode": node["coordinates"], "nearest_mode": node["nearest"],
         "cubic_coeff_a": node["cubic_coeff"], "exclude_outside": int(node["exclude_outside"]),
@@ -110,10 +110,17 @@ def attention(g: Graph, node: Node) -> Any:
     """Spelled out; providers fuse it again."""
     query, key, value, mask = (node[name] for name in ("query", "key", "value", "mask"))
     kind = query.type.dtype
-    if query.type.shape[1] != key.type.shape[1]:
-        return decline("heads that are shared are not spelled out", query=str(query.type), key=str(key.type))
-    if node["causal"]:
-        return decline("causal attention is not spelled out")
+    if kind.name == "f64":
+        return decline("ONNX Runtime fuses the scale into the product, as f32")
+    heads, shared = query.type.shape[1], key.type.shape[1]
+    if heads != shared:
+        if not isinstance(heads, int) or not isinstance(shared, int):
+            return decline("the numbers of heads must be known", query=str(query.type), key=str(key.type))
+        which = g.ints([head // (heads // shared) for head in range(heads)])
+        key, value = (g.add("Gather", [side, which], axis=1) for side in (key, value))
+    lengths = query.type.shape[2], node["key"].type.shape[2]
+    if node["causal"] and not all(isinstance(length, int) for length in lengths):
+        return decline("causal attention needs lengths that are numbers", query=str(query.type))
     size = query.type.shape[3]
     if node["scale"] is None and not isinstance(size, int):
         return decline("the size of a head must be a number", query=str(query.type))
@@ -124,6 +131,9 @@ def attention(g: Graph, node: Node) -> Any:
         scores = g.add("Where", [mask, scores, g.scalar(float("-inf"), kind)])
     elif mask is not None:
         scores = g.add("Add", [scores, mask])
+    if node["causal"]:
+        seen = g.array(np.tri(*lengths, dtype=np.bool_))  # type: ignore[arg-type]
+        scores = g.add("Where", [seen, scores, g.scalar(float("-inf"), kind)])
     return [g.add("MatMul", [g.add("Softmax", [scores], axis=-1), value])]
 
 
@@ -147,8 +157,6 @@ def quantize(g: Graph, node: Node) -> Any:
 
 def _zeros(g: Graph, scale: Value, quantized: Value) -> Any:
     """A zero point says the type."""
-    import numpy as np
-
     shape = fixed_or_one_open(scale.type.shape)
     if shape is None or -1 in shape:
         return decline("a vector of scales must have a fixed size", scale=str(scale.type))

@@ -14,11 +14,13 @@ from commands import python
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.codegen_external import external_modules
 from mirlo.passes.byoc.read_external import read_external
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import load_plugin
 from mirlo.passes.session import Session
+from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.params import ParameterStore
 
 HERE = Path(__file__).parent
@@ -119,3 +121,33 @@ def test_a_process_of_its_own_is_given_the_weights(generators: Any, tmp_path: Pa
     bundle = tmp_path / "bundles" / "apart.mlir"
     done = python("-m", "mirlo.tools.opt", "--run-reproducer", bundle, cwd=tmp_path)
     assert done.returncode == 1 and "crashed (signal SIGSEGV)" in done.stderr
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\0", b"\xff" * 70, bytes(range(256))])
+def test_artifacts_keep_their_bytes_in_ir(data: bytes) -> None:
+    artifact = ExternalArtifact("f", ("a", "b"), data, ("w",), {"k": [1, "é"]}, "t")
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        assert attach_artifact(module, artifact) == "t" and attach_artifact(module, artifact) == "t.1"
+        again = ir.Module.parse(str(module))
+        assert artifacts_of(again) == (artifact, artifact)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1", "must be a dictionary of artifacts with 'format', 'functions', 'params', got 1"),
+        ("{t = {functions = [], params = []}}", "must be a dictionary of artifacts"),
+        ('{t = {format = "x", functions = [1], params = []}}', "must be a dictionary of artifacts"),
+        (
+            '{t = {format = "x", functions = [], params = [], data = dense<1.0> : tensor<2xf32>}}',
+            "must be a dictionary",
+        ),
+        ('{t = {format = "x", functions = [], params = [], metadata = "]"}}', "must be a dictionary of artifacts"),
+    ],
+)
+def test_artifacts_that_are_none_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.mlir"
+    path.write_text(f"module attributes {{relax.external_artifacts = {text}}} {{}}")
+    with pytest.raises(mirlo.MirloError, match=message):
+        mirlo.compile(path)

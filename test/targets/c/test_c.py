@@ -36,7 +36,7 @@ OPERATORS = (
     "where", "matmul", "conv", "conv_transpose", "max_pool", "avg_pool", "lp_pool", "reduce_mean", "reduce_max",
     "reduce_log_sum_exp", "argmax", "cumsum", "softmax", "log_softmax", "layer_norm", "group_norm", "lrn", "permute",
     "expand", "tile", "reverse", "strided_slice", "concat", "stack", "split", "pad", "depth_to_space", "gather",
-    "gather_elements", "gather_nd", "one_hot", "quantize", "dequantize", "tri",
+    "gather_elements", "gather_nd", "one_hot", "quantize", "dequantize", "tri", "attention",
 )  # fmt: skip
 
 
@@ -50,6 +50,32 @@ def test_operators_compute_what_numpy_does() -> None:
 
 def test_every_operator_checked_is_written_in_c() -> None:
     assert {f"relax.{name}" for name in OPERATORS} <= {*load_emitters(), *VIEWS}
+
+
+ATTENTION = """
+func.func @main(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x6x8xf32>, %v: tensor<2x2x6x3xf32>, %m: tensor<2x1x5x6xMASK>) -> tensor<2x4x5x3xf32> {
+  %0 = "relax.attention"(%q, %k, %v, %m) {scale = 0.3 : f64} : (tensor<2x4x5x8xf32>, tensor<2x2x6x8xf32>, tensor<2x2x6x3xf32>, tensor<2x1x5x6xMASK>) -> tensor<2x4x5x3xf32>
+  return %0 : tensor<2x4x5x3xf32>
+}
+"""  # noqa: E501
+
+
+@needs_compiler
+@pytest.mark.parametrize("mask", ["f32", "i1"])
+@pytest.mark.parametrize("target", ["c", "onnx"])
+def test_attention_with_masks_and_shared_heads(target: str, mask: str, tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(ATTENTION.replace("MASK", mask))
+    random = np.random.default_rng(0)
+    q, k, v, m = (
+        random.standard_normal(s, np.float32) for s in ((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 3), (2, 1, 5, 6))
+    )
+    given = m if mask == "f32" else m > -0.5
+    scores = q @ k.repeat(2, 1).swapaxes(2, 3) * np.float32(0.3)
+    scores = np.exp(scores + m if mask == "f32" else np.where(given, scores, -np.inf))
+    executable = mirlo.compile(tmp_path / "m.mlir", [target, "llvm"])
+    assert [kernel.kind for kernel in executable.artifact.kernels] == ["packed"]
+    expected = scores / scores.sum(-1, keepdims=True) @ v.repeat(2, 1)
+    np.testing.assert_allclose(executable(q, k, v, given), expected, rtol=1e-4, atol=1e-5)
 
 
 def _network(seed: int = 0) -> Any:
@@ -88,6 +114,15 @@ def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> N
     told = output_of(mirlo_command("info", tmp_path / "m.mirlo"))
     assert re.search(r"^parts for c: 1 function, .* KiB, 3 of the parameters; loader: c$", told, re.MULTILINE)
     assert re.search(r"^c +\(parts of models\) +C source", output_of(mirlo_command("targets")), re.MULTILINE)
+
+
+@needs_compiler
+def test_every_stage_can_be_continued(tmp_path: Path) -> None:
+    executable = mirlo.compile(_network(), ["c", "llvm"], save_ir=tmp_path)
+    x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
+    for name in ("partition", "outline-external", "codegen-external", "legalize", "outline-parallel"):
+        (stage,) = tmp_path.glob(f"*-{name}.mlir")
+        np.testing.assert_array_equal(mirlo.compile(stage)(x), executable(x), err_msg=name)
 
 
 MAIN = """

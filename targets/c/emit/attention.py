@@ -1,0 +1,43 @@
+"""Attention: the scores of a query are computed twice, so that no memory is needed for them."""
+
+from __future__ import annotations
+
+from mirlo.passes.byoc.view import Node
+from mirlo.targets.c.emit import emits
+from mirlo.targets.c.types import literal
+from mirlo.targets.c.writer import Writer, dims, element_type
+
+
+@emits("attention")
+def attention(w: Writer, node: Node) -> None:
+    query, key, value, mask, out = *(node[n] for n in ("query", "key", "value", "mask")), node.output
+    kind = element_type(out)
+    f = "f" if kind == "float" else ""
+    batch, heads, length, size = dims(query)
+    keys, depth = dims(key)[2], dims(value)[3]
+    scale = f"1 / sqrt{f}({size})" if node["scale"] is None else literal(node["scale"], out.type.dtype)
+    with w.loop("b", batch) as b, w.loop("h", heads) as h, w.loop("s", length) as s:
+        shared = h if dims(key)[1] == heads else f"{h} / ({heads} / {dims(key)[1]})"
+        row = w.at(out, [b, h, s, "0"])
+        w.line(f"{kind} *row = &{row};")
+        w.line(f"{kind} peak = -INFINITY, sum = 0;")
+        with w.loop("d", depth) as d:
+            w.line(f"row[{d}] = 0;")
+        for second in (False, True):
+            with w.loop("t", f"mirlo_min({keys}, {s} + 1)" if node["causal"] else keys) as t:
+                w.line(f"{kind} score = 0;")
+                with w.loop("c", size) as c:
+                    w.line(f"score += {w.at(query, [b, h, s, c])} * {w.at(key, [b, shared, t, c])};")
+                w.line(f"score *= {scale};")
+                if mask is not None:
+                    read = w.broadcast(mask, [b, h, s, t])
+                    w.line(f"if (!{read}) score = -INFINITY;" if mask.type.dtype.is_bool else f"score += {read};")
+                if not second:
+                    w.line("if (score > peak) peak = score;")
+                    continue
+                w.line(f"const {kind} weight = exp{f}(score - peak);")
+                w.line("sum += weight;")
+                with w.loop("d", depth) as d:
+                    w.line(f"row[{d}] += weight * {w.at(value, [b, shared, t, d])};")
+        with w.loop("d", depth) as d:
+            w.line(f"row[{d}] /= sum;")
