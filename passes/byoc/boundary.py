@@ -12,9 +12,9 @@ from mirlo.dialects.relax.calls import CallExternal
 from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.rewrite import next_operation
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.graph.desired import NOTHING
+from mirlo.passes.graph.desired import FORCED, NOTHING
 from mirlo.passes.graph.rewrite import Rewriter, rewrite
-from mirlo.passes.graph.rules.layout import MARK, permuted
+from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT
 
 Axes = list[int]
@@ -126,13 +126,34 @@ def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
     if edge:
         strip(function, edge)
         for call in calls:
-            before = Rewriter(call, session)
-            operands = [
-                permuted(v, edge.parameters[i], before) if i in edge.parameters else v
-                for i, v in enumerate(call.operands)
-            ]
-            call_anew(call, operands, function, edge, session)
+            call_anew(call, _handed(call, edge, session), function, edge, session)
     return edge
+
+
+def _handed(call: Any, edge: Edge, session: Any) -> list[Any]:
+    """The operands of a call, permuted as its function did."""
+    return [
+        permuted_for(value, edge.parameters[i], call, session) if i in edge.parameters else value
+        for i, value in enumerate(call.operands)
+    ]
+
+
+def permuted_for(value: Any, axes: Axes, reader: Any, session: Any) -> Any:
+    """A value permuted in front of its reader: what undoes a permute, or one that is there already, is taken."""
+    made_by = marked_permute(value)
+    if made_by is not None and list(made_by.axes) == inverse(axes):
+        return made_by.x
+    return known_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
+
+
+def known_permute(value: Any, axes: Axes, reader: Any) -> Any | None:
+    """The same permute of a value, in front of an operation."""
+    for use in value.uses:
+        op = use.owner.operation
+        is_same = _is_marked(op) and list(op.opview.axes) == axes and op.block == reader.block
+        if is_same and op.is_before_in_block(reader.operation):
+            return op.results[0]
+    return None
 
 
 def sink(function: Any, call: Any, session: Any) -> bool:
@@ -161,6 +182,44 @@ def sink(function: Any, call: Any, session: Any) -> bool:
         call_anew(call, operands, function, edge, session)
     trial.erase()
     return bool(moved)
+
+
+def force(function: Any, call: Any, session: Any) -> bool:
+    """Let permutes inside a function move to its edge though parameters must be permuted for that, where it pays.
+
+    Such a permute costs nothing where the caller has it already or undoes it; a permuted result costs nothing where all
+    readers permute it back.
+    """
+    inside = count_permutes(function)
+    if not inside:
+        return False
+    trial = function.operation.clone()
+    rewrite(trial, LAYOUT, session, given=FORCED)
+    edge = edge_of(trial)
+    strip(trial, edge)
+    before = inside + sum(_reading(call.results[i], inverse(axes))[0] for i, axes in edge.results.items())
+    after = count_permutes(trial)
+    after += sum(_price(call.operands[i], axes, call) for i, axes in edge.parameters.items())
+    after += sum(_reading(call.results[i], inverse(axes))[1] for i, axes in edge.results.items())
+    pays = bool(edge) and after <= before and count_permutes(trial) < inside
+    if pays:
+        _take_body(function, trial)
+        call_anew(call, _handed(call, edge, session), function, edge, session)
+    trial.erase()
+    return pays
+
+
+def _price(value: Any, axes: Axes, reader: Any) -> int:
+    """How many permutes it takes to permute an operand: one, unless it is there or undoes another."""
+    made_by = marked_permute(value)
+    undoes = made_by is not None and list(made_by.axes) == inverse(axes)
+    return 0 if undoes or known_permute(value, axes, reader) is not None else 1
+
+
+def _reading(value: Any, axes: Axes) -> tuple[bool, bool]:
+    """Whether some readers of a value permute it so, and whether others do not."""
+    so = [_is_marked(use.owner.operation) and list(use.owner.opview.axes) == axes for use in value.uses]
+    return any(so), not all(so)
 
 
 def _take_body(function: Any, trial: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.passes.byoc.boundary import count_permutes, hoist, marked_permute, sink
+from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_permute, sink
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
@@ -14,7 +14,7 @@ from mirlo.passes.graph.rewrite import load_rules, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
 
-MAX_ROUNDS = 64
+MAX_ROUNDS = 512
 """Permutes move one call further in each."""
 
 
@@ -106,7 +106,17 @@ class _Hoister:
             found = calls.get(symbol, [])
             if len(found) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name):
                 changed |= sink(function, found[0], self.session)
-        return changed
+        return changed or self._force(owner, name, functions)
+
+    def _force(self, owner: Any, name: str, functions: dict[str, Any]) -> bool:
+        """When nothing moves by itself: permutes that others pay for."""
+        calls = self._calls(owner, name)
+        for symbol, function in functions.items():
+            found = calls.get(symbol, [])
+            fits = len(found) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name)
+            if fits and force(function, found[0], self.session):
+                return True
+        return False
 
     def _is_movable(self, function: Any, name: str) -> bool:
         if name:

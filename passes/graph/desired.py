@@ -33,6 +33,8 @@ class Desired:
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
     callback: Callable[[Any], Any] | None = None
     is_default: bool = False
+    forces: bool = False
+    """Whether a permute sinks through an operator though another operand must be permuted back for that."""
 
     def of(self, op: Any) -> Layouts | Decline:
         """What is wanted of an operation."""
@@ -46,6 +48,8 @@ class Desired:
 CHANNELS_LAST = Desired({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)
 NOTHING = Desired()
 """Permutes move and cancel, no operator changes its layout."""
+FORCED = Desired(forces=True)
+"""The same, and permutes sink at any price: for trials."""
 
 
 def layouts_of(operator: str, given: Any) -> Layouts:

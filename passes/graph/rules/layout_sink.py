@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.activation import Activation
 from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
@@ -38,7 +39,9 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
     """All operands permuted alike; or some, the others constants or smaller, which are permuted back."""
     values = list(op.operation.operands)
     permutes = [layout_permute(value, b) for value in values]
-    found = next((p for p in permutes if p is not None), None)
+    forced = b.given is not None and b.given.forces
+    # Those of arguments stay when sinking is forced: they are what it made, and leave the function at its edge.
+    found = next((p for p in permutes if p is not None and not (forced and isinstance(p.x, ir.BlockArgument))), None)
     if found is None:
         return decline("no operand is a layout permute")
     axes, whole = list(found.axes), kind_of(op.output)
@@ -46,7 +49,7 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
         return decline("the rank grows")
     for value, permute in zip(values, permutes, strict=True):
         kind = kind_of(value)
-        alike = permute is not None and list(permute.axes) == axes
+        alike = forced or (permute is not None and list(permute.axes) == axes)
         if not (alike or is_constant(value) or not kind.is_static or kind.elements < whole.elements):  # type: ignore[operator]
             return decline("another operand is as large and has another layout")
     operands = [

@@ -9,6 +9,7 @@ from mirlo.extend import (
     is_call_tir,
     is_const,
     is_op,
+    maybe,
     pattern_table,
     register_target,
     wildcard,
@@ -43,7 +44,7 @@ def greedy():
 @pattern_table("relus")
 def relus():
     """Convolutions whose result goes through a relu, with what is added before."""
-    conv = is_op("relax.conv")(wildcard(), is_const())
+    conv = is_op("relax.conv")(weight=is_const(), bias=maybe(is_const()))
     return [
         ("conv_add_relu", is_op("relax.relu")(is_op("relax.add")(conv, wildcard()))),
         ("conv_relu", is_op("relax.relu")(conv)),
