@@ -1,12 +1,14 @@
-"""Dims that only data tells: from the elements of a tensor to symbols."""
+"""Sizes that only data tells: from the elements of a tensor to symbols, and operators of sizes that are symbols."""
 
 from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import Dims, Str, Strs
-from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.attributes import Dims, Ints, Str, Strs
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import same_dtype
 
 
 class BindDims(RelaxOp, name="bind_dims"):
@@ -35,3 +37,139 @@ class BindDims(RelaxOp, name="bind_dims"):
             raise OpError("symbols must be different names")
         if self.bounds and len(self.bounds) != count:
             raise OpError(f"bounds must have an entry for each of {count} symbols, got {len(self.bounds)}")
+
+
+class DimsTensor(RelaxOp, name="dims_tensor"):
+    """The numbers that dims stand for, as a vector of i64."""
+
+    dims = Dims()
+
+    @staticmethod
+    def infer(*, dims: tuple[Dim, ...]) -> TensorType:
+        return TensorType.of((len(dims),), "i64")
+
+
+class Steps(RelaxOp, name="steps"):
+    """start, start + delta, start + 2 * delta, ...: as many as the one dim of `shape` says."""
+
+    start = operand()
+    delta = operand()
+    shape = Dims()
+
+    @staticmethod
+    def infer(start: TensorType, delta: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+        same_dtype("start and delta", start, delta)
+        if start.rank or delta.rank or len(shape) != 1:
+            raise OpError(f"start and delta must have rank 0, and shape one dim, got {start}, {delta} and {len(shape)}")
+        return TensorType(shape, start.dtype)
+
+
+class Nonzero(RelaxOp, name="nonzero"):
+    """Where the elements are that are not zero, in row-major order: a row of indices for each dim of x.
+
+    There are as many as the one dim of `count` says; operator `bind_dims` binds it to what was counted.
+    """
+
+    x = operand()
+    count = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, count: tuple[Dim, ...]) -> TensorType:
+        if len(count) != 1:
+            raise OpError(f"count must be one dim, got {len(count)}")
+        return TensorType.of((x.rank, count[0]), "i64")
+
+
+class SliceBounds(RelaxOp, name="slice_bounds"):
+    """Begin, length and step of a slice, for each axis of a tensor of this shape, as ONNX's Slice counts them.
+
+    Starts, ends, axes and steps have one element per axis that is sliced; without axes, the first ones are. Negative
+    starts and ends count from the end, and what is outside is moved to the nearest place inside.
+    """
+
+    shape = operand()
+    starts = operand()
+    ends = operand()
+    axes = optional()
+    steps = optional()
+
+    @staticmethod
+    def infer(
+        shape: TensorType, starts: TensorType, ends: TensorType, axes: TensorType | None, steps: TensorType | None
+    ) -> TensorType:
+        given = [t for t in (starts, ends, axes, steps) if t is not None]
+        if shape.rank != 1 or any(t.rank != 1 or t.shape != starts.shape for t in given):
+            raise OpError(f"operands must be vectors, all but the first of one size, got {', '.join(map(str, given))}")
+        if any(t.dtype.name != "i64" for t in (shape, *given)):
+            raise OpError("operands must be of i64")
+        return TensorType.of((3, shape.shape[0]), "i64")
+
+
+class SliceAt(RelaxOp, name="slice_at"):
+    """The elements at begin + i * step of each axis; `bounds` has the rows begin, (length), step of `slice_bounds`."""
+
+    x = operand()
+    bounds = operand()
+    shape = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, bounds: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+        if len(shape) != x.rank or bounds.shape != (3, x.rank) or bounds.dtype.name != "i64":
+            raise OpError(f"a slice of {x} needs i64[3, {x.rank}] and {x.rank} dims, got {bounds} and {len(shape)}")
+        return x.with_shape(shape)
+
+
+class SliceDims(RelaxOp, name="slice_dims"):
+    """The elements at begin + i * stride of each axis, where the begins are dims; strides may be negative."""
+
+    x = operand()
+    begin = Dims()
+    shape = Dims()
+    strides = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, begin: tuple[Dim, ...], shape: tuple[Dim, ...], strides: tuple[int, ...]) -> TensorType:
+        if not len(begin) == len(shape) == len(strides) == x.rank:
+            raise OpError(f"a slice of {x} needs begin, shape and strides for each of its {x.rank} axes")
+        return x.with_shape(shape)
+
+
+class PadAt(RelaxOp, name="pad_at"):
+    """x with elements before it along each axis (or, where `begins` is negative, without its first ones).
+
+    `shape` is that of the result; beyond the edges lies `value`, or what the mode says.
+    """
+
+    x = operand()
+    begins = operand()
+    value = optional()
+    shape = Dims()
+    mode = Str("constant", choices=("constant", "reflect", "edge", "wrap"))
+
+    @staticmethod
+    def infer(
+        x: TensorType, begins: TensorType, value: TensorType | None, *, shape: tuple[Dim, ...], mode: str
+    ) -> TensorType:
+        if len(shape) != x.rank or begins.shape != (x.rank,) or begins.dtype.name != "i64":
+            raise OpError(f"padding of {x} needs i64[{x.rank}] and {x.rank} dims, got {begins} and {len(shape)} dims")
+        if value is not None and (value.rank or value.dtype is not x.dtype):
+            raise OpError(f"value must be {x.dtype} of rank 0, got {value}")
+        return x.with_shape(shape)
+
+
+class SpreadAxes(RelaxOp, name="spread_axes"):
+    """Each axis of x as two: an element of the result at (outer, inner) is that of x at outer + inner.
+
+    Of each pair of dims one is that of x and the other 1: which, may be known at run time only. The inner axes follow
+    all outer ones, so that reductions over axes of run time become reductions over these.
+    """
+
+    x = operand()
+    outer = Dims()
+    inner = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> TensorType:
+        if len(outer) != x.rank or len(inner) != x.rank:
+            raise OpError(f"outer and inner must have a dim for each of the {x.rank} axes of {x}")
+        return x.with_shape((*outer, *inner))

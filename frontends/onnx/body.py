@@ -16,6 +16,7 @@ from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
+from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
@@ -29,6 +30,9 @@ from mirlo.runtime.params import ParameterStore
 
 INLINE_ELEMENTS = 16
 """Constants of at most this many elements stand in the IR; larger ones are parameters."""
+
+SYMBOL_LENGTH = 24
+"""So much of the name of a value is part of the symbols that it makes."""
 
 EXPANSION_DEPTH = 32
 """Functions that call functions deeper than this call themselves, or might as well."""
@@ -75,6 +79,8 @@ class Body:
         """Names in the store by where the elements are in memory: a tensor that is met again is not stored again."""
         self._steps: list[tuple[Step, Scope]] = []
         """The nodes that are being imported, each inside the one before."""
+        self._symbols = 0
+        """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
         """For each region that is open, the operation in the region around it: what belongs there goes before it."""
 
@@ -112,6 +118,10 @@ class Body:
 
     def strings(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.strings(tensor_proto)
+
+    def fresh_symbol(self, base: str) -> str:
+        self._symbols += 1
+        return f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]

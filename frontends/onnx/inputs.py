@@ -91,11 +91,11 @@ class _Symbols:
         return self._by_text[text]
 
     def fresh(self, base: str) -> Dim:
-        name = _identifier(base)
+        name = identifier(base)
         count = 0
         while name in self._taken:
             count += 1
-            name = f"{_identifier(base)}_{count}"
+            name = f"{identifier(base)}_{count}"
         self._taken.add(name)
         return D.symbol(name)
 
@@ -110,7 +110,8 @@ class _Symbols:
         return self.fresh(text)
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """A text as the name of a dim."""
     name = re.sub(r"[^A-Za-z0-9_.]", "_", text)
     return f"d_{name}" if not name or name[0] in "0123456789." or name in _FUNCTION_NAMES else name
 

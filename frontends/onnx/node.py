@@ -43,6 +43,9 @@ class Builder(Protocol):
     def declared(self, name: str) -> tuple[int, ...] | None:
         """The shape that the graph of the node declares of a value, if it is all numbers."""
 
+    def fresh_symbol(self, base: str) -> str:
+        """A name for a dim that no other has, made of the name of a value."""
+
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 
@@ -166,13 +169,15 @@ class Node:
         return array.reshape(-1)[0].item()
 
     def dims(self, index: int) -> tuple[Dim, ...]:
-        """The elements of an input that is a list of dims: numbers, or known as expressions of symbols."""
+        """The elements of an input that is a list of dims: numbers, or known as expressions of symbols.
+
+        Those that only run time knows become symbols.
+        """
         value = self.value(index)
         if value.known is None:
-            raise NodeError(
-                f"input '{self.input_name(index)}' ('{value.name}') decides the shape of the result, "
-                "so it must be a constant or computed from shapes, but it depends on data"
-            )
+            from mirlo.frontends.onnx.runtime_sizes import bind, vector
+
+            return bind(self, vector(self, index), f"input '{self.input_name(index)}' must be sizes")
         return tuple(
             int(dim) if isinstance(dim, (int, np.integer)) else dim for dim in value.known.reshape(-1).tolist()
         )

@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp
+from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, constant, select
 from mirlo.dialects.tir.compute.narrow import largest
 
 
@@ -81,3 +81,16 @@ def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]
     kept = iter(axes[: len(axes) - len(dims)])
     reduced = dict(zip(dims, axes[len(axes) - len(dims) :], strict=True))
     return [reduced[i] if i in reduced else next(kept) for i in range(rank)]
+
+
+def dims_vector(p: Any, dims: Sequence[Any]) -> TensorExpr:
+    """A vector of i64 of these dims."""
+
+    def element(axis: Expr) -> Expr:
+        found = constant(dims[-1], "i64")
+        for i, dim in reversed(list(enumerate(dims[:-1]))):
+            found = select(axis.equals(i), constant(dim, "i64"), found)
+        return found
+
+    made: TensorExpr = p.compute((len(dims),), element if dims else lambda axis: axis.cast("i64"), name="dims")
+    return made

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
@@ -14,6 +15,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import positions, scalar, steps_of_run_time
 from mirlo.frontends.onnx.values import constant, dtype_of_array, strings
 
 
@@ -83,13 +85,11 @@ def arange(node: Node) -> Any:
         if step == 0:
             raise NodeError("input 'delta' must not be 0")
         return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=found.dtype)
-    start, (stop,), step = node.scalar(0), node.dims(1), node.scalar(2)
-    if step != 1:
-        raise NodeError(f"with a limit that is a symbol, input 'delta' must be 1, got {step}")
-    # The positions of ones, summed up: relax.arange takes numbers only.
-    ones = node.emit("full", shape=(stop - int(start),), value=1.0, dtype=found.dtype)
-    positions = node.emit("cumsum", ones, axis=0, exclusive=True)
-    return positions if start == 0 else node.emit("add", positions, node.constant(start, found))
+    is_counted = found.rank == 0 and not found.dtype.is_float and node.value(1).known is not None
+    if is_counted and node.value(0).is_constant and node.value(2).is_constant and node.scalar(2) == 1:
+        (stop,), start = node.dims(1), node.scalar(0)
+        return node.emit("steps", node[0], node[2], shape=(stop if start == 0 else D.maximum(stop - int(start), 0),))
+    return steps_of_run_time(node)
 
 
 def _range_of_run_time(node: Node, count: int) -> Any:
@@ -126,11 +126,8 @@ def trilu(node: Node) -> Any:
 def _trilu_of_run_time(node: Node) -> Any:
     """Which diagonal it is, is known at run time only: each element's own is compared with it."""
     rows, columns = node.type(0).shape[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        raise NodeError(f"input 'k' must be a constant where the sizes of the matrix are not known: {node.type(0)}")
-    if node.type(1).elements != 1:
-        raise NodeError(f"input 'k' must have one element, got {node.type(1)}")
-    diagonals = node.constant(np.arange(columns) - np.arange(rows)[:, None], "i64")
-    k = node.emit("reshape", node[1], shape=())
+    down = node.emit("reshape", positions(node, rows), shape=(rows, 1))
+    diagonals = node.emit("subtract", positions(node, columns), down)
+    k = scalar(node, 1)
     is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
     return node.emit("where", is_kept, node[0], node.constant(0, node.type(0)))

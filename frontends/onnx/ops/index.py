@@ -8,8 +8,9 @@ import numpy as np
 
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter, removed
+from mirlo.frontends.onnx.runtime_sizes import bind, nonzero_of, positions, scalar, vector
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -54,6 +55,8 @@ def scatter_nd(node: Node) -> Any:
 def one_hot(node: Node) -> Any:
     axis = node.attr.int("axis", -1)
     shape = declared_shape(node, 1)
+    if shape is None and not node.value(1).is_constant:
+        return _one_hot_of_run_time(node, axis)
     depth = node.scalar(1) if shape is None else shape[axis]
     if depth < 1:
         raise NodeError(f"input 'depth' must be at least 1, got {depth}")
@@ -64,8 +67,28 @@ def one_hot(node: Node) -> Any:
     return made if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", made)
 
 
+def _one_hot_of_run_time(node: Node, axis: int) -> Any:
+    """The depth is known at run time only: each place along the new axis is compared."""
+    indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
+    found = node.type(0)
+    size = scalar(node, 1)
+    size = size if type_of(size).dtype.name == "i64" else node.emit("cast", size, dtype="i64")
+    (depth,) = bind(node, node.emit("reshape", size, shape=(1,)), "input 'depth' must be a size")
+    at = axis % (found.rank + 1)
+    below = node.emit("less", indices, node.constant(0, "i64"))
+    indices = node.emit("where", below, node.emit("add", indices, size), indices)
+    column = node.emit("reshape", indices, shape=(*found.shape[:at], 1, *found.shape[at:]))
+    places = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (found.rank - at)))
+    off, on = (
+        node.emit("reshape", node.emit("gather", node[2], node.constant(i, "i64"), axis=0), shape=()) for i in range(2)
+    )
+    return node.emit("where", node.emit("equal", column, places), on, off)
+
+
 @converter("TopK", since=10)
 def top_k(node: Node) -> Any:
+    if not node.value(1).is_constant and declared_shape(node, 1) is None and declared_shape(node, 1, 1) is None:
+        return _top_k_of_run_time(node)
     shape = declared_shape(node, 1) or declared_shape(node, 1, 1)
     if shape is None:
         return _top_k(node, node.scalar(1))
@@ -89,11 +112,25 @@ def _top_k(node: Node, count: Any) -> Any:
     )
 
 
+def _top_k_of_run_time(node: Node) -> Any:
+    """How many are wanted is known at run time only: all are sorted, and the first taken."""
+    x, largest = node.type(0), node.attr.bool("largest", 1)
+    axis = node.attr.int("axis", -1) % x.rank
+    node.attr.ignore("sorted")
+    (count,) = bind(node, vector(node, 1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    zeros, ones = [0] * x.rank, [1] * x.rank
+    found = (node.emit(each, node[0], axis=axis, descending=largest) for each in ("sort", "argsort"))
+    return tuple(node.emit("slice_dims", each, begin=zeros, shape=shape, strides=ones) for each in found)
+
+
 @converter("Compress")
 def compress(node: Node) -> Any:
-    """Where the condition holds: the result's shape depends on it, so it must be a constant."""
-    chosen = np.flatnonzero(node.array(1).reshape(-1))
-    indices = node.constant(chosen.astype(np.int64))
+    """Where the condition holds."""
+    if node.value(1).is_constant:
+        indices = node.constant(np.flatnonzero(node.array(1).reshape(-1)).astype(np.int64))
+    else:
+        indices = node.emit("reshape", found := nonzero_of(node, node[1]), shape=(type_of(found).shape[1],))
     if "axis" in node.attr:
         return node.emit("gather", node[0], indices, axis=node.attr.int("axis"))
     flat = node.emit("reshape", node[0], shape=(node.type(0).elements,))
@@ -102,9 +139,8 @@ def compress(node: Node) -> Any:
 
 @converter("NonZero")
 def non_zero(node: Node) -> Any:
-    """Constants are folded; of other tensors, nobody knows how many elements are not zero."""
-    found = node.array(0)
-    return node.constant(np.array(np.nonzero(found), np.int64))
+    """How many elements are not zero is counted when the model runs."""
+    return nonzero_of(node, node[0])
 
 
 @converter("ReverseSequence")
@@ -117,12 +153,10 @@ def reverse_sequence(node: Node) -> Any:
             f"attributes 'time_axis' and 'batch_axis' must be 0 and 1 in some order, got {time} and {batch}"
         )
     length = x.shape[time]
-    if not isinstance(length, int):
-        raise NodeError(f"the length of the sequences must be known, got {x}")
     along = [1] * x.rank
     steps = node.emit(
         "reshape",
-        node.emit("arange", start=0.0, stop=float(length), step=1.0, dtype="i64"),
+        positions(node, length),
         shape=(*along[:time], length, *along[time + 1 :]),
     )
     lengths = node.emit("reshape", node[1], shape=(*along[:batch], x.shape[batch], *along[batch + 1 :]))

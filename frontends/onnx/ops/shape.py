@@ -25,6 +25,14 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import (
+    expand_dims,
+    pad_of_any_size,
+    reshape_dims,
+    slice_of_run_time,
+    split_of_run_time,
+    vector,
+)
 
 
 @converter("Identity")
@@ -47,6 +55,9 @@ def reshape(node: Node) -> Any:
     shape = declared_shape(node, 1)
     if shape is not None and count_of(node, 1) == len(shape):
         return _reshape_of_run_time(node, shape, node.attr.bool("allowzero", 0))
+    if node.value(1).known is None:
+        dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0))
+        return node.emit("reshape", node[0], shape=dims)
     return node.emit("reshape", node[0], shape=reshaped(x, node.dims(1), node.attr.bool("allowzero", 0)))
 
 
@@ -152,6 +163,8 @@ def expand(node: Node) -> Any:
         ones = node.emit("logical_and", equals(node, 1, [1] * len(tail)), node.constant(kept))
         fits = node.emit("logical_or", equals(node, 1, tail), ones)
         return required(node, fits, "input 'shape' is another", node.emit("expand", node[0], shape=declared))
+    if node.value(1).known is None:
+        return node.emit("expand", node[0], shape=expand_dims(node, node.type(0), vector(node, 1)))
     x, wanted = node.type(0), list(node.dims(1))
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
@@ -168,7 +181,16 @@ def tile(node: Node) -> Any:
         return required(
             node, equals(node, 1, repeats), "'repeats' is another", node.emit("tile", node[0], repeats=repeats)
         )
-    return node.emit("tile", node[0], repeats=node.ints(1))
+    if node.value(1).is_constant:
+        return node.emit("tile", node[0], repeats=node.ints(1))
+    # Each dim behind one of its own, which is broadcast.
+    x, counts = node.type(0), node.dims(1)
+    if len(counts) != x.rank:
+        raise NodeError(f"input 'repeats' must have {x.rank} numbers for {x}, got {len(counts)}")
+    apart = node.emit("reshape", node[0], shape=[part for dim in x.shape for part in (1, dim)])
+    pairs = [part for count, dim in zip(counts, x.shape, strict=True) for part in (count, dim)]
+    tiled = [count * dim for count, dim in zip(counts, x.shape, strict=True)]
+    return node.emit("reshape", node.emit("expand", apart, shape=pairs), shape=tiled)
 
 
 @converter("Concat")
@@ -196,6 +218,8 @@ def split(node: Node) -> Any:
         made = made if isinstance(made, tuple) else (made,)
         kept = required(node, equals(node, 1, known), "input 'split' is another", *made)
         return kept if isinstance(kept, tuple) else (kept,)
+    if node.has(1) and node.value(1).known is None:
+        return split_of_run_time(node, axis % x.rank)
     if node.has(1):
         sizes = node.dims(1)
     count = node.attr.int("num_outputs", len(node.outputs))
@@ -241,23 +265,33 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
 @converter("Slice")
 def slice_(node: Node) -> Any:
     x = node.type(0)
+    if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
+        return slice_of_run_time(node)
     starts, ends, axes, steps = slice_arguments(node)
-    begin = [_bound(dim, x, axis, "starts") for dim, axis in zip(starts, axes, strict=True)]
-    end = [_bound(dim, x, axis, "ends") for dim, axis in zip(ends, axes, strict=True)]
+    if not all(_is_bound(dim, x, axis) for dims in (starts, ends) for dim, axis in zip(dims, axes, strict=True)):
+        return slice_of_run_time(node)
+    begin = [_bound(dim) for dim in starts]
+    end = [_bound(dim) for dim in ends]
     return node.emit("strided_slice", node[0], axes=axes, begin=begin, end=end, strides=steps)
 
 
-def _bound(dim: Dim, x: TensorType, axis: int, what: str) -> int:
+def _is_bound(dim: Dim, x: TensorType, axis: int) -> bool:
+    """Whether this is a number, or the size of the axis itself."""
+    return isinstance(dim, int) or (-x.rank <= axis < x.rank and dim == x.shape[axis])
+
+
+def _bound(dim: Dim) -> int:
     """A bound in numbers; the size of the axis itself, known as a symbol, is its end."""
-    if isinstance(dim, int):
-        return dim
-    if -x.rank <= axis < x.rank and dim == x.shape[axis]:
-        return 2**63 - 1
-    raise NodeError(f"input '{what}' is {dim} at axis {axis} of {x}; supported: numbers, the size of the axis")
+    return dim if isinstance(dim, int) else 2**63 - 1
 
 
 @converter("Pad", since=11)
 def pad(node: Node) -> Any:
+    are_known = all(node.value(i).is_constant for i in range(1, len(node)) if node.has(i))
+    if not are_known and not (declared_shape(node, 1) and node.type(0).is_static and all(node.type(0).static_shape)):
+        return pad_of_any_size(node)
+    if node.has(3) and not node.value(3).is_constant:
+        return pad_of_any_size(node)
     axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
     shape = declared_shape(node, 1)
     if shape is not None and node.type(0).is_static:

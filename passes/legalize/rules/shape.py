@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.constants import tensor_of
-from mirlo.passes.legalize.helpers import aligned, shape_of, short_name
+from mirlo.passes.legalize.helpers import aligned, dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
 
 Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
@@ -97,10 +97,4 @@ def shape_of_operand(op: Any, b: Any) -> Any:
     if all(isinstance(dim, int) for dim in shape):
         return tensor_of(b, shape, "i64")
 
-    def element(axis: Expr) -> Expr:
-        found = constant(shape[-1], "i64")
-        for i, dim in reversed(list(enumerate(shape[:-1]))):
-            found = select(axis.equals(i), constant(dim, "i64"), found)
-        return found
-
-    return b.call_prim(lambda p: p.compute((len(shape),), element, name="shape_of"))
+    return b.call_prim(lambda p: dims_vector(p, shape))

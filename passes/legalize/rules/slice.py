@@ -48,14 +48,14 @@ def pad(op: Any, b: Any) -> Any:
             if op.mode == "constant":
                 return x.at(*at, outside=value)
             rows = zip(at, shape, begins, ends, strict=True)
-            return x.at(*(_inside(i, n, op.mode) if max(low, high) > 0 else i for i, n, low, high in rows))
+            return x.at(*(inside(i, n, op.mode) if max(low, high) > 0 else i for i, n, low, high in rows))
 
         return p.compute(output, element, name="pad")
 
     return b.call_prim(body, op.x)
 
 
-def _inside(index: Expr, size: int, mode: str) -> Expr:
+def inside(index: Expr, size: int, mode: str) -> Expr:
     """The place that padding repeats, for a place that may be outside."""
     if mode == "wrap":
         return index % size

@@ -1,0 +1,237 @@
+"""Sizes that data tells: values of run time become symbols, and what is computed with them stays compiled code.
+
+`bind` gives each element of an i64 vector a symbol; from there on shapes are made of symbols, as those of inputs are. A
+size that cannot be is made negative where it is computed, so that the one check of `relax.bind_dims` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.dynamic import BindDims
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+
+WRONG = -1
+"""A size that says that something else is wrong."""
+
+
+def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
+    """The elements of an i64 vector as symbols; `what` says what they are, where one of them cannot be."""
+    (count,) = type_of(values).shape
+    if not isinstance(count, int):
+        raise NodeError(f"{what} is a list of {count} numbers: how many there are must be known")
+    if count == 0:
+        return ()
+    names = [node.builder.fresh_symbol(node.outputs[0]) for _ in range(count)]
+    text = f"node '{node.outputs[0]}' ({node.operator}): {what}"
+    limits = bounds or [D.UNKNOWN] * count
+    BindDims.build(values, symbols=names, bounds=limits, what=text, result_types=[])
+    return tuple(map(D.symbol, names))
+
+
+def vector(node: Node, index: int) -> Any:
+    """An input that is a list of integers, as a vector of i64."""
+    found = node.type(index)
+    value = node[index] if found.rank == 1 else node.emit("reshape", node[index], shape=(found.elements,))
+    return value if found.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
+
+
+def scalar(node: Node, index: int) -> Any:
+    """An input of one element, of rank 0."""
+    found = node.type(index)
+    if found.elements != 1:
+        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
+    return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
+
+
+def shape_vector(node: Node, shape: Sequence[Dim]) -> Any:
+    """Dims as a vector of i64."""
+    if all(isinstance(dim, int) for dim in shape):
+        return node.constant(np.array(shape, np.int64))
+    return node.emit("dims_tensor", dims=tuple(shape))
+
+
+def numbers(node: Node, values: Any) -> Any:
+    """Integers as a constant of i64."""
+    return node.constant(np.asarray(values, np.int64))
+
+
+def unless(node: Node, holds: Any, values: Any) -> Any:
+    """The values where all of these conditions hold, else sizes that cannot be."""
+    rank = type_of(holds).rank
+    flag = node.emit("reduce_all", holds) if rank else holds
+    return node.emit("where", flag, values, numbers(node, WRONG))
+
+
+def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> Any:
+    """A number per axis of a tensor, of those given for the axes that a vector lists, which may be negative."""
+    (count,) = type_of(values).shape
+    column = node.emit("reshape", axes, shape=(count, 1))
+    positions = numbers(node, np.arange(rank)[None])
+    negative = node.emit("subtract", positions, numbers(node, rank))
+    here = node.emit("logical_or", node.emit("equal", column, positions), node.emit("equal", column, negative))
+    spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), numbers(node, 0))
+    total = node.emit("reduce_sum", spread, axes=[0])
+    if default == 0:
+        return total
+    return node.emit("where", node.emit("reduce_any", here, axes=[0]), total, numbers(node, default))
+
+
+def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tuple[Dim, ...]:
+    """The dims that a Reshape to a shape of run time makes: 0 copies a dim, -1 is what remains."""
+    (rank,) = type_of(wanted).shape
+    if not isinstance(rank, int):
+        raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
+    made = wanted
+    if not allow_zero:
+        own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
+        made = node.emit("where", node.emit("equal", wanted, numbers(node, 0)), own, wanted)
+    is_open = node.emit("equal", made, numbers(node, -1))
+    ones = numbers(node, 1)
+    known = node.emit("reduce_prod", node.emit("where", is_open, ones, made))
+    total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
+    rest = node.emit("floor_divide", total, node.emit("maximum", known, ones))
+    made = node.emit("where", is_open, rest, made)
+    fits = node.emit("equal", node.emit("reduce_prod", made), total)
+    return bind(node, unless(node, fits, made), f"input 'shape' does not fit the input {x}, or is no shape")
+
+
+WRONG_DIM = 0
+"""Stands for a dim that is not there to be copied: a shape of as many elements as the input has then none, or fits."""
+
+
+def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
+    """The dims of x broadcast with a shape of run time, both ways."""
+    (count,) = type_of(wanted).shape
+    if not isinstance(count, int):
+        raise NodeError(f"input 'shape' is a list of {count} numbers: the rank of the result must be known")
+    rank = max(x.rank, count)
+    own = [*[1] * (rank - x.rank), *x.shape]
+    tail = own[rank - count :]
+    given = shape_vector(node, tail)
+    one = numbers(node, 1)
+    fits = node.emit("logical_or", node.emit("equal", wanted, given), node.emit("equal", wanted, one))
+    free = node.constant(np.array([dim == 1 for dim in tail]))
+    checked = unless(node, node.emit("logical_or", fits, free), wanted)
+    bound = bind(node, checked, f"input 'shape' does not broadcast with the input {x}")
+    return (*own[: rank - count], *(new if old == 1 else old for old, new in zip(tail, bound, strict=True)))
+
+
+def slice_of_run_time(node: Node) -> Any:
+    """Slice with bounds of run time: where it begins and how long it is are computed when the model runs."""
+    x = node.type(0)
+    starts, ends = vector(node, 1), vector(node, 2)
+    axes = vector(node, 3) if node.has(3) else None
+    steps = vector(node, 4) if node.has(4) else None
+    bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
+    lengths = node.emit("reshape", node.emit("gather", bounds, numbers(node, 1), axis=0), shape=(x.rank,))
+    changed = _sliced_axes(node, x.rank)
+    chosen = node.emit("gather", lengths, numbers(node, changed), axis=0)
+    made = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in changed])
+    shape = list(x.shape)
+    for axis, dim in zip(changed, made, strict=True):
+        shape[axis] = dim
+    return node.emit("slice_at", node[0], bounds, shape=tuple(shape))
+
+
+def split_of_run_time(node: Node, axis: int) -> tuple[Any, ...]:
+    """Split into parts whose sizes only run time knows."""
+    x, sizes = node.type(0), vector(node, 1)
+    total = node.emit("equal", node.emit("reduce_sum", sizes), shape_vector(node, x.shape[axis : axis + 1]))
+    parts = bind(node, unless(node, total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
+    if len(parts) != len(node.outputs):
+        raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
+    made, begin = [], [0] * x.rank
+    at: Dim = 0
+    for part in parts:
+        shape = (*x.shape[:axis], part, *x.shape[axis + 1 :])
+        starts = [*begin[:axis], at, *begin[axis + 1 :]]
+        made.append(node.emit("slice_dims", node[0], begin=starts, shape=shape, strides=[1] * x.rank))
+        at = at + part
+    return tuple(made)
+
+
+def _sliced_axes(node: Node, rank: int) -> list[int]:
+    """The axes whose dims may change."""
+    if node.has(3):
+        known = node.value(3).known
+        return list(range(rank)) if known is None else sorted({int(axis) % rank for axis in known.reshape(-1)})
+    (count,) = node.type(1).shape
+    return list(range(count if isinstance(count, int) else rank))
+
+
+def pad_of_any_size(node: Node) -> Any:
+    """Pad by amounts, and along axes, of run time."""
+    x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    pads = vector(node, 1)
+    (amounts,) = type_of(pads).shape
+    if not isinstance(amounts, int) or amounts % 2:
+        raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
+    halves = node.emit("reshape", pads, shape=(2, amounts // 2))
+    before, after = (
+        node.emit("reshape", node.emit("gather", halves, numbers(node, i), axis=0), shape=(amounts // 2,))
+        for i in range(2)
+    )
+    if node.has(3):
+        axes = vector(node, 3)
+        before, after = (by_axis(node, each, axes, x.rank) for each in (before, after))
+    elif amounts // 2 != x.rank:
+        raise NodeError(f"input 'pads' must have {2 * x.rank} numbers for {x}, got {amounts}")
+    sizes = node.emit("add", shape_vector(node, x.shape), node.emit("add", before, after))
+    shape = bind(node, sizes, "input 'pads' takes away more than there is")
+    value = None
+    if node.has(2):
+        value = scalar(node, 2)
+        if type_of(value).dtype is not x.dtype:
+            value = node.emit("cast", value, dtype=x.dtype)
+    return node.emit("pad_at", node[0], before, value, shape=shape, mode=mode)
+
+
+def steps_of_run_time(node: Node) -> Any:
+    """Range with bounds of run time."""
+    start, limit, delta = (scalar(node, i) for i in range(3))
+    found = type_of(start)
+    if found.dtype.is_float:
+        wide = "f64"
+        first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
+        length = node.emit("divide", node.emit("subtract", last, first), step)
+        count = node.emit("cast", node.emit("ceil", length), dtype="i64")
+    else:
+        first, last, step = (
+            each if found.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
+            for each in (start, limit, delta)
+        )
+        nonzero = node.emit("where", node.emit("equal", step, numbers(node, 0)), numbers(node, 1), step)
+        count = node.emit("negative", node.emit("floor_divide", node.emit("subtract", first, last), nonzero))
+    count = node.emit("maximum", count, numbers(node, 0))
+    wrong = node.emit("equal", delta, node.constant(0, found))
+    count = node.emit("where", wrong, numbers(node, WRONG), count)
+    shape = bind(node, node.emit("reshape", count, shape=(1,)), "input 'delta' must not be 0")
+    return node.emit("steps", start, delta, shape=shape)
+
+
+def nonzero_of(node: Node, x: Any) -> Any:
+    """Where a tensor is not zero, as ONNX's NonZero: counted first."""
+    found = type_of(x)
+    flags = x if found.dtype.is_bool else node.emit("not_equal", x, node.constant(0, found))
+    total = (
+        node.emit("reduce_sum", node.emit("cast", flags, dtype="i64"))
+        if found.rank
+        else node.emit("cast", flags, dtype="i64")
+    )
+    count = bind(node, node.emit("reshape", total, shape=(1,)), "the number of elements", [found.elements])
+    return node.emit("nonzero", flags, count=count)
+
+
+def positions(node: Node, count: Dim) -> Any:
+    """0, 1, 2, ... as a vector of i64."""
+    if isinstance(count, int):
+        return numbers(node, np.arange(count))
+    return node.emit("steps", numbers(node, 0), numbers(node, 1), shape=(count,))

@@ -1,0 +1,144 @@
+"""Default rules of operators whose sizes only data tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, constant, maximum, minimum, select
+from mirlo.passes.legalize.helpers import dims_vector, shape_of
+from mirlo.passes.legalize.rules.slice import inside
+from mirlo.passes.rules import legalize
+
+BEGIN, STEP = 0, 2
+
+
+@legalize("relax.dims_tensor")
+def dims_tensor(op: Any, b: Any) -> Any:
+    return b.call_prim(lambda p: dims_vector(p, op.dims))
+
+
+@legalize("relax.steps")
+def steps(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def body(p: Any, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
+        wide = "f32" if start.dtype.is_float and start.dtype.bits < 32 else start.dtype
+
+        def element(i: Expr) -> Expr:
+            return (start.at().cast(wide) + i.cast(wide) * delta.at().cast(wide)).cast(start.dtype)
+
+        return p.compute(shape, element, name="steps")
+
+    return b.call_prim(body, op.start, op.delta)
+
+
+@legalize("relax.nonzero")
+def nonzero(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+
+    def body(loops: Any, x: Any, output: Any) -> None:
+        found = loops.variable(0, "index")
+        for at in loops.nest(shape):
+            with loops.if_(x[at].cast("bool")):
+                for axis, index in enumerate(at):
+                    output[axis, found.get()] = index.cast("i64")
+                found.set(found.get() + 1)
+
+    return b.call_loops(body, op.x)
+
+
+@legalize("relax.slice_bounds")
+def slice_bounds(op: Any, b: Any) -> Any:
+    (rank,), (count,) = shape_of(op.shape), shape_of(op.starts)
+
+    def body(loops: Any, shape: Any, starts: Any, ends: Any, axes: Any, steps: Any, output: Any) -> None:
+        for axis in range(rank):
+            output[BEGIN, axis] = constant(0, "i64")
+            output[1, axis] = shape[axis]
+            output[STEP, axis] = constant(1, "i64")
+        for i in range(count):
+            named = constant(i, "i64") if axes is None else axes[i]
+            axis = loops.let(select(named < 0, named + rank, named).cast(INDEX))
+            step = loops.let(constant(1, "i64") if steps is None else steps[i])
+            size = loops.let(shape[axis])
+            with loops.if_((axis >= 0) & (axis < rank) & step.differs(0)):
+                forwards = step > 0
+                first, last = starts[i], ends[i]
+                start = select(first < 0, maximum(first, -size) + size, first)
+                stop = select(last < 0, maximum(last, -size - 1) + size, last)
+                # Forwards from 0 to the size; backwards from the last element to before the first.
+                low, high = select(forwards, constant(0, "i64"), -1), select(forwards, size, size - 1)
+                start = minimum(maximum(start, select(forwards, constant(0, "i64"), 0)), high)
+                stop = minimum(maximum(stop, low), high)
+                length = select(forwards, (stop - start + step - 1) // step, (start - stop - step - 1) // -step)
+                output[BEGIN, axis] = start
+                output[1, axis] = maximum(length, 0)
+                output[STEP, axis] = step
+            with loops.else_():
+                output[1, 0] = constant(-1, "i64")  # a length that cannot be: whoever binds it says what is wrong
+
+    return b.call_loops(body, op.shape, op.starts, op.ends, op.axes, op.steps)
+
+
+@legalize("relax.slice_at")
+def slice_at(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def body(p: Any, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:
+        def place(axis: int, at: Expr) -> Expr:
+            return bounds[BEGIN, axis].cast(INDEX) + at * bounds[STEP, axis].cast(INDEX)
+
+        return p.compute(shape, lambda *axes: x.at(*(place(i, at) for i, at in enumerate(axes))), name="slice")
+
+    return b.call_prim(body, op.x, op.bounds)
+
+
+@legalize("relax.slice_dims")
+def slice_dims(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def place(axis: int, at: Expr) -> Expr:
+            stride, begin = op.strides[axis], op.begin[axis]
+            scaled = at if stride == 1 else at * stride
+            return scaled if begin == 0 else scaled + begin
+
+        return p.compute(shape, lambda *axes: x.at(*(place(i, at) for i, at in enumerate(axes))), name="slice")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.pad_at")
+def pad_at(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+
+    def body(p: Any, x: TensorExpr, begins: TensorExpr, value: TensorExpr | None) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            at = [axis - begins[i].cast(INDEX) for i, axis in enumerate(axes)]
+            if op.mode != "constant":
+                return x.at(*(inside(i, size, op.mode) for i, size in zip(at, x.shape, strict=True)))
+            nearest, is_inside = [], None
+            for index, size in zip(at, x.shape, strict=True):
+                test = (index >= 0) & (index < size)
+                is_inside = test if is_inside is None else is_inside & test
+                nearest.append(maximum(minimum(index, constant(size, INDEX) - 1), 0))
+            beyond = constant(0, x.dtype) if value is None else value.at()
+            return x.at() if is_inside is None else select(is_inside, x.at(*nearest), beyond)
+
+        return p.compute(shape, element, name="pad")
+
+    return b.call_prim(body, op.x, op.begins, op.value)
+
+
+@legalize("relax.spread_axes")
+def spread_axes(op: Any, b: Any) -> Any:
+    shape = shape_of(op.output)
+    rank = len(shape) // 2
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            return x.at(*(axes[i] + axes[rank + i] for i in range(rank)))
+
+        return p.compute(shape, element, name="spread_axes")
+
+    return b.call_prim(body, op.x)
