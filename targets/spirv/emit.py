@@ -9,6 +9,7 @@ from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.program import read_program
 from mirlo.targets.llvm.emit import _find_main, _kernels, _signature
 from mirlo.targets.spirv.binary import to_binaries
+from mirlo.targets.spirv.large import hand_over_parts, split_large
 
 
 def emit(module: Any) -> Artifact:
@@ -17,6 +18,7 @@ def emit(module: Any) -> Artifact:
     signature = _signature(main)
     rows = _kernels(main, module)
     program = read_program(module, main)
+    hand_over_parts(program, split_large(module))
     code, table = pack(to_binaries(module), program.constants)
     return Artifact(
         target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],

@@ -1,0 +1,124 @@
+"""Buffers that are larger than what every device binds at once: bound in parts, of which each access picks one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.lower.calls import find
+from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.program import Launch, Program, Range
+
+LIMIT = 1 << 27
+"""Bytes that every Vulkan device binds."""
+_EQUAL = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """A parameter of a kernel that is handed over in parts, after all others."""
+
+    position: int
+    part_bytes: int
+
+
+def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
+    """Split the parameters of kernels that are too large; which they were, by the name that launches use."""
+    found = {}
+    for function in find(module, "gpu.func"):
+        block = function.regions[0].blocks[0]
+        large = [argument for argument in block.arguments if _bytes(argument.type) > limit]
+        if not large:
+            continue
+        own = ir.StringAttr(function.parent.attributes["sym_name"]).value
+        name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
+        found[name] = [Split(argument.arg_number, _split(block, argument, limit)) for argument in large]
+        for split in found[name][::-1]:
+            block.erase_argument(split.position)
+        kinds = [argument.type for argument in block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    return found
+
+
+def hand_over_parts(program: Program, splits: dict[str, list[Split]]) -> None:
+    """Let the launches of these kernels pass the parts."""
+    for i, step in enumerate(program.steps):
+        if isinstance(step, Launch) and step.kernel in splits:
+            program.steps[i] = _with_parts(step, splits[step.kernel])
+
+
+def _with_parts(step: Launch, splits: list[Split]) -> Launch:
+    positions = {split.position for split in splits}
+    arguments = [a for i, a in enumerate(step.arguments) if i not in positions]
+    for split in splits:
+        whole = step.arguments[split.position]
+        arguments += _parts(whole, split.part_bytes)
+    return Launch(step.kernel, step.grid, step.block, tuple(arguments), step.row)
+
+
+def _parts(whole: Range, size: int) -> list[Range]:
+    return [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
+
+
+def _bytes(kind: Any) -> int:
+    return math.prod(kind.shape) * element_bytes(kind.element_type) if isinstance(kind, ir.MemRefType) else 0
+
+
+def _split(block: Any, argument: Any, limit: int) -> int:
+    """Add the parts to a kernel and let all accesses use them; bytes of a part."""
+    kind = argument.type
+    total, size = math.prod(kind.shape), element_bytes(kind.element_type)
+    count = 1 << (limit // size).bit_length() - 1
+    parts = [
+        block.add_argument(ir.MemRefType.get([min(count, total - at)], kind.element_type), argument.location)
+        for at in range(0, total, count)
+    ]
+    for use in list(argument.uses):
+        op = use.owner.operation
+        if op.name not in ("memref.load", "memref.store"):
+            raise PassError(f"'{op.name}' of a buffer of more than {limit} bytes cannot be split", op.location)
+        _access(op, parts, kind.shape, count)
+    return count * size
+
+
+def _access(op: Any, parts: list[Any], shape: list[int], count: int) -> None:
+    """Put accesses of all parts, one of which is made, in place of one access."""
+    loads = op.name == "memref.load"
+    indices = list(op.operands)[1 if loads else 2 :]
+    with ir.InsertionPoint(op), op.location:
+        position = index(0)
+        for value, extent in zip(indices, shape, strict=True):
+            scaled = create("arith.muli", position.type, position, index(extent))
+            position = create("arith.addi", position.type, scaled, value)
+        which = create("arith.divui", position.type, position, index(count))
+        there = create("arith.remui", position.type, position, index(count))
+        value = _choose(op, parts, 0, which, there)
+        if loads:
+            op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _choose(op: Any, parts: list[Any], number: int, which: Any, there: Any) -> Any:
+    def access() -> Any:
+        if op.name == "memref.load":
+            return memref.LoadOp(parts[number], [there]).result
+        memref.StoreOp(op.operands[0], parts[number], [there])
+        return None
+
+    if number == len(parts) - 1:
+        return access()
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    here = create("arith.cmpi", i1, which, index(number), predicate=ir.IntegerAttr.get(i64, _EQUAL))
+    branch = scf.IfOp(here, [r.type for r in op.results], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        made = access()
+        scf.YieldOp([] if made is None else [made])
+    with ir.InsertionPoint(branch.else_block):
+        made = _choose(op, parts, number + 1, which, there)
+        scf.YieldOp([] if made is None else [made])
+    return branch.results[0] if len(branch.results) else None

@@ -1,0 +1,31 @@
+"""The five models on a Vulkan device agree with ONNX Runtime, in sizes that a software device computes in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reduced_models import reduced, reference
+from vulkan_device import needs_vulkan
+
+import mirlo
+
+pytestmark = needs_vulkan()
+
+TOLERANCE = 1e-4
+"""Largest error, relative to the largest value of the output."""
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2"])
+def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
+    path = reduced(name, tmp_path)
+    try:
+        inputs, expected = reference(path)
+        results = mirlo.compile(path, target="spirv", cache=False).run(inputs)
+    finally:
+        path.unlink()
+    assert results.keys() == expected.keys()
+    for output, array in expected.items():
+        error = np.abs(results[output] - array).max() / np.abs(array).max()
+        assert error <= TOLERANCE, f"output '{output}': relative error {error:.2e}"
