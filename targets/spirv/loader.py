@@ -124,6 +124,7 @@ class Model:
 
     def _record(self, profiled: bool) -> Any:
         inputs = len(self.artifact.inputs)
+        self.pipelines.prepare(self.steps)
         commands = self.device.commands()
         if self.tensors is not self.staging:
             for region in self.regions[:inputs]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ class Kernel:
 
 
 class Pipelines:
-    """Makes each pipeline when it is first dispatched."""
+    """The pipelines of a model, each made once."""
 
     def __init__(self, device: Device, artifact: Artifact):
         self.device = device
@@ -31,6 +33,15 @@ class Pipelines:
         self._layouts: dict[int, tuple[Any, Any]] = {}
         self._descriptor_pools: list[Any] = []
         self._queries: Any = None
+
+    def prepare(self, steps: list[dict[str, Any]]) -> None:
+        """Make all pipelines that steps need, several at a time: drivers take long for each."""
+        wanted = {s["kernel"]: (s["kernel"], len(s["arguments"]), s["block"]) for s in steps if "kernel" in s}
+        for _, bindings, _ in wanted.values():
+            self._layout(bindings)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            # Asking for the results raises what went wrong.
+            list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
     def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place]) -> None:
         """Record one launch."""
