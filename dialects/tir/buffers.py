@@ -12,6 +12,8 @@ from mirlo.dialects.core.dims import Dim
 WORKSPACE = "tir.workspace"
 """Attribute of a buffer-form prim function: bytes of scratch memory that a parameter, after the outputs, must give;
 a number, or a dim as text."""
+PARALLEL = "tir.parallel"
+"""Unit attribute of a loop whose iterations may run at the same time."""
 STACK_LIMIT = 16 * 1024
 """Scratch buffers up to this many bytes, all together, live on the stack."""
 ALIGNMENT = 64

@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import affine, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.sizes import places, size_of
 
@@ -18,10 +19,6 @@ from mirlo.dialects.tir.sizes import places, size_of
 def index(value: Dim) -> Any:
     """An index constant, or the value of a symbolic dim."""
     return size_of(value)
-
-
-PARALLEL = "tir.parallel"
-"""Unit attribute of a loop whose iterations may run at the same time."""
 
 
 def for_loop(

@@ -7,5 +7,5 @@ from mirlo.passes.targets import Target
 TARGET = Target(
     name="gpu",
     help="rules that all GPUs share; code is made by nvvm and spirv",
-    rule_modules=("mirlo.targets.gpu.schedule.stages",),
+    rule_modules=("mirlo.targets.gpu.schedule.stages", "mirlo.targets.gpu.sort"),
 )

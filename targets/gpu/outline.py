@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import gpu, ir, passmanager
+from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points, less
+from mirlo.targets.gpu.threads import parallel_nest
 
+WARP = 32
 VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
 """Operations of the host: other ways to look at a buffer."""
 
@@ -19,7 +23,8 @@ VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.
 class OutlineKernels(Pass):
     """Turn the launches of prim functions into kernels, each in a `gpu.module` of its own.
 
-    A prim function in buffer form without a launch, such as loops written by hand, becomes a kernel of one thread.
+    A prim function in buffer form without a launch, such as loops written by hand, becomes one kernel: a thread for
+    each iteration of the parallel loops that all its work is in, or one thread.
     """
 
     name = "outline-kernels"
@@ -43,19 +48,51 @@ class OutlineKernels(Pass):
 
 
 def _wrap(function: Any) -> None:
-    """The whole body in one thread; views of parameters stay outside."""
+    """All work in one launch: a thread for each iteration of parallel loops, or one thread; views stay outside."""
     body = function.regions[0].blocks[0]
     operations = [op.operation for op in body.operations]
     returns = operations[-1]
     inside = [op for op in operations[:-1] if op.name not in VIEWS and not _is_index_constant(op)]
     if not inside:
         return
+    nest = parallel_nest(function)
     with ir.InsertionPoint(returns), function.location:
-        launch = gpu.LaunchOp((1, 1, 1), (1, 1, 1))
-        with ir.InsertionPoint(launch.regions[0].blocks[0]):
-            end = gpu.TerminatorOp()
+        if nest is not None:
+            launch_points(nest[1], lambda indices: _each(inside, nest[0], indices))
+            return
+        # A whole warp of which one thread works: software devices lose track of loops in smaller blocks.
+        launch(1, WARP, lambda ids: _alone(inside, ids))
+
+
+def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
+    """One iteration, with scratch memory of its own."""
+    end = _mark()
     for op in inside:
-        op.move_before(end.operation)
+        if op is not loops[0]:
+            op.move_before(end)
+    body = loops[-1].regions[0].blocks[0]
+    for loop, value in zip(loops, indices, strict=True):
+        loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(value)
+    for op in [o.operation for o in body.operations][:-1]:
+        op.move_before(end)
+    end.erase()
+    loops[0].erase()
+
+
+def _alone(inside: list[Any], ids: Ids) -> None:
+    """Everything, by the first thread; its scratch memory is made before."""
+    end = _mark()
+    branch = scf.IfOp(less(ids.thread, 1))
+    with ir.InsertionPoint(branch.then_block):
+        last = scf.YieldOp([]).operation
+    for op in inside:
+        op.move_before(end if op.name == "memref.alloca" else last)
+    end.erase()
+
+
+def _mark() -> Any:
+    """A place to move operations to: before this one, which is erased at the end."""
+    return index(0).owner
 
 
 def _is_index_constant(op: Any) -> bool:

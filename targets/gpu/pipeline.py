@@ -21,6 +21,7 @@ def compile_pipeline(target: str) -> str:
         "cse",
         "remove-dead",
         f"schedule{{target={target}}}",
+        "map-threads",
         "lower-loops",
         f"lower-intrinsics{{target={target}}}",
         "outline-kernels",

@@ -42,14 +42,19 @@ def check(result: tuple[Any, ...], what: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def first_gpu() -> Any:
+    """The first GPU; an error that says what to do where there is none."""
+    bindings = driver()
+    if not check(bindings.cuDeviceGetCount(), "counting GPUs"):
+        raise CudaError("this machine has a CUDA driver, but no GPU that it may use")
+    return check(bindings.cuDeviceGet(0), "finding the GPU")
+
+
 @cache
 def capability() -> tuple[int, int] | None:
     """The compute capability of the first GPU; None if there is none."""
     try:
-        bindings = driver()
-        if not check(bindings.cuDeviceGetCount(), "counting GPUs"):
-            return None
-        device = check(bindings.cuDeviceGet(0), "finding the GPU")
+        bindings, device = driver(), first_gpu()
         kinds = bindings.CUdevice_attribute
         major, minor = (
             check(bindings.cuDeviceGetAttribute(kind, device), "asking the GPU")

@@ -15,7 +15,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, tensors_of
 from mirlo.targets.nvvm.chips import find_chip
-from mirlo.targets.nvvm.device import CudaError, capability, check, driver
+from mirlo.targets.nvvm.device import CudaError, capability, check, driver, first_gpu
 
 
 def load(artifact: Artifact) -> LoadedCode:
@@ -31,8 +31,8 @@ class Model:
         self.artifact = artifact
         self.lock = threading.RLock()
         cuda = driver()
+        device = first_gpu()
         self._check_chip()
-        device = check(cuda.cuDeviceGet(0), "finding the GPU")
         # The context that everything else in the process uses as well, so that memory can be shared.
         self._context = check(cuda.cuDevicePrimaryCtxRetain(device), "opening the GPU")
         with self.lock:
@@ -53,7 +53,7 @@ class Model:
     def _check_chip(self) -> None:
         chip, found = find_chip(self.artifact.metadata["chip"]), capability()
         if found is None:
-            raise CudaError("this machine has a CUDA driver, but no GPU")
+            raise CudaError("the GPU does not say what it is capable of")
         bound = chip.name.endswith("a")
         if found < chip.version or (bound and found != chip.version):
             which = f"{found[0]}.{found[1]}"

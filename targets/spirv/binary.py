@@ -51,6 +51,7 @@ def to_binaries(module: Any) -> list[KernelCode]:
     )
     _run(module, ",".join([attach, *_TO_SPIRV]))
     _keep_arithmetic(module)
+    _empty_continues(module)
     features = {}
     for shader in _modules(module, "spirv.module"):
         name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")
@@ -126,6 +127,25 @@ def _keep_arithmetic(module: Any) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
+
+
+def _empty_continues(module: Any) -> None:
+    """Give each loop a block of its own from which it continues.
+
+    MLIR lets loops continue from their whole body. Mesa's drivers lose track of which loop is left where a loop is
+    within such a block.
+    """
+    for loop in find(module, "spirv.mlir.loop"):
+        _, header, *_, body, _ = loop.regions[0].blocks
+        last = list(body.operations)[-1].operation
+        values = list(last.operands)
+        following = body.create_after(*(value.type for value in values), arg_locs=[loop.location] * len(values))
+        with loop.location:
+            with ir.InsertionPoint(following):
+                ir.Operation.create("spirv.Branch", operands=list(following.arguments), successors=[header])
+            with ir.InsertionPoint(last):
+                ir.Operation.create("spirv.Branch", operands=values, successors=[following])
+        last.erase()
 
 
 def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The benchmark models in sizes that a software device computes in seconds: small images, one layer of a transformer."""
+"""The benchmark models in sizes that a software device computes in seconds: small images, one layer."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
+    PARALLEL,
     STACK_LIMIT,
     UNBOUNDED,
     WORKSPACE,
@@ -106,13 +107,19 @@ class LoopBuilder:
             yield held(loop.induction_variable, INDEX)
             scf.YieldOp([])
 
-    def nest(self, extents: Sequence[Dim]) -> Iterator[list[Expr]]:
-        """`for at in loops.nest(shape)`: one loop in another, the last dim innermost."""
+    def nest(self, extents: Sequence[Dim], parallel: bool = False) -> Iterator[list[Expr]]:
+        """`for at in loops.nest(shape)`: one loop in another, the last dim innermost.
+
+        With `parallel`, no iteration reads what another one writes, and what scratch memory and variables hold is
+        written by each before it is read: iterations may run at the same time, each with its own.
+        """
         if not extents:
             yield []
             return
         for i in self.range(extents[0]):
-            for rest in self.nest(extents[1:]):
+            if parallel:
+                ir.InsertionPoint.current.block.owner.attributes[PARALLEL] = ir.UnitAttr.get()
+            for rest in self.nest(extents[1:], parallel):
                 yield [i, *rest]
 
     @contextmanager
@@ -182,6 +189,15 @@ class LoopBuilder:
             target[at] = source[at]
 
 
+def _make_serial(function: Any) -> None:
+    def visit(op: Any) -> Any:
+        if PARALLEL in op.attributes:
+            del op.attributes[PARALLEL]
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+
+
 def _scalar(value: ExprLike) -> Expr:
     """A number of Python as C's `double` or a word."""
     return lift(value, dtype("f64") if isinstance(value, float) else INDEX)
@@ -232,6 +248,8 @@ class LoopFunction:
             body(LoopBuilder(self), *self.buffers)
             func.ReturnOp([])
         op = self.function.operation
+        if self._workspace is not None:
+            _make_serial(op)  # there is one workspace for all iterations
         if self._workspace is not None:
             self._workspace.set_type(workspace_type(self._workspace_bytes))
             op.attributes[WORKSPACE] = workspace_attribute(self._workspace_bytes)

@@ -17,7 +17,7 @@ def cumulative(op: Any, b: Any) -> Any:
 
     def body(loops: Any, x: Any, output: Any) -> None:
         running_type = wide_dtype(x.dtype)
-        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             running = loops.variable(lift(0 if is_sum else 1, running_type), running_type)
             for i in loops.range(shape[axis]):
                 place = (shape[axis] - 1) - i if op.reverse else i

@@ -47,7 +47,7 @@ def sort(op: Any, b: Any) -> Any:
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:
         size = shape[axis]
         rows, spare = Keyed(loops, size, x.dtype), Keyed(loops, size, x.dtype)
-        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             for i in loops.range(size):
                 rows.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
             merge_sort(loops, rows, spare, size, order(op.descending))
@@ -98,7 +98,7 @@ def topk(op: Any, b: Any) -> Any:
         if op.k == 0:
             return
         heap = Heap(loops, op.k, x.dtype, before)
-        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]]):
+        for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             for i in loops.range(op.k):
                 heap.kept.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
             for i in loops.range(op.k // 2):

@@ -47,7 +47,7 @@ def tree_leaves(op: Any, b: Any) -> Any:
     features = shape_of(op.x)[1]
 
     def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, output: Any) -> None:
-        for row, tree in loops.nest((rows, trees)):
+        for row, tree in loops.nest((rows, trees), parallel=True):
             at = loops.variable(roots[tree], "i64")
             for _ in loops.while_(partial(_is_inner, at)):
                 node = loops.let(at.get().cast(INDEX))

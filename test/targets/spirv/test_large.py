@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from vulkan_device import needs_vulkan
+from devices import needs_vulkan
 
 import mirlo
 from mirlo import R

@@ -1,4 +1,4 @@
-"""The schedules of target gpu on a Vulkan device: random programs, and sizes that tiles and rows do not divide."""
+"""The schedules of target gpu, executed: random programs, and sizes that tiles and rows do not divide."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import ON_DEVICES
 from gpu_programs import assert_agree, prim_program
 from random_program import Program as RandomProgram
 from scheduled import random_array
-from vulkan_device import needs_vulkan
 
 from mirlo.dialects.tir.compute import exp, maximum
 
-pytestmark = needs_vulkan()
+pytestmark = ON_DEVICES
 
 
-def test_random_programs() -> None:
+def test_random_programs(target: str) -> None:
     programs = []
     for seed in range(64):
         program, generator = RandomProgram(seed), np.random.default_rng(seed)
         arrays = [random_array(kind, generator) for kind in program.inputs]
         programs.append(prim_program(f"random_{seed}", program.build, arrays))
-    assert_agree(programs, "spirv")
+    assert_agree(programs, target)
 
 
 def arrays_of(*shapes: tuple[int, ...], dtype: Any = np.float32) -> list[np.ndarray]:
@@ -39,11 +39,11 @@ def softmax(p: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", [(3, 1000), (37, 33), (5, 8), (1, 9001), (130, 64), (2, 257)])
-def test_rows(shape: tuple[int, int]) -> None:
+def test_rows(target: str, shape: tuple[int, int]) -> None:
     sums = prim_program(
         "sums", lambda p, x: p.reduce("add", x.shape[:1], x.shape[1:], lambda i, j: x[i, j] * x[i, j]), arrays_of(shape)
     )
-    assert_agree([prim_program("softmax", softmax, arrays_of(shape)), sums], "spirv")
+    assert_agree([prim_program("softmax", softmax, arrays_of(shape)), sums], target)
 
 
 def product(p: Any, x: Any, y: Any, bias: Any) -> Any:
@@ -54,12 +54,12 @@ def product(p: Any, x: Any, y: Any, bias: Any) -> Any:
 
 @pytest.mark.parametrize("size", [(64, 64, 64), (70, 50, 33), (9, 200, 17), (1, 40, 100), (33, 8, 65), (130, 3, 20)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products(size: tuple[int, int, int], dtype: Any) -> None:
+def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
     m, n, k = size
-    assert_agree([prim_program("product", product, arrays_of((m, k), (k, n), (n,), dtype=dtype))], "spirv")
+    assert_agree([prim_program("product", product, arrays_of((m, k), (k, n), (n,), dtype=dtype))], target)
 
 
-def test_products_in_batches_and_transposed() -> None:
+def test_products_in_batches_and_transposed(target: str) -> None:
     def batched(p: Any, x: Any, y: Any) -> Any:
         b, m, k = x.shape
         return p.reduce("add", (b, m, y.shape[1]), (k,), lambda n, i, j, s: x[n, i, s] * y[n, j, s])
@@ -72,11 +72,11 @@ def test_products_in_batches_and_transposed() -> None:
         prim_program("batched", batched, arrays_of((3, 20, 40), (3, 30, 40))),
         prim_program("turned", turned, arrays_of((40, 20), (40, 30))),
     ]
-    assert_agree(programs, "spirv")
+    assert_agree(programs, target)
 
 
 @pytest.mark.parametrize("channels_last", [True, False])
-def test_convolutions_with_padding_and_stride(channels_last: bool) -> None:
+def test_convolutions_with_padding_and_stride(target: str, channels_last: bool) -> None:
     def conv(p: Any, x: Any, w: Any) -> Any:
         out, inner, _, _ = w.shape
 
@@ -91,4 +91,4 @@ def test_convolutions_with_padding_and_stride(channels_last: bool) -> None:
         return p.reduce("add", (2, out, 5, 6), (inner, 3, 3), element)
 
     shape = (2, 10, 11, 12) if channels_last else (2, 12, 10, 11)
-    assert_agree([prim_program("conv", conv, arrays_of(shape, (20, 12, 3, 3)))], "spirv")
+    assert_agree([prim_program("conv", conv, arrays_of(shape, (20, 12, 3, 3)))], target)

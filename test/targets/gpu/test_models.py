@@ -1,4 +1,4 @@
-"""Models on a Vulkan device, from compilation to results."""
+"""Models on a GPU, from compilation to results."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vulkan_device import needs_vulkan
+from devices import ON_DEVICES
 
 import mirlo
 from mirlo import R
 
-pytestmark = needs_vulkan()
+pytestmark = ON_DEVICES
 
 
 @mirlo.script
@@ -21,20 +21,20 @@ def product(x: R.Tensor[(4, 64), R.f32], w: R.Tensor[(64, 32), R.f32]):
 
 
 @pytest.fixture(scope="module")
-def model() -> mirlo.Executable:
-    return mirlo.compile(product, target="spirv")
+def model(target: str) -> mirlo.Executable:
+    return mirlo.compile(product, target=target)
 
 
 def expected(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.maximum(x @ w, 0)
 
 
-def test_product_with_epilogue(model: mirlo.Executable) -> None:
+def test_product_with_epilogue(target: str, model: mirlo.Executable) -> None:
     inputs = model.random_inputs()
     np.testing.assert_allclose(model(**inputs), expected(**inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_calls_do_not_disturb_each_other(model: mirlo.Executable) -> None:
+def test_calls_do_not_disturb_each_other(target: str, model: mirlo.Executable) -> None:
     cases = [model.random_inputs(seed) for seed in range(8)]
     results: list[np.ndarray | None] = [None] * len(cases)
 
@@ -50,26 +50,26 @@ def test_calls_do_not_disturb_each_other(model: mirlo.Executable) -> None:
         np.testing.assert_allclose(result, expected(**inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_saved_models_load(model: mirlo.Executable, tmp_path: Path) -> None:
+def test_saved_models_load(target: str, model: mirlo.Executable, tmp_path: Path) -> None:
     model.save(tmp_path / "product.mirlo")
     inputs = model.random_inputs()
     assert np.array_equal(mirlo.load(tmp_path / "product.mirlo")(**inputs), model(**inputs))
 
 
-def test_profile_has_a_row_for_each_kernel(model: mirlo.Executable) -> None:
+def test_profile_has_a_row_for_each_kernel(target: str, model: mirlo.Executable) -> None:
     profile = model.profile(repeats=2)
     assert [row.symbol for row in profile] == ["fused_matmul_relu"]
     assert profile.microseconds > 0
 
 
-def test_constants_and_weights_are_placed_once() -> None:
+def test_constants_and_weights_are_placed_once(target: str) -> None:
     weight = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
     @mirlo.script
     def scaled(x: R.Tensor[(2, 3), R.f32]):
         return R.matmul(x, R.const(weight)) * R.const(2.0, "f32")
 
-    model = mirlo.compile(scaled, target="spirv")
+    model = mirlo.compile(scaled, target=target)
     for seed in range(2):
         (x,) = model.random_inputs(seed).values()
         np.testing.assert_allclose(model(x), x @ weight * 2, rtol=1e-5, atol=1e-6)

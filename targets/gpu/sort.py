@@ -1,0 +1,66 @@
+"""Sorting on a GPU: each element counts those that come before it, and goes to that place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, LoopBuilder, constant, select
+from mirlo.passes.legalize.helpers import shape_of, short_name
+from mirlo.passes.legalize.rules.sort import order
+from mirlo.passes.rules import decline, legalize
+
+LONGEST = 1 << 16
+"""Rows of more elements take too many comparisons: their number grows with the square."""
+
+
+@legalize("relax.sort", "relax.argsort", target="gpu")
+def sort(op: Any, b: Any) -> Any:
+    """A thread for each element; stable."""
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    if shape[axis] > LONGEST:
+        return decline("rows are too long to compare each with each", elements=shape[axis])
+    wants_places = short_name(op) == "argsort"
+
+    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+        def put(at: list[Expr], rank: Expr) -> None:
+            output[[*at[:axis], rank, *at[axis + 1 :]]] = at[axis].cast("i64") if wants_places else x[at]
+
+        _by_rank(loops, x, shape, axis, order(op.descending), put)
+
+    return b.call_loops(body, op.x)
+
+
+@legalize("relax.topk", target="gpu")
+def topk(op: Any, b: Any) -> Any:
+    """A thread for each element; those of the first places write."""
+    shape = shape_of(op.x)
+    axis = op.axis % len(shape)
+    if shape[axis] > LONGEST:
+        return decline("rows are too long to compare each with each", elements=shape[axis])
+
+    def body(loops: LoopBuilder, x: Any, values: Any, places: Any) -> None:
+        def put(at: list[Expr], rank: Expr) -> None:
+            with loops.if_(rank < op.k):
+                target = [*at[:axis], rank, *at[axis + 1 :]]
+                values[target], places[target] = x[at], at[axis].cast("i64")
+
+        _by_rank(loops, x, shape, axis, order(op.largest), put)
+
+    return b.call_loops(body, op.x)
+
+
+def _by_rank(
+    loops: LoopBuilder, x: Any, shape: Any, axis: int, before: Any, put: Callable[[list[Expr], Expr], None]
+) -> None:
+    """Call `put` for each element with its place in the sorted row."""
+    one, zero = constant(1, "index"), constant(0, "index")
+    for at in loops.nest(shape, parallel=True):
+        mine = loops.let(x[at])
+        rank = loops.variable(0, "index")
+        for j in loops.range(shape[axis]):
+            other = loops.let(x[[*at[:axis], j, *at[axis + 1 :]]])
+            tie = ~before(mine, other) & ~before(other, mine) & (j < at[axis])
+            rank.set(rank.get() + select(before(other, mine) | tie, one, zero))
+        put(at, loops.let(rank.get()))

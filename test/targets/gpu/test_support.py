@@ -1,0 +1,40 @@
+"""What the GPU targets compute, operator by operator, compared with numpy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from commands import ROOT
+from devices import needs_cuda, needs_vulkan
+
+from mirlo.tools.conformance.check import FAILED, OK, WRONG, check_target
+from mirlo.tools.conformance.matrix import markdown
+
+PAGE = ROOT / "docs" / "support-matrix-spirv.md"
+
+
+@needs_vulkan()
+def test_page_of_spirv_is_up_to_date() -> None:
+    assert markdown(check_target("spirv")) == PAGE.read_text(encoding="utf-8"), (
+        "run mirlo check-target spirv --markdown > docs/support-matrix-spirv.md"
+    )
+
+
+@needs_cuda()
+def test_everything_is_computed_on_nvvm() -> None:
+    matrix = check_target("nvvm")
+    assert (matrix.count(WRONG), matrix.count(FAILED)) == (0, 0) and matrix.count(OK)
+
+
+@needs_cuda()
+@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer: install CUDA's tools")
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_kernels_are_clean(tool: str) -> None:
+    tests = [sys.executable, "-m", "pytest", "-q", "-x", str(ROOT / "test/targets/gpu/test_schedules.py"), "-k", "nvvm"]
+    done = subprocess.run(
+        ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *tests], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
