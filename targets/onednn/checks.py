@@ -146,8 +146,8 @@ def pool(node: Node) -> Any:
     """Windows whose padding the library counts as the operator does."""
     if node.name == "relax.avg_pool" and node.attribute("ceil_mode") and node.attribute("count_include_pad"):
         return decline("with ceil_mode, windows reach beyond the padding that count_include_pad counts")
-    if node.name == "relax.avg_pool" and any(step != 1 for step in node.attribute("dilations") or ()):
-        return decline("averages of dilated windows", dilations=node.attribute("dilations"))
+    if any(step != 1 for step in node.attribute("dilations") or ()):
+        return decline("the library is slow with dilated windows", dilations=node.attribute("dilations"))
     return _window_rank(node)
 
 
@@ -181,9 +181,13 @@ def binary(node: Node) -> Any:
 
 
 def reduction(node: Node) -> Any:
-    """Of some axes."""
+    """Of the last axes."""
+    rank = len(_shape(node.operands[0]))
     axes = node.attribute("axes")
-    return decline("no axis is reduced") if axes == () else True
+    reduced = sorted(axis % rank for axis in (range(rank) if axes is None else axes))
+    if reduced != list(range(rank - len(reduced), rank)) or not reduced:
+        return decline("the library reduces the last axes only, unless slowly", axes=axes)
+    return True
 
 
 def strided_slice(node: Node) -> Any:

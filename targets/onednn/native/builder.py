@@ -153,6 +153,10 @@ class Builder:
             return Value(desc, self._outputs[output])
         if over is not None and over.storage.kind == "arena" and over.desc.bytes >= desc.bytes:
             return over.seen_as(desc)
+        return self.scratch(desc)
+
+    def scratch(self, desc: Desc) -> Value:
+        """Memory of the arena."""
         storage = Storage("arena", desc.bytes)
         self.storages.append(storage)
         return Value(desc, storage)
@@ -186,9 +190,7 @@ class Builder:
             made = Value(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
             reorder_now(value, made)
             return made
-        storage = Storage("arena", desc.bytes)
-        self.storages.append(storage)
-        made = Value(desc, storage)
+        made = self.scratch(desc)
         self._reorder(value, made)
         return made
 

@@ -69,6 +69,9 @@ class Desc:
         """The same memory with its axes in another order: axis i of the result is axis `axes[i]` of this one."""
         if tuple(axes) == tuple(range(len(axes))):
             return self
+        strides = self.strides
+        if strides is not None:
+            return strided([self.shape[axis] for axis in axes], self.dtype, [strides[axis] for axis in axes])
         # The library wants to know where each axis goes.
         places = [axes.index(axis) for axis in range(len(axes))]
         array = (ctypes.c_int * len(places))(*places)
@@ -113,7 +116,17 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
 
 
 def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
-    """A layout without blocks."""
+    """A layout without blocks.
+
+    The step of a dim of 1 says nothing, but the library goes by it, and has slow ways for orders that it does not know:
+    it is made what it would be if the dim were outside of those that follow it.
+    """
+    strides, extent = list(strides), 1
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == 1:
+            strides[axis] = extent
+        else:
+            extent = max(extent, strides[axis] * shape[axis])
     made = api.make(
         "memory_desc_create_with_strides", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.dims(strides),

@@ -115,6 +115,7 @@ def test_attention_moves_nothing() -> None:
     p /= p.sum(-1, keepdims=True)
     close(region(), (p @ heads).transpose(0, 2, 1, 3).reshape(1, 32, 48))
     assert region.report.reorders == 0
+    assert len({step.implementation for step in region.report.steps if step.operation == "matmul"}) == 1
 
 
 ERF = np.vectorize(math.erf)

@@ -46,11 +46,11 @@ def binary(builder: Builder, node: Node) -> Value:
         return _describe_binary(node.attributes["algorithm"], x, y, attr)
 
     descriptor, taken, left = fused(builder, post_ops, describe)
-    if is_slow(descriptor) and x.desc.shape != y.desc.shape:
-        # Broadcasts along some axes are fast in row-major layout only.
+    if is_slow(descriptor):
+        # Broadcasts along some axes, and orders of axes that are not usual, are fast in row-major layout only.
         straight = builder.plainly(x)
         if straight is not x:
-            x, result = straight, builder.result(node.result, straight.desc)
+            x, y, result = straight, builder.plainly(y), builder.result(node.result, straight.desc)
             descriptor, taken, left = fused(builder, post_ops, describe)
     arguments = taken.arguments(builder, descriptor)
     builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, **arguments, api.DST: result})

@@ -15,24 +15,29 @@ from mirlo.targets.onednn.plan import Node
 
 def softmax(builder: Builder, node: Node) -> Value:
     """`x` along attribute `axis`; attribute `algorithm`."""
-    x = builder.dense(builder.values[node.operands["x"]])
+    x, axis = builder.dense(builder.values[node.operands["x"]]), node.attributes["axis"]
+    algorithm = api.SOFTMAX[node.attributes["algorithm"]]
+    descriptor = _softmax(x, axis, algorithm)
+    if not is_slow(descriptor):
+        over = x if builder.is_last_use(node.operands["x"]) else None
+        result = builder.result(node.result, x.desc, over)
+        builder.emit(descriptor, {api.SRC: x, api.DST: result})
+        return result
+    # The library is fast along the innermost axis: the others are moved outside of it.
+    rank = len(x.desc.shape)
+    inner = (*(i for i in range(rank) if i != axis), axis)
+    moved = builder.plainly(builder.permuted(x, inner))
+    made = builder.scratch(moved.desc)
+    builder.emit(_softmax(moved, rank - 1, algorithm), {api.SRC: moved, api.DST: made})
+    return builder.permuted(made, [inner.index(i) for i in range(rank)])
 
-    def describe(x: Value) -> api.Owned:
-        attr = attributes()
-        algorithm = api.SOFTMAX[node.attributes["algorithm"]]
-        return primitive_desc(
-            "softmax_forward", api.engine(), api.FORWARD_INFERENCE, algorithm, x.desc.pointer, x.desc.pointer,
-            node.attributes["axis"], attr.pointer,
-        )  # fmt: skip
 
-    descriptor = describe(x)
-    if is_slow(descriptor):
-        x = builder.plainly(x)
-        descriptor = describe(x)
-    over = x if builder.is_last_use(node.operands["x"]) else None
-    result = builder.result(node.result, x.desc, over)
-    builder.emit(descriptor, {api.SRC: x, api.DST: result})
-    return result
+def _softmax(x: Value, axis: int, algorithm: int) -> api.Owned:
+    attr = attributes()
+    return primitive_desc(
+        "softmax_forward", api.engine(), api.FORWARD_INFERENCE, algorithm, x.desc.pointer, x.desc.pointer, axis,
+        attr.pointer,
+    )  # fmt: skip
 
 
 def layer_norm(builder: Builder, node: Node) -> Value:
@@ -104,14 +109,21 @@ def _batch_norm(x: Value, epsilon: float, flags: int) -> api.Owned:
 def lrn(builder: Builder, node: Node) -> Value:
     """`x` [N, C, ...], across channels; attributes `size`, `alpha`, `beta`, `bias`."""
     x = builder.dense(builder.values[node.operands["x"]])
-    attr = attributes()
-    descriptor = primitive_desc(
-        "lrn_forward", api.engine(), api.FORWARD_INFERENCE, api.LRN_ACROSS_CHANNELS, x.desc.pointer, x.desc.pointer,
-        *(node.attributes[name] for name in ("size", "alpha", "beta", "bias")), attr.pointer,
-    )  # fmt: skip
+    descriptor = _lrn(x, node)
+    if is_slow(descriptor):
+        x = builder.plainly(x)
+        descriptor = _lrn(x, node)
     result = builder.result(node.result, x.desc)
     builder.emit(descriptor, {api.SRC: x, api.DST: result})
     return result
+
+
+def _lrn(x: Value, node: Node) -> api.Owned:
+    attr = attributes()
+    return primitive_desc(
+        "lrn_forward", api.engine(), api.FORWARD_INFERENCE, api.LRN_ACROSS_CHANNELS, x.desc.pointer, x.desc.pointer,
+        *(node.attributes[name] for name in ("size", "alpha", "beta", "bias")), attr.pointer,
+    )  # fmt: skip
 
 
 MAKERS = {

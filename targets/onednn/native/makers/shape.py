@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, primitive_desc
-from mirlo.targets.onednn.native.desc import anyhow
+from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.makers.post_ops import is_slow
 from mirlo.targets.onednn.native.storage import Value
 from mirlo.targets.onednn.plan import Node
 
@@ -31,14 +34,21 @@ def concat(builder: Builder, node: Node) -> Value:
     values = [builder.dense(builder.values[node.operands[f"x{index}"]]) for index in range(len(node.operands))]
     tensor = builder.tensor(node.result)
     target = anyhow(tensor.shape, tensor.dtype)
-    descs = (api.c_void_p * len(values))(*(value.desc.pointer for value in values))
-    attr = attributes()
     axis = node.attributes["axis"]
-    descriptor = primitive_desc("concat", api.engine(), target.pointer, len(values), axis, descs, attr.pointer)
+    descriptor = _concatenated(values, target, axis)
+    if is_slow(descriptor):
+        values = [builder.plainly(value) for value in values]
+        descriptor = _concatenated(values, target, axis)
     arguments = {api.MULTIPLE_SRC + index: value for index, value in enumerate(values)}
     result = builder.result(node.result, chosen(descriptor, api.QUERY_DST, target))
     builder.emit(descriptor, {**arguments, api.DST: result})
     return result
+
+
+def _concatenated(values: Sequence[Value], target: Desc, axis: int) -> api.Owned:
+    descs = (api.c_void_p * len(values))(*(value.desc.pointer for value in values))
+    attr = attributes()
+    return primitive_desc("concat", api.engine(), target.pointer, len(values), axis, descs, attr.pointer)
 
 
 MAKERS = {"reshape": reshape, "permute": permute, "slice": slice_, "concat": concat}
