@@ -173,7 +173,8 @@ class Program:
 
     def __repr__(self) -> str:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
-        return f"<Program of {len(self._parts)} parts for {self.compiled.target}: ({inputs}) -> ({outputs})>"
+        parts = f"{len(self._parts)} part{'s' if len(self._parts) != 1 else ''}"
+        return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
 
     def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = [port.name for port in self.inputs]

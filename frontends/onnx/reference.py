@@ -46,6 +46,9 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
   whose carried tensors keep their types, and which collects no outputs: their length would be known at run time only.
 - **Inputs that decide shapes** (axes, sizes, repeats, bounds of a range) and are known at run time only are taken where
   the model declares the shape of the result as numbers. That they make that shape is checked at run time.
+- **Sequences, optional values and strings** exist at run time, where import time does not know them: such models
+  become [programs](programs.md).
+- **Random numbers** are those of `numpy.random.RandomState` where the node gives a seed.
 - **Old models.** What is older than operator set 7 goes through ONNX's version converter first.
 - **ONNX's interface of backends** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.
 - **Locations.** Each operation carries the name of its node, so that errors and profiles can name it.

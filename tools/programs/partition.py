@@ -109,6 +109,9 @@ class _Cutter:
         results = [value for op in operations for value in op.results if value in outside]
         if not results:
             return []
+        for value in results:
+            if TensorType.from_mlir(value.type) is None:
+                raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
         outliner = Outliner(operations, results, self.visible)
         text = outliner.module.operation.get_asm()
         if text not in self.known:
