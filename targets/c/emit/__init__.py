@@ -15,7 +15,18 @@ Check = Callable[[Any], Any]
 EMITTERS: dict[str, Emitter] = {}
 CHECKS: dict[str, Check] = {}
 """Further conditions of operators: functions of the operation, which return True or a decline."""
-FAMILIES = ("elementwise", "contraction", "attention", "pool", "reduce", "normalize", "movement", "index")
+FAMILIES = (
+    "elementwise",
+    "contraction",
+    "attention",
+    "pool",
+    "reduce",
+    "normalize",
+    "movement",
+    "index",
+    "scatter",
+    "image",
+)
 
 
 def emits(*names: str, check: Check | None = None) -> Callable[[Emitter], Emitter]:

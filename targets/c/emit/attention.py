@@ -1,4 +1,4 @@
-"""Attention: the scores of a query are computed twice, so that no memory is needed for them."""
+"""Attention, whose scores are computed twice, so that no memory is needed for them; rotary embeddings."""
 
 from __future__ import annotations
 
@@ -41,3 +41,22 @@ def attention(w: Writer, node: Node) -> None:
                     w.line(f"row[{d}] += weight * {w.at(value, [b, shared, t, d])};")
         with w.loop("d", depth) as d:
             w.line(f"row[{d}] /= sum;")
+
+
+@emits("rotary_embedding")
+def rotary_embedding(w: Writer, node: Node) -> None:
+    """Pairs of elements turned by an angle; elements behind them are copied."""
+    x, cos, sin, out = node["x"], node["cos"], node["sin"], node.output
+    half, kind = dims(cos)[-1], element_type(x)
+    batch, heads, length, size = dims(x)
+    with w.loop("b", batch) as b, w.loop("h", heads) as h, w.loop("s", length) as s:
+        with w.loop("i", half) as i:
+            places = (f"{i} * 2", f"{i} * 2 + 1") if node["interleaved"] else (i, f"{i} + {half}")
+            for name, place in zip(("left", "right"), places, strict=True):
+                w.line(f"const {kind} {name} = {w.at(x, [b, h, s, place])};")
+            for name, value in (("c", cos), ("d", sin)):
+                w.line(f"const {kind} {name} = {w.broadcast(value, [b, '0', s, i])};")
+            w.line(f"{w.at(out, [b, h, s, places[0]])} = left * c - right * d;")
+            w.line(f"{w.at(out, [b, h, s, places[1]])} = right * c + left * d;")
+        with w.block(f"for (int64_t i = {half} * 2; i < {size}; ++i)"):
+            w.line(f"{w.at(out, [b, h, s, 'i'])} = {w.at(x, [b, h, s, 'i'])};")

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mirlo.dialects.relax.infer_windows import padding_pairs
+from mirlo.dialects.relax.matmul import einsum_terms
 from mirlo.passes.byoc.view import Node, Value
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
@@ -50,6 +51,30 @@ def _batched(shape: list[str], at: list[str], place: list[str]) -> str:
 
 def _offset(extents: list[str], index: list[str], step: str) -> str:
     return linear([*extents, step], [*index, "0"])
+
+
+@emits("einsum")
+def einsum(w: Writer, node: Node) -> None:
+    """Loops over the labels of the result, and inside over those that are summed."""
+    out = node.output
+    inputs, output = einsum_terms(node["equation"], [x.type.rank for x in node["xs"]])
+    sizes: dict[str, str] = {}
+    for x, labels in zip(node["xs"], inputs, strict=True):
+        for label, size in zip(labels, dims(x), strict=True):
+            if sizes.get(label, "1") == "1":
+                sizes[label] = size
+    summed = [label for label in sizes if label not in output]
+    with w.loops([sizes[label] for label in output]) as index:
+        names = dict(zip(output, index, strict=True))
+        w.line(f"{element_type(out)} sum = 0;")
+        with w.loops([sizes[label] for label in summed], "r") as inner:
+            names.update(zip(summed, inner, strict=True))
+            factors = [
+                w.at(x, ["0" if size == "1" else names[label] for label, size in zip(labels, dims(x), strict=True)])
+                for x, labels in zip(node["xs"], inputs, strict=True)
+            ]
+            w.line(f"sum += {' * '.join(factors)};")
+        w.line(f"{w.at(out, index)} = sum;")
 
 
 class Window:

@@ -8,7 +8,7 @@ from mirlo.targets.c.types import c_type, least, most
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
-def _place(w: Writer, name: str, indices: Value, at: list[str], extent: str) -> str:
+def place_of(w: Writer, name: str, indices: Value, at: list[str], extent: str) -> str:
     """A variable for an index, which may count from the end."""
     w.line(f"int64_t {name} = (int64_t){w.at(indices, at)};")
     if not indices.type.dtype.is_unsigned:
@@ -21,7 +21,7 @@ def gather(w: Writer, node: Node) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis, depth = node["axis"] % x.type.rank, indices.type.rank
     with w.each(out) as index:
-        place = _place(w, "place", indices, index[axis : axis + depth], dims(x)[axis])
+        place = place_of(w, "place", indices, index[axis : axis + depth], dims(x)[axis])
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:axis], place, *index[axis + depth :]])};")
 
 
@@ -30,7 +30,7 @@ def gather_elements(w: Writer, node: Node) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis = node["axis"] % x.type.rank
     with w.each(out) as index:
-        place = _place(w, "place", indices, index, dims(x)[axis])
+        place = place_of(w, "place", indices, index, dims(x)[axis])
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:axis], place, *index[axis + 1 :]])};")
 
 
@@ -41,7 +41,7 @@ def gather_nd(w: Writer, node: Node) -> None:
     depth = int(indices.type.shape[-1])  # type: ignore[arg-type]
     with w.each(out) as index:
         places = [
-            _place(w, f"place{i}", indices, [*index[:points], str(i) if depth > 1 else "0"], dims(x)[batch + i])
+            place_of(w, f"place{i}", indices, [*index[:points], str(i) if depth > 1 else "0"], dims(x)[batch + i])
             for i in range(depth)
         ]
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:batch], *places, *index[points:]])};")
@@ -53,7 +53,7 @@ def one_hot(w: Writer, node: Node) -> None:
     axis = node["axis"] % out.type.rank
     with w.each(out) as index:
         at = [*index[:axis], *index[axis + 1 :]]
-        place = _place(w, "place", indices, at, str(node["depth"]))
+        place = place_of(w, "place", indices, at, str(node["depth"]))
         w.line(f"{w.at(out, index)} = {w.names[values]}[place == {index[axis]}];".replace("place", place))
 
 

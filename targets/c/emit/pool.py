@@ -9,7 +9,7 @@ from mirlo.passes.byoc.view import Node
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.emit.contraction import Window
 from mirlo.targets.c.types import least
-from mirlo.targets.c.writer import Writer, dims, element_type
+from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
 
 class _Pool:
@@ -29,11 +29,17 @@ class _Pool:
             yield window.place(n, c, at), at
 
     @contextmanager
-    def each_element(self, index: list[str], at: list[str]) -> Iterator[str]:
-        """Loops over the elements of a window that are inside; gives the element."""
+    def each_place(self, index: list[str], at: list[str]) -> Iterator[list[str]]:
+        """Loops over the elements of a window that are inside; gives the index of one."""
         n, c = index[0], index[-1] if self.window.last else index[1]
         with self.w.loops(self.kernel, "k") as k, self.window.inside(self.w, at, k) as source:
-            yield self.w.at(self.x, self.window.place(n, c, source))
+            yield self.window.place(n, c, source)
+
+    @contextmanager
+    def each_element(self, index: list[str], at: list[str]) -> Iterator[str]:
+        """The same; gives the element."""
+        with self.each_place(index, at) as place:
+            yield self.w.at(self.x, place)
 
 
 @emits("max_pool")
@@ -87,3 +93,25 @@ def lp_pool(w: Writer, node: Node) -> None:
             w.line(f"sum += {f'fabs{f}({element})' if p == 1 else f'pow{f}(fabs{f}({element}), {p})'};")
         root = "sum" if p == 1 else f"sqrt{f}(sum)" if p == 2 else f"pow{f}(sum, ({pool.kind})1 / {p})"
         w.line(f"{w.at(node.output, index)} = {root};")
+
+
+@emits("max_pool_with_indices")
+def max_pool_with_indices(w: Writer, node: Node) -> None:
+    """Of equal elements the first counts, in the order in which places are counted."""
+    pool, (values, indices) = _Pool(w, node), node.outputs
+    extents = dims(node["x"])
+    with pool.each_result() as (index, at):
+        w.line(f"{pool.kind} most = {least(values.type.dtype)};")
+        w.line("int64_t place = -1;")
+        with pool.each_place(index, at) as source:
+            spatial, sizes = source[2:], extents[2:]
+            if node["storage_order"]:
+                spatial, sizes = spatial[::-1], sizes[::-1]
+            w.line(f"const {pool.kind} e = {w.at(node['x'], source)};")
+            w.line(f"const int64_t i = {linear([*extents[:2], *sizes], [*source[:2], *spatial])};")
+            w.line("if (place < 0 || e > most || (e != e && most == most) || (e == most && i < place)) {")
+            w.line("  most = e;")
+            w.line("  place = i;")
+            w.line("}")
+        w.line(f"{w.at(values, index)} = most;")
+        w.line(f"{w.at(indices, index)} = place;")
