@@ -7,7 +7,9 @@ the next model for a minute, and end with the process that started them.
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -173,6 +175,19 @@ class _Run:
         self.waiting.extend(i for i in range(len(self.tasks)) if i not in self.done)
         self.work_here()
         return [self.done[i] for i in range(len(self.tasks))]
+
+
+def _end_all() -> None:
+    """When Python exits: what they were doing, nobody wants to know any more."""
+    for process in _processes:
+        process.popen.kill()
+        process.popen.wait()
+
+
+atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):
+    # The pipes are the parent's; a child starts processes of its own.
+    os.register_at_fork(after_in_child=_processes.clear)
 
 
 def _ready() -> bool:

@@ -35,3 +35,16 @@ def test_scatter() -> None:
     root = ElementTree.fromstring(scatter([(1e3, 0.9, "a", "x < 1"), (1e6, 2.0, "b", "y")], "t", "x", "y", (0.7, 1.0)))
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["x < 1", "y"]
+
+
+def test_results_go_into_the_page(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("before\n<!-- begin models -->\nold\n<!-- end models -->\nafter\n")
+    flags = ["--models", MODELS, "--seconds", 0.05, "--report", tmp_path / "models.json"]
+    output_of(python("-m", "benchmarks", "lenet", *flags))
+    command = ["-m", "benchmarks.page", "--page", tmp_path / "page.md"]
+    output_of(python(*command, "--models", tmp_path / "models.json"))
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("before\n") and page.endswith("\nafter\n") and "old" not in page
+    assert "| lenet | 1 |" in page
+    done = python(*command, "--peers", tmp_path / "models.json")
+    assert done.returncode == 1 and "the page has no part 'peers'" in done.stderr

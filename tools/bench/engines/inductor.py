@@ -9,6 +9,9 @@ import numpy as np
 import onnx2torch
 import torch
 
+NEWEST = 17
+"""The operator set up to which onnx2torch knows most operators."""
+
 
 class Model:
     """A compiled module."""
@@ -32,16 +35,47 @@ class Model:
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
     """Import; compilation happens in the first call, which is made here with zeros."""
     import onnx
+    import onnx.version_converter
+    from onnx.numpy_helper import to_array
 
     torch.set_num_threads(threads)
     proto = onnx.load(model)
-    known = {tensor.name for tensor in proto.graph.initializer}
+    version = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), NEWEST)
+    if version > NEWEST:
+        proto = onnx.version_converter.convert_version(proto, NEWEST)
+    known = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for node in proto.graph.node:
+        # onnx2torch refuses this attribute, which says something about zeros only.
+        if node.op_type == "Reshape" and node.input[1] in known and 0 not in to_array(known[node.input[1]]):
+            kept = [attribute for attribute in node.attribute if attribute.name != "allowzero"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
     values = [value for value in proto.graph.input if value.name not in known]
-    module = torch.compile(onnx2torch.convert(proto).eval(), backend="inductor")
-    made = Model(module, [value.name for value in values], [value.name for value in proto.graph.output])
-    made.bind({value.name: _zeros(value, shapes) for value in values})
+    zeros = {value.name: _zeros(value, shapes) for value in values}
+    module = torch.compile(_with_known_shapes(onnx2torch.convert(proto).eval()), backend="inductor")
+    made = Model(module, list(zeros), [value.name for value in proto.graph.output])
+    made.bind(zeros)
     made.run()
     return made
+
+
+def _with_known_shapes(module: Any) -> Any:
+    """Reshapes to shapes that are constants say so: otherwise the compiler sees a shape that depends on data."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.op != "call_module" or type(module.get_submodule(node.target)).__name__ != "OnnxReshape":
+            continue
+        x, shape = node.args
+        if shape.op != "get_attr":
+            continue
+        owner, _, name = shape.target.rpartition(".")
+        wanted = getattr(module.get_submodule(owner), name).tolist()
+        with graph.inserting_before(node):
+            made = graph.call_method("reshape", (x, wanted))
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+    module.recompile()
+    return module
 
 
 def _zeros(value: Any, shapes: Mapping[str, Sequence[int]]) -> np.ndarray:

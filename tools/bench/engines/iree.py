@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ FLAGS = [
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
-    "--iree-opt-level=O2",
 ]
 
 
@@ -26,7 +26,7 @@ class Model:
 
     def __init__(self, function: Any, device: Any, inputs: list[str], outputs: list[str]) -> None:
         self.function, self.device, self._inputs, self._outputs = function, device, inputs, outputs
-        self.version = str(getattr(compiler.version, "VERSION", "") or "?")
+        self.version = version("iree-base-compiler")
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
         self._arrays = [runtime.asdevicearray(self.device, np.ascontiguousarray(inputs[n])) for n in self._inputs]

@@ -1,0 +1,94 @@
+"""Puts results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] [--sweep FILE]`.
+
+    python -m benchmarks --against onnxruntime,openvino --threads 1,2 --report models.json
+    python -m benchmarks all --against onnxruntime,openvino,iree,tvm,inductor --report peers.json
+    python -m benchmarks.kernels.sweep --json sweep.json
+    python -m benchmarks.page --models models.json --peers peers.json --sweep sweep.json
+
+Each file replaces its part of the page, between two comments, and the pictures that belong to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kernels.sweep import Row, svg
+from benchmarks.kernels.sweep import markdown as sweep_tables
+from mirlo.tools.bench import plot
+from mirlo.tools.bench.measure import EngineRow, ModelRow
+from mirlo.tools.bench.results import Results, describe_machine, markdown
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PLOTTED = ("resnet50", "bert_base")
+"""Models whose roofline plots are on the page, for one thread."""
+
+
+def results_of(path: Path) -> Results:
+    """What `mirlo bench --report FILE.json` wrote."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in found["models"]]
+    return Results(rows, found["date"], found["machine"])
+
+
+def models_part(results: Results, pictures: Path) -> str:
+    """The tables, then the plots."""
+    parts = [markdown(results)]
+    for row in results.rows:
+        if row.model in PLOTTED and row.threads == 1 and row.kernels is not None:
+            name = f"roofline-{row.model}.svg"
+            (pictures / name).write_text(plot.svg(row), encoding="utf-8")
+            parts.append(f"![Roofline of {row.model}, one thread](images/{name})\n")
+    return "\n".join(parts)
+
+
+def sweep_part(path: Path, date: str, pictures: Path) -> str:
+    """The tables of the sweep and its plot."""
+    from benchmarks.kernels.onednn import version
+
+    rows = [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    title = f"random shapes, Mirlo beside oneDNN {version()}, 1 thread"
+    (pictures / "sweep.svg").write_text(svg(rows, title), encoding="utf-8")
+    head = f"{describe_machine()}; {date}; oneDNN {version()}, one thread."
+    return f"{head}\n\n{sweep_tables(rows)}\n![{title}](images/sweep.svg)\n"
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with another text between the comments of this name."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(page):
+        raise ValueError(f"the page has no part '{name}'")
+    return pattern.sub(lambda _: f"{begin}\n{text.rstrip()}\n{end}", page)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, help="the models, beside the fastest libraries")
+    parser.add_argument("--peers", type=Path, help="models beside compilers")
+    parser.add_argument("--sweep", type=Path, help="random shapes beside oneDNN")
+    parser.add_argument("--page", type=Path, default=DOCS / "performance.md")
+    arguments: Any = parser.parse_args(argv)
+    pictures = arguments.page.parent / "images"
+    pictures.mkdir(exist_ok=True)
+    page = arguments.page.read_text(encoding="utf-8")
+    if arguments.models:
+        page = replaced(page, "models", models_part(results_of(arguments.models), pictures))
+    if arguments.peers:
+        page = replaced(page, "peers", markdown(results_of(arguments.peers)))
+    if arguments.sweep:
+        import time
+
+        stamp = time.strftime("%Y-%m-%d", time.gmtime(arguments.sweep.stat().st_mtime))
+        page = replaced(page, "sweep", sweep_part(arguments.sweep, stamp, pictures))
+    arguments.page.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
