@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 MODEL ?= mobilenetv2
 MODELS := .cache/models
 
-.PHONY: run test lint typecheck lit pytest bench format clean
+.PHONY: run test lint typecheck lit pytest bench test-gpu bench-gpu format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
@@ -30,6 +30,16 @@ pytest: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
+
+# On a machine with an NVIDIA GPU: operators, models and schedules of target nvvm, then how fast they are.
+test-gpu: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,cuda]'
+	$(BIN)/python -c "from mirlo.targets.nvvm.device import first_gpu; first_gpu()"
+	$(BIN)/pytest -q -rs test/targets/gpu -k "nvvm or kernels_are_clean"
+
+bench-gpu: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,cuda]'
+	$(BIN)/python -m benchmarks.gpu --target nvvm --cache $(MODELS)
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .
