@@ -1,8 +1,8 @@
 """`python -m benchmarks.gpu`: models and kernels on a GPU target, beside ONNX Runtime and what the device can do.
 
 Prints Markdown: the five models (latency, largest error against ONNX Runtime on the CPU), matrix products, row and
-elementwise kernels (time of the kernel on the device, operations and bytes a second). `--target spirv` measures a Vulkan
-device in place of an NVIDIA GPU; `--models` and `--products` choose what is measured.
+elementwise kernels (time of the kernel on the device, operations and bytes a second). `--target spirv` measures a
+Vulkan device in place of an NVIDIA GPU; `--models` and `--products` choose what is measured.
 """
 
 from __future__ import annotations
