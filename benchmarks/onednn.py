@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .measure import _session
-from .models import names, path
+from .models import all_names, path
 
 TARGETS = "onednn,llvm"
+MODELS = ("resnet50", "bert_base", "mobilenetv2", "gpt2", "vit_base")
 PAUSE = 0.01
 COLUMNS = (
     ("model", "{}"),
@@ -39,7 +39,9 @@ COLUMNS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.onednn", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"some of {', '.join(names())} (default: all)")
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"some of {', '.join(all_names())} (default: {', '.join(MODELS)})"
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of all three (default: 1 2)")
     parser.add_argument("--repeat", type=int, default=20, help="runs of each (default: 20)")
     parser.add_argument("--cache", help="folder of the models (default: ~/.cache/mirlo/models)")
@@ -51,7 +53,7 @@ def main() -> int:
         return 0
     print("  ".join(title for title, _ in COLUMNS))
     failed = 0
-    for name in arguments.models or names():
+    for name in arguments.models or MODELS:
         for threads in arguments.threads:
             flags = ["--threads", threads, "--repeat", arguments.repeat, "--here"]
             flags += ["--cache", arguments.cache] if arguments.cache else []
@@ -75,7 +77,7 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
 
     mixed = mirlo.compile(model, TARGETS, threads=threads)
     alone = mirlo.compile(model, "llvm", threads=threads)
-    session = _session(model, threads)  # type: ignore[arg-type]
+    session = _session(model, threads)
     inputs = mixed.random_inputs(seed=0)
     found = mixed.run(inputs)
     expected = dict(zip(found, session.run(list(found), inputs), strict=True))
@@ -90,6 +92,15 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
     milliseconds = [1000 * statistics.median(runs) for runs in seconds]
     share, reorders, loading = offloaded(model), *_loaded(mixed)
     return [100 * share, regions, reorders, loading, *milliseconds, *times, error]
+
+
+def _session(model: str, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _with_pauses(functions: list[Callable[[], Any]], repeat: int) -> list[list[float]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from mirlo.targets.onednn.native import api
+from mirlo.targets.onednn.native.library import OneDnnError
 
 
 class Desc:
@@ -60,10 +62,13 @@ class Desc:
         """The same memory under another shape, or None if this layout does not allow it."""
         if tuple(shape) == self.shape:
             return self
+        if math.prod(shape) != math.prod(self.shape):
+            both = sorted(" x ".join(map(str, dims)) for dims in (self.shape, shape))
+            raise OneDnnError(f"a reshape between {' and '.join(both)} does not keep the number of elements")
         # The library's own function is not asked: it takes a dim of 1 out of layouts where that is padded to a block.
         strides = self.strides
-        found = None if strides is None else reshaped_strides(self.shape, strides, shape)
-        return None if found is None else strided(shape, self.dtype, found)
+        steps = None if strides is None else reshaped_strides(self.shape, strides, shape)
+        return None if steps is None else strided(shape, self.dtype, steps)
 
     def permuted(self, axes: Sequence[int]) -> Desc:
         """The same memory with its axes in another order: axis i of the result is axis `axes[i]` of this one."""

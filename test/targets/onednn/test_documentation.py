@@ -25,6 +25,13 @@ def test_examples(tmp_path: Path) -> None:
     assert "onednn.onednn_0" in output_of(mirlo("run", tmp_path / "small.mirlo", "--profile"))
 
 
+@pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
+def test_benchmark(tmp_path: Path) -> None:
+    flags = ("--threads", 1, "--repeat", 2, "--cache", tmp_path)
+    header, row = output_of(python("-m", "benchmarks.onednn", "lenet", *flags)).splitlines()
+    assert row.split()[:3] == ["lenet", "1", "100.00"] and len(row.split()) == len(header.split("  "))
+
+
 def test_composites_are_those_of_the_table() -> None:
     section = TEXT.partition("## What it takes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)

@@ -97,6 +97,11 @@ def test_a_region_that_the_library_cannot_compute_is_named() -> None:
         Region([node], {"x": random(1, 4, 5, 5)}, {"y": (1, 8, 9, 9)}, {"w": random(8, 4, 1, 1)})
 
 
+def test_a_reshape_that_does_not_fit_is_told() -> None:
+    with pytest.raises(OneDnnError, match="a reshape between 2 x 4 and 3 x 4 does not keep"):
+        Region([Node("reshape", {"x": "x"}, "y")], {"x": random(3, 4)}, {"y": (2, 4)})
+
+
 def test_the_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "NAME", "libnone.so")
     library._load.cache_clear()
