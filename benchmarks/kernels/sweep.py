@@ -157,10 +157,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append(row)
         shown = f"{row.microseconds:9.1f} us {row.onednn_microseconds:9.1f} us {row.ratio:6.2f}"
         print(f"{row.name:44} {shown}", flush=True)
+        if arguments.json:
+            arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     print(f"\noneDNN {version()}, 1 thread\n")
     print(markdown(rows))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     if arguments.markdown:
         arguments.markdown.write_text(markdown(rows))
     if arguments.svg:

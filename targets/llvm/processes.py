@@ -142,24 +142,26 @@ class _Run:
     def work_there(self, process: _Process) -> None:
         # This process holds Python's lock while it compiles: the other one has the next tasks before it needs them.
         ahead: deque[int] = deque()
-        with process.lock:
-            try:
-                while not self.failures:
-                    while len(ahead) < AHEAD and self._take(ahead):
-                        process.tell(self.tasks[ahead[-1]], self.opt_level)
-                    if not ahead:
-                        return
-                    self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
-                    ahead.popleft()
-            except _Gone:
-                return  # `finished` sees what is left
-            except Exception as error:
-                self.failures.append(error)
-            finally:
-                if ahead:
-                    # Answers that nobody waits for would be taken for those of the next tasks.
-                    process.popen.kill()
-                    process.popen.wait()
+        if not process.lock.acquire(blocking=False):
+            return  # it works for another thread's model
+        try:
+            while not self.failures:
+                while len(ahead) < AHEAD and self._take(ahead):
+                    process.tell(self.tasks[ahead[-1]], self.opt_level)
+                if not ahead:
+                    return
+                self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
+                ahead.popleft()
+        except _Gone:
+            return  # `finished` sees what is left
+        except Exception as error:
+            self.failures.append(error)
+        finally:
+            if ahead:
+                # Answers that nobody waits for would be taken for those of the next tasks.
+                process.popen.kill()
+                process.popen.wait()
+            process.lock.release()
 
     def _take(self, ahead: deque[int]) -> bool:
         try:

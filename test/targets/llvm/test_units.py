@@ -159,3 +159,15 @@ def test_a_process_that_is_killed_is_an_error(tasks, monkeypatch) -> None:
         process.popen.wait(timeout=60)
         with pytest.raises(PassError, match="SIGKILL.*memory"):
             compile_all(tasks, 2, jobs=2)
+
+
+def test_two_models_at_once(tasks) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def compiled(_: int):
+        with make_context():
+            return compile_all(tasks, 2, jobs=2)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(compiled, range(2))
+    assert first == second
