@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
+from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import load_library
 from mirlo.targets.onednn.plan import Function, Plan, write
 from mirlo.targets.onednn.sizes import untold
@@ -25,6 +27,11 @@ class OneDnn(CodeGenerator):
     """Convolutions, matrix products, pooling, normalizations, what is done to their results, and views between them."""
 
     name = "onednn"
+    fpmath: str = option("strict", "how contractions may round their operands: strict, tf32, bf16, f16, any")
+
+    def __post_init__(self) -> None:
+        if self.fpmath not in api.FPMATH:
+            raise TargetError(f"target 'onednn': fpmath is one of {', '.join(api.FPMATH)}, found '{self.fpmath}'")
 
     def patterns(self) -> Sequence[Any]:
         """In the order in which they are tried."""
@@ -39,7 +46,7 @@ class OneDnn(CodeGenerator):
         plan = Plan(tuple(translate(function) for function in module.functions))
         for function in plan.functions:
             _require_sizes(function)
-        return Artifact(FORMAT, module.names, write(plan), plan.params)
+        return Artifact(FORMAT, module.names, write(plan), plan.params, {"fpmath": self.fpmath})
 
 
 def _require_sizes(function: Function) -> None:

@@ -36,6 +36,7 @@ CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 0x1, 0xA
 LRN_ACROSS_CHANNELS = 0xAFF
 NORM_GLOBAL_STATS, NORM_SCALE, NORM_SHIFT = 1, 2, 4
 SCRATCHPAD_USER = 1
+FPMATH = {"strict": 0, "bf16": 1, "f16": 2, "any": 3, "tf32": 4}
 
 QUERY_IMPL_INFO = 8
 QUERY_STRIDES, QUERY_INNER_BLOCKS = 14, 263
@@ -83,6 +84,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
     "dnnl_primitive_attr_create": [_OUT],
     "dnnl_primitive_attr_destroy": [_P],
     "dnnl_primitive_attr_set_scratchpad_mode": [_P, c_int],
+    "dnnl_primitive_attr_set_fpmath_mode": [_P, c_int],
     "dnnl_primitive_attr_set_post_ops": [_P, _P],
     "dnnl_post_ops_create": [_OUT],
     "dnnl_post_ops_destroy": [_P],

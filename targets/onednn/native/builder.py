@@ -33,9 +33,11 @@ class Step:
 
 @dataclass
 class Memories:
-    """Constants in the layouts that primitives want, shared by the functions of an artifact."""
+    """What the functions of an artifact share: constants in the layouts that primitives want, and how to calculate."""
 
     params: Mapping[str, np.ndarray]
+    fpmath: str = "strict"
+    """How contractions may round their operands."""
     packed: dict[str, list[Value]] = field(default_factory=dict)
 
     def value(self, key: str, array: np.ndarray, tensor: Tensor) -> Value:

@@ -14,7 +14,10 @@ from mirlo.targets.onednn.plan import read
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Make the primitives of a plan for the threads of the model, with its constants in their layouts."""
     try:
-        program = Program(read(artifact.data), context.params, context.threads)
+        fpmath = artifact.metadata.get("fpmath", "strict")
+        if fpmath not in api.FPMATH:
+            raise ArtifactError(f"metadata 'fpmath': expected one of {', '.join(api.FPMATH)}, found {fpmath!r}")
+        program = Program(read(artifact.data), context.params, context.threads, fpmath)
     except OneDnnError as problem:
         raise ArtifactError(str(problem)) from None
 

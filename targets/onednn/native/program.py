@@ -29,8 +29,8 @@ KEPT = 16
 class Program:
     """Native functions for a plan; what they need lives as long as this object."""
 
-    def __init__(self, plan: Plan, params: Mapping[str, np.ndarray], threads: int = 1) -> None:
-        memories = Memories(params)
+    def __init__(self, plan: Plan, params: Mapping[str, np.ndarray], threads: int = 1, fpmath: str = "strict") -> None:
+        memories = Memories(params, fpmath)
         contexts = max(1, min(available_cores() // threads, MOST_CONTEXTS))
         fixed = [function for function in plan.functions if not function.open_dims]
         self._compiled = Compiled(fixed, memories, threads, contexts)

@@ -188,6 +188,20 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["y"], expected["y"])
 
 
+@pytest.mark.parametrize("mode", ["bf16", "any"])
+def test_rounding_of_operands(mode: str) -> None:
+    model = MODELS["residual"]()
+    executable = mirlo.compile(model, f"onednn{{fpmath={mode}}},llvm")
+    assert executable.artifact.externals[0].metadata["fpmath"] == mode
+    inputs = executable.random_inputs()
+    close(executable.run(inputs)["y"], mirlo.compile(model, "onednn,llvm").run(inputs)["y"], 0.05)
+
+
+def test_unknown_rounding_is_told() -> None:
+    with pytest.raises(mirlo.MirloError, match="fpmath is one of strict, bf16, f16, any, tf32, found 'int4'"):
+        mirlo.compile(MODELS["residual"](), "onednn{fpmath=int4},llvm")
+
+
 def test_loading_needs_nothing_of_the_compiler(tmp_path: Path) -> None:
     mirlo.compile(MODELS["pick"](), "onednn,llvm").save(tmp_path / "model.mirlo")
     code = (

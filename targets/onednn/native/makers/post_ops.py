@@ -34,6 +34,7 @@ class PostOps:
         adapt: Callable[[Value], Value] = lambda value: value,
     ) -> None:
         """`adapt` turns an operand into what fits a result of another shape than the node's."""
+        self.builder = builder
         self.post_ops = tuple(post_ops)
         self.operands = []
         for index, post in enumerate(post_ops):
@@ -63,7 +64,9 @@ class PostOps:
                 entry = operands[index]
                 desc = anyhow(entry.value.desc.shape, entry.value.desc.dtype) if entry.whole else entry.value.desc
                 api.call("post_ops_append_binary", made.pointer, api.BINARY[post.algorithm], desc.pointer)
-        return attributes(made)
+        attr = attributes(made)
+        api.call("primitive_attr_set_fpmath_mode", attr.pointer, api.FPMATH[self.builder.memories.fpmath])
+        return attr
 
     def arguments(self, builder: Builder, descriptor: api.Owned, accumulate: Operand | None = None) -> dict[int, Value]:
         """The operands in the layouts that the primitive chose."""
