@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, Groups, Node
-from mirlo.passes.fuse.kinds import Kind, kind_of
+from mirlo.passes.fuse.kinds import Kind, has_several_contractions, is_move, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
 
 PRIMITIVE = "relax.primitive"
@@ -35,29 +35,47 @@ class FuseOps(Pass):
     def run(self, op: Any, session: Any) -> None:
         body = op.regions[0].blocks[0]
         functions = [f for f in body.operations if f.operation.name == "func.func"]
-        kinds = {_name(f): kind_of(f) for f in functions if is_prim_func(f)}
+        prims = _Prims(
+            {_name(f): kind_of(f) for f in functions if is_prim_func(f)},
+            {_name(f) for f in functions if is_prim_func(f) and is_move(f)},
+            {_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
+        )
         symbols = ir.SymbolTable(op.operation)
         for function in functions:
             if is_prim_func(function) or not function.operation.regions[0].blocks:
                 continue
             if PRIMITIVE not in function.operation.attributes:
-                _fuse(function, kinds, symbols, body, self.max_inputs)
+                _fuse(function, prims, symbols, body, self.max_inputs)
+
+
+@dataclass(frozen=True)
+class _Prims:
+    """What is known of the prim functions, by their names."""
+
+    kinds: dict[str, Kind]
+    moves: set[str]
+    takes_moves: set[str]
 
 
 def _name(function: Any) -> str:
     return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
-def _fuse(function: Any, kinds: dict[str, Kind], symbols: Any, module_body: Any, max_inputs: int) -> None:
+def _fuse(function: Any, prims: _Prims, symbols: Any, module_body: Any, max_inputs: int) -> None:
     for block in blocks(function):
         steps = [op.operation for op in block.operations]
-        nodes = graph_of(steps, kinds)
+        nodes = graph_of(steps, prims.kinds, prims.moves, prims.takes_moves)
         for members in Groups(nodes, max_inputs).members():
             _outline([steps[i] for i in members], symbols, module_body)
 
 
-def graph_of(steps: Sequence[Any], kinds: dict[str, Kind]) -> list[Node]:
-    """A node per operation of a block; what is no call of a prim function is opaque."""
+def graph_of(
+    steps: Sequence[Any], kinds: dict[str, Kind], moves: Collection[str] = (), takes_moves: Collection[str] = ()
+) -> list[Node]:
+    """A node per operation of a block; what is no call of a prim function is opaque.
+
+    `moves` are the functions that only permute outer dims, `takes_moves` those that may do so on the way.
+    """
     nodes: list[Node] = []
     made_by: dict[Any, int] = {}
     numbers: dict[Any, int] = {}
@@ -71,6 +89,8 @@ def graph_of(steps: Sequence[Any], kinds: dict[str, Kind]) -> list[Node]:
         reads = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
         makes = frozenset(numbers.setdefault(v, len(numbers)) for v in op.results)
         node = Node(i, kind, shape, reads=reads, makes=makes)
+        if kind is not Kind.OPAQUE:
+            node.is_move, node.takes_moves = op.opview.callee in moves, op.opview.callee in takes_moves
         for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:

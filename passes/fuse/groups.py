@@ -26,6 +26,10 @@ class Node:
     """All values that it reads, those of no node included."""
     makes: frozenset[int] = frozenset()
     users: list[int] = field(default_factory=list)
+    is_move: bool = False
+    """Whether it only permutes dims, and leaves the innermost where it is."""
+    takes_moves: bool = False
+    """Whether its operands and its result may lie in memory with their outer dims in any order: attention."""
     escapes: bool = False
     """Returned from the function, or used by something that is no node."""
 
@@ -76,6 +80,8 @@ class Groups:
         assert dominator.parent is not None
         end = self.nodes[dominator.parent]
         group = self.kind[self.find(node.index)]
+        if (node.is_move and end.takes_moves) or (node.takes_moves and end.is_move):
+            return sweep == 0 and node.users == [end.index]
         if node.kind in (Kind.CONTRACTION, Kind.ROW, Kind.REDUCE):
             # What follows is done on the tile or the row while it is in registers.
             return (

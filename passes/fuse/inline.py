@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.fuse.kinds import Kind, block_kind, is_pure_move
 
 CHEAP_OPS = 4
 """A block with so few operations, none of them a math function, is cheaper to repeat than to store."""
@@ -37,18 +38,23 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
     distinct = {(id(b), str(o.map)) for b in readers for o in b.inputs if o.value == value}
     if len(distinct) > 1 and not is_cheap(producer):
         return False
-    if any(_is_product_sum(r) for r in readers):
+    if any(_is_product_sum(r) for r in readers) and not is_pure_move(producer):
         return False
+    if len(readers) > 1 and _follows_product_sum(producer, view):
+        return False  # computed once, where the sums are in registers
     for reader in reversed(readers):  # a later one may read an earlier one, which is replaced
         _inline_into(producer, reader, value)
     producer.op.erase()
     return True
 
 
+def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:
+    made = {o.value for block in view.blocks if _is_product_sum(block) for o in block.outputs}
+    return any(operand.value in made for operand in producer.inputs)
+
+
 def _is_product_sum(block: BlockView) -> bool:
     """Contractions keep plain operands: their schedules pack them."""
-    from mirlo.passes.fuse.kinds import Kind, block_kind
-
     return block.is_reduction and block_kind(block) is Kind.CONTRACTION
 
 

@@ -64,6 +64,41 @@ def analyze(function: Any) -> Kind:
     return kind
 
 
+def is_move(function: Any) -> bool:
+    """Whether the function only permutes and slices dims, the innermost of which stays: rows that lie elsewhere."""
+    if not is_tensor_form(function):
+        return False
+    view = PrimView(function)
+    if len(view.blocks) != 1 or view.others or len(view.returned) != 1:
+        return False
+    return is_pure_move(view.blocks[0])
+
+
+def is_pure_move(block: BlockView) -> bool:
+    """Whether a block's elements are those of its operand, dims permuted (but for the innermost) and moved on."""
+    if block.is_reduction or len(block.inputs) != 1 or len(block.outputs) != 1 or block.body_ops:
+        return False
+    operand, output = block.inputs[0], block.outputs[0].map
+    if operand.is_opaque or operand.outside is not None or block.yielded[0] != block.input_arguments[0]:
+        return False
+    if not all(isinstance(expr, ir.AffineDimExpr) and expr.position == i for i, expr in enumerate(output.results)):
+        return False
+    order = [_moved_dim(expr) for expr in operand.map.results]
+    return sorted(d for d in order if d is not None) == list(range(block.rank)) and order[-1] == block.rank - 1
+
+
+def _moved_dim(expr: Any) -> int | None:
+    """The axis of an index that is an axis, or that and a number."""
+    if isinstance(expr, ir.AffineAddExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+        expr = expr.lhs
+    return expr.position if isinstance(expr, ir.AffineDimExpr) else None
+
+
+def has_several_contractions(function: Any) -> bool:
+    """Whether the function is of several products with other work between them: attention."""
+    return is_tensor_form(function) and sum(is_multiply_add(block) for block in PrimView(function).blocks) > 1
+
+
 def block_kind(block: BlockView) -> Kind:
     """The kind of one block."""
     if len(block.outputs) != 1:

@@ -110,7 +110,7 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction |
 def is_product(block: BlockView) -> bool:
     """Whether a block is a contraction of two tensors of which each is used several times: worth a register tile."""
     product = take_apart(block)
-    if isinstance(product, Decline) or product.lhs.operand.value == product.rhs.operand.value:
+    if isinstance(product, Decline) or product.lhs.operand == product.rhs.operand:
         return False
     left, right = (moving(factor.operand.map) for factor in (product.lhs, product.rhs))
     return any((axis in left) != (axis in right) for axis in block.spatial)
