@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.sides import Side
@@ -49,15 +50,17 @@ class PaddedCopy:
 
     def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
         inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
-        first = min(self.before[dim], self.shape[dim])
-        # The copy holds the indices first .. of the tensor, as many as are read.
-        held = min(self.source_shape[dim], self.shape[dim] - first)
-        rest = self.shape[dim] - first - held
+        first, rest, held = 0, 0, self.shape[dim]
+        if self.padded[dim]:
+            first = min(self.before[dim], self.shape[dim])
+            # The copy holds the indices first .. of the tensor, as many as are read.
+            held = min(self.source_shape[dim], self.shape[dim] - first)
+            rest = self.shape[dim] - first - held
         if first:
             self._fill(target, first * inner_target)
-        if held > 0 and not any(self.padded[dim + 1 :]):
+        if held != 0 and not any(self.padded[dim + 1 :]):
             self._copy(source, target.shift(first * inner_target), held * inner_target)
-        elif held > 0:
+        elif held != 0:
             below = target.shift(first * inner_target)
 
             def row(i: Any) -> None:
@@ -67,7 +70,7 @@ class PaddedCopy:
         if rest > 0:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
-    def _copy(self, source: Cursor, target: Cursor, count: int) -> None:
+    def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:
         def move(extra: Any, piece: Piece) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
@@ -75,29 +78,34 @@ class PaddedCopy:
 
         self._run(count, move)
 
-    def _fill(self, target: Cursor, count: int) -> None:
+    def _fill(self, target: Cursor, count: Dim) -> None:
         def write(extra: Any, piece: Piece) -> None:
             value = self.convert(self.code.splat_constant(piece.lanes, self.outside), piece.lanes)
             self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
 
         self._run(count, write)
 
-    def _run(self, count: int, each: Any) -> None:
+    def _run(self, count: Dim, each: Any) -> None:
         """`each(start, piece)` for vectors that cover `count` elements."""
         step = self.lanes * COPY_VECTORS
-        whole = count // step * step
+        whole: Any = count // step * step
 
         def several(start: Any) -> None:
             for piece in pieces(step, self.lanes, self.masked):
                 each(start, piece)
 
-        if whole:
+        if whole != 0:
             self.code.loop(Span(0, whole, step), several)
-        for piece in pieces(count - whole, self.lanes, self.masked):
+        rest: Any = count - whole
+        if not isinstance(rest, int):
+            for piece in (Piece(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):
+                each(whole, piece)
+            return
+        for piece in pieces(rest, self.lanes, self.masked):
             each(whole, piece)
 
 
-def _moved(cursor: Cursor, value: Any, stride: int = 1) -> Cursor:
+def _moved(cursor: Cursor, value: Any, stride: Dim = 1) -> Cursor:
     """A cursor moved by `value * stride`, the value a number or an index."""
     walk = Axis(-1, 1, False)
     return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

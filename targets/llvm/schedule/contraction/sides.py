@@ -95,8 +95,8 @@ def make_side(
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
     side.form = row_major(dims, shape)
     if tuple(shape) != access.shape or any(before):
-        if not all(isinstance(size, int) for size in shape):
-            return decline("an operand of which sizes are known at run time only is read beyond its edges")
+        if not all(isinstance(shape[d], int) and isinstance(before[d], int) for d in range(len(shape)) if beyond[d]):
+            return decline("an operand is read beyond the edges of a dim that is known at run time only")
         side.padded_shape, side.padding = tuple(shape), tuple(before)
     return side
 

@@ -1,0 +1,79 @@
+"""Models compiled once for all sizes: whether they are right for ten shapes, and how fast beside builds for one size.
+
+    python -m benchmarks.dynamic bert_base gpt2 resnet50
+
+Results are compared with ONNX Runtime's on the same model. Latencies are medians of pairs that run one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from mirlo.benchmarks.models import dynamic, seeded
+
+TOKENS = ((1, 1), (1, 7), (2, 16), (1, 33), (3, 5), (1, 64), (1, 128), (2, 50), (4, 17), (1, 100))
+IMAGES = tuple((batch, 0) for batch in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+PAIRS = 9
+
+
+def arrays_for(model: Any, batch: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Inputs of a model of these sizes."""
+    made: dict[str, np.ndarray] = {}
+    for value in model.graph.input:
+        if length == 0:
+            made[value.name] = rng.standard_normal((batch, 3, 224, 224), dtype=np.float32)
+        elif value.name == "attention_mask":
+            made[value.name] = np.arange(length)[None] < rng.integers(1, length + 1, (batch, 1))
+            made[value.name] = made[value.name].astype(np.int64)
+        else:
+            made[value.name] = rng.integers(0, 2 if value.name == "token_type_ids" else 5000, (batch, length))
+    return made
+
+
+def measure(name: str) -> None:
+    import onnx
+    import onnxruntime
+
+    import mirlo
+
+    fixed = onnx.load(str(seeded.path(name)))
+    model = dynamic.with_symbols(fixed)
+    every, one = mirlo.compile(model), mirlo.compile(fixed)
+    reference = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(0)
+    is_text = model.graph.input[0].name == "input_ids"
+    worst = 0.0
+    for batch, length in TOKENS if is_text else IMAGES:
+        given = arrays_for(model, batch, length, rng)
+        found, expected = next(iter(every.run(given).values())), reference.run(None, given)[0]
+        if found.shape != expected.shape:
+            raise SystemExit(f"{name}: of {batch} x {length} the shape is {found.shape}, not {expected.shape}")
+        worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+    length = fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value if is_text else 0
+    given = arrays_for(model, 1, length, rng)
+    pairs = [(_seconds(every, given), _seconds(one, given)) for _ in range(PAIRS)][1:]
+    ratio = statistics.median(a / b for a, b in pairs)
+    times = " and ".join(f"{1000 * statistics.median(each):.1f} ms" for each in zip(*pairs, strict=True))
+    print(f"{name}: ten shapes right to {worst:.1e}; any size and one size: {times}, ratio {ratio:.2f}")
+
+
+def _seconds(executable: Any, given: dict[str, np.ndarray]) -> float:
+    start = time.perf_counter()
+    executable.run(given)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=["bert_base", "gpt2", "resnet50"])
+    for name in parser.parse_args().models:
+        measure(name)
+
+
+if __name__ == "__main__":
+    main()
