@@ -31,8 +31,8 @@ _INTRINSICS = re.compile(
 _TO_NVVM = (
     "gpu.module(arith-expand,convert-nvgpu-to-nvvm,convert-scf-to-cf,expand-strided-metadata,lower-affine,canonicalize,cse,"
     "loop-invariant-code-motion,convert-math-to-llvm,"
-    "convert-gpu-to-nvvm{{use-bare-ptr-memref-call-conv=1 index-bitwidth={index}}},convert-nvvm-to-llvm,"
-    "convert-ub-to-llvm,canonicalize,cse,reconcile-unrealized-casts)"
+    "convert-gpu-to-nvvm{{use-bare-ptr-memref-call-conv=1 index-bitwidth={index}}},convert-vector-to-llvm,"
+    "convert-nvvm-to-llvm,convert-ub-to-llvm,canonicalize,cse,reconcile-unrealized-casts)"
 )
 
 
@@ -44,7 +44,8 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
     (whole,) = (op.operation for op in module.body.operations)
     _share(whole)
     call_intrinsics(whole)
-    index = 64 if _is_huge(whole) else 32
+    # The conversion of vectors knows addresses of 64 bits only.
+    index = 64 if _is_huge(whole) or find(whole, "vector.load") or find(whole, "vector.store") else 32
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
     except ir.MLIRError as error:
@@ -107,7 +108,7 @@ def check_translated(root: Any) -> None:
     problems: list[PassError] = []
 
     def visit(op: Any) -> Any:
-        if op.name.split(".")[0] not in _TRANSLATED:
+        if op.name.split(".")[0] not in _TRANSLATED or op.name == "builtin.unrealized_conversion_cast":
             problems.append(PassError(f"'{op.name}' is not converted to NVVM", op.location))
         elif op.name == "llvm.call_intrinsic":
             name = ir.StringAttr(op.attributes["intrin"]).value

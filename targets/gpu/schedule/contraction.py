@@ -52,6 +52,8 @@ class Tile:
 class ContractionPlan:
     """A contraction and the elementwise blocks that follow; without a tile, a thread for each sum."""
 
+    name = "contraction"
+
     roles: Roles
     tile: Tile | None
 

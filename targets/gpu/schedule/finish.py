@@ -41,6 +41,12 @@ class Reader:
 
     def read(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
         """The factor at a base and values of the other axes, in the type of the sums."""
+        factor = self.side.factor.emit(self.element(base, values), 1)
+        kind = self.roles.contraction.product.accumulate_type
+        return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
+
+    def element(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+        """The element that is read there, as it is stored."""
         access = self.side.access
         position = evaluate(self.side.position, values, base[0])
         condition = None
@@ -49,17 +55,13 @@ class Reader:
             condition = test if condition is None else create("arith.andi", condition.type, condition, test)
         buffer = self.memory.slot(access.value).buffer
         if condition is None:
-            element = memref.LoadOp(buffer, [position]).result
-        else:
-            branch = scf.IfOp(condition, [access.element_type], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.YieldOp([memref.LoadOp(buffer, [position]).result])
-            with ir.InsertionPoint(branch.else_block):
-                scf.YieldOp([attribute_constant(access.outside)])
-            element = branch.results[0]
-        factor = self.side.factor.emit(element, 1)
-        kind = self.roles.contraction.product.accumulate_type
-        return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
+            return memref.LoadOp(buffer, [position]).result
+        branch = scf.IfOp(condition, [access.element_type], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp([memref.LoadOp(buffer, [position]).result])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp([attribute_constant(access.outside)])
+        return branch.results[0]
 
     def _tested(self) -> list[tuple[Any, int]]:
         access = self.side.access

@@ -18,6 +18,8 @@ from mirlo.targets.llvm.schedule.space import Space, merge_all
 class PointsPlan:
     """Elementwise blocks over one domain: a thread computes one element of each."""
 
+    name = "points"
+
     group: Group
     space: Space
 
@@ -89,6 +91,8 @@ def along_memory(space: Space) -> Space:
 @dataclass(frozen=True)
 class BlockPlan:
     """One block, whatever it does: a thread computes one element of each output."""
+
+    name = "block"
 
     block: BlockView
 

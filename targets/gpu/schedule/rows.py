@@ -34,6 +34,8 @@ LONG = 4096
 class RowsPlan:
     """Blocks row by row."""
 
+    name = "rows"
+
     rows: Rows
 
     def emit(self, memory: Memory) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.gpu.schedule.contraction import ContractionPlan, plan_contraction
-from mirlo.targets.gpu.schedule.points import BlockPlan, PointsPlan, plan_points
-from mirlo.targets.gpu.schedule.rows import RowsPlan
+from mirlo.targets.gpu.schedule.contraction import plan_contraction
+from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import is_product
@@ -18,21 +18,32 @@ from mirlo.targets.llvm.schedule.group import Group, unfit
 
 LANES = Machine("gpu", vector_bytes=32, vector_registers=32, masked=True)
 """What the analyses of rows and elements ask of a machine; they only decide what is too short to share."""
-PLANNERS = (plan_points, plan_rows)
 _LONGEST = 16
 """Most blocks that are tried as one stage."""
 
-Stage = ContractionPlan | PointsPlan | RowsPlan | BlockPlan
-_NAMES: dict[type, str] = {ContractionPlan: "contraction", PointsPlan: "points", RowsPlan: "rows", BlockPlan: "block"}
+
+class Stage(Protocol):
+    """Blocks that a plan computes."""
+
+    @property
+    def name(self) -> str:
+        """What the plan is called."""
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
 
 
-def plan_stages(view: PrimView) -> list[Stage]:
-    """The blocks from the first on, as many at a time as one plan takes."""
+Planner = Callable[[Group], "Stage | Decline"]
+PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
+
+
+def plan_stages(view: PrimView, first: Sequence[Planner] = ()) -> list[Stage]:
+    """The blocks from the first on, as many at a time as one plan takes; those of a target's own are tried `first`."""
     stages: list[Stage] = []
     at = 0
     while at < len(view.blocks):
         for end in range(min(len(view.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_part(view, at, end))
+            plan = _plan(_part(view, at, end), first)
             if plan is not None:
                 stages.append(plan)
                 at = end
@@ -43,10 +54,16 @@ def plan_stages(view: PrimView) -> list[Stage]:
     return stages
 
 
-def _plan(part: Group) -> Stage | None:
+def _plan(part: Group, first: Sequence[Planner]) -> Stage | None:
+    for planner in first:
+        plan = planner(part)
+        if not isinstance(plan, Decline):
+            return plan
     product = plan_contraction(part)
     if not isinstance(product, Decline):
-        return product
+        # Sums that are few and long, and lie along memory, are better shared by threads.
+        rows = plan_rows(part) if product.tile is None else None
+        return product if rows is None or isinstance(rows, Decline) else rows
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
     for planner in PLANNERS:
@@ -63,7 +80,8 @@ def _part(view: PrimView, start: int, end: int) -> Group:
     return Group(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def _build(kernel: Any, stages: list[Stage]) -> Any:
+def build(kernel: Any, stages: Sequence[Stage]) -> Any:
+    """The buffer form of a prim function: its stages, one after the other."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
     def emit() -> None:
@@ -71,7 +89,7 @@ def _build(kernel: Any, stages: list[Stage]) -> Any:
         for stage in stages:
             stage.emit(memory)
 
-    names = ", ".join(_NAMES[type(stage)] for stage in stages)
+    names = ", ".join(stage.name for stage in stages)
     return buffers.build(emit, {"rule": "stages", "stages": names})
 
 
@@ -81,7 +99,7 @@ def stages(kernel: Any, context: Any) -> Any:
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
-    return _build(kernel, plan_stages(kernel.view))
+    return build(kernel, plan_stages(kernel.view))
 
 
 @schedule("any", target="gpu")
@@ -89,7 +107,7 @@ def threads(kernel: Any, context: Any) -> Any:
     """Any blocks: a launch for each, a thread for each element."""
     if kernel.view.others:
         return decline("has operations beside blocks", first=kernel.view.others[0].operation.name)
-    return _build(kernel, [BlockPlan(block) for block in kernel.view.blocks if 0 not in _outputs(block)])
+    return build(kernel, [BlockPlan(block) for block in kernel.view.blocks if 0 not in _outputs(block)])
 
 
 def _outputs(block: Any) -> list[int]:

@@ -1,0 +1,1 @@
+"""Schedules of target `nvvm`: what the matrix units of NVIDIA's GPUs are for."""

@@ -1,0 +1,235 @@
+"""Kernels executed without a GPU: all threads of a block step by step together, each value an array over them.
+
+For what no software device runs: products of the matrix units, whose fragments are spread over a warp as the PTX manual
+(section on mma.m16n8k16) says. Barriers need nothing, since no thread is ever ahead of another.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+
+_DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1": np.bool_, "index": np.int64,
+           "i64": np.int64, "i32": np.int32}  # fmt: skip
+_BINARY = {
+    "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
+    "minui": np.minimum, "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
+    "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
+}  # fmt: skip
+_COMPARE = {0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
+            6: np.less, 7: np.less_equal, 8: np.greater, 9: np.greater_equal}  # fmt: skip
+_AFFINE = {
+    ir.AffineAddExpr: np.add, ir.AffineMulExpr: np.multiply, ir.AffineModExpr: np.remainder,
+    ir.AffineFloorDivExpr: np.floor_divide,
+}  # fmt: skip
+_UNSIGNED = 6
+WARP = 32
+
+
+def _dtype(kind: Any) -> Any:
+    return _DTYPES[str(kind.element_type if hasattr(kind, "element_type") else kind)]
+
+
+class Block:
+    """One block of threads while it runs."""
+
+    def __init__(self, threads: int, position: tuple[int, int, int]):
+        self.threads = threads
+        self.position = position
+        self.env: dict[Any, Any] = {}
+
+    def run(self, block: Any, mask: np.ndarray) -> list[Any]:
+        """The operations of a block of IR; what its terminator passes on."""
+        operations = [op.operation for op in block.operations]
+        for op in operations[:-1]:
+            self.execute(op, mask)
+        return [self.env[v] for v in operations[-1].operands]
+
+    def execute(self, op: Any, mask: np.ndarray) -> None:
+        short = op.name.split(".", 1)[1]
+        handler = getattr(self, op.name.replace(".", "_"), None)
+        if handler is not None:
+            handler(op, mask)
+        elif op.name.startswith("arith.") and short in _BINARY:
+            left, right = (self.env[v] for v in op.operands)
+            self.env[op.results[0]] = _BINARY[short](left, right).astype(left.dtype)
+        else:
+            raise NotImplementedError(op.name)
+
+    # Numbers
+
+    def arith_constant(self, op: Any, mask: np.ndarray) -> None:
+        kind, value = op.results[0].type, op.attributes["value"]
+        shape = (self.threads, *(kind.shape if isinstance(kind, ir.VectorType) else ()))
+        number = value.get_splat_value().value if isinstance(value, ir.DenseElementsAttr) else value.value
+        self.env[op.results[0]] = np.full(shape, number).astype(_dtype(kind))
+
+    def arith_cmpi(self, op: Any, mask: np.ndarray) -> None:
+        left, right = (self.env[v] for v in op.operands)
+        predicate = op.attributes["predicate"].value
+        if predicate >= _UNSIGNED:
+            left, right = left.astype(np.uint64), right.astype(np.uint64)
+        self.env[op.results[0]] = _COMPARE[predicate](left, right)
+
+    def arith_select(self, op: Any, mask: np.ndarray) -> None:
+        condition, yes, no = (self.env[v] for v in op.operands)
+        condition = condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim))
+        self.env[op.results[0]] = np.where(condition, yes, no).astype(yes.dtype)
+
+    def _cast(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = self.env[op.operands[0]].astype(_dtype(op.results[0].type))
+
+    arith_extf = arith_truncf = arith_index_cast = _cast
+
+    def affine_apply(self, op: Any, mask: np.ndarray) -> None:
+        def of(e: Any) -> Any:
+            if isinstance(e, ir.AffineDimExpr):
+                return self.env[op.operands[e.position]]
+            if isinstance(e, ir.AffineConstantExpr):
+                return e.value
+            a, b = of(e.lhs), of(e.rhs)
+            return next(function for kind, function in _AFFINE.items() if isinstance(e, kind))(a, b)
+
+        (result,) = op.attributes["map"].value.results
+        self.env[op.results[0]] = np.broadcast_to(of(result), (self.threads,)).astype(np.int64)
+
+    # Where a thread is
+
+    def _dim(self, op: Any) -> int:
+        return "xyz".index(re.search(r"dim ([xyz])", str(op.attributes["dimension"])).group(1))
+
+    def gpu_thread_id(self, op: Any, mask: np.ndarray) -> None:
+        first = np.arange(self.threads) if self._dim(op) == 0 else np.zeros(self.threads)
+        self.env[op.results[0]] = first.astype(np.int64)
+
+    def gpu_block_id(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = np.full(self.threads, self.position[self._dim(op)], np.int64)
+
+    def _nothing(self, op: Any, mask: np.ndarray) -> None:
+        for result in op.results:
+            self.env[result] = None
+
+    gpu_barrier = gpu_grid_dim = gpu_block_dim = _nothing
+
+    # Memory
+
+    def memref_alloc(self, op: Any, mask: np.ndarray) -> None:
+        kind = op.results[0].type
+        self.env[op.results[0]] = np.full(math.prod(kind.shape), 99).astype(_dtype(kind))
+
+    def _flat(self, buffer: Any, indices: Any) -> np.ndarray:
+        position = np.zeros(self.threads, np.int64)
+        for value, size in zip(indices, buffer.type.shape, strict=True):
+            position = position * size + self.env[value]
+        return position
+
+    def memref_load(self, op: Any, mask: np.ndarray) -> None:
+        memory, at = self.env[op.operands[0]], self._flat(op.operands[0], list(op.operands)[1:])
+        assert (at[mask] >= 0).all() and (at[mask] < memory.size).all(), "a load leaves its buffer"
+        self.env[op.results[0]] = memory[np.where(mask, at, 0)]
+
+    def memref_store(self, op: Any, mask: np.ndarray) -> None:
+        memory, at = self.env[op.operands[1]], self._flat(op.operands[1], list(op.operands)[2:])
+        assert (at[mask] >= 0).all() and (at[mask] < memory.size).all(), "a store leaves its buffer"
+        memory[at[mask]] = self.env[op.operands[0]][mask]
+
+    def vector_load(self, op: Any, mask: np.ndarray) -> None:
+        memory, at = self.env[op.operands[0]], self.env[op.operands[1]]
+        (size,) = op.results[0].type.shape
+        assert (at[mask] % size == 0).all() and (at[mask] + size <= memory.size).all(), "a load is not aligned"
+        self.env[op.results[0]] = memory[np.where(mask, at, 0)[:, None] + np.arange(size)]
+
+    def vector_store(self, op: Any, mask: np.ndarray) -> None:
+        value, memory, at = (self.env[v] for v in op.operands)
+        size = value.shape[1]
+        assert (at[mask] % size == 0).all() and (at[mask] + size <= memory.size).all(), "a store is not aligned"
+        memory[(at[:, None] + np.arange(size))[mask]] = value[mask]
+
+    # Vectors
+
+    def vector_broadcast(self, op: Any, mask: np.ndarray) -> None:
+        value, shape = self.env[op.operands[0]], op.results[0].type.shape
+        wide = value.reshape(self.threads, *(1 for _ in shape))
+        self.env[op.results[0]] = np.broadcast_to(wide, (self.threads, *shape)).copy()
+
+    def vector_from_elements(self, op: Any, mask: np.ndarray) -> None:
+        made = np.stack([self.env[v] for v in op.operands], 1)
+        self.env[op.results[0]] = made.reshape(self.threads, *op.results[0].type.shape)
+
+    def vector_to_elements(self, op: Any, mask: np.ndarray) -> None:
+        flat = self.env[op.operands[0]].reshape(self.threads, -1)
+        self.env.update(zip(op.results, flat.T, strict=True))
+
+    def vector_insert(self, op: Any, mask: np.ndarray) -> None:
+        value, into = (self.env[v] for v in op.operands)
+        made = into.copy()
+        made[(slice(None), *op.attributes["static_position"])] = value
+        self.env[op.results[0]] = made
+
+    def vector_extract(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = self.env[op.operands[0]][(slice(None), *op.attributes["static_position"])]
+
+    def nvgpu_mma_sync(self, op: Any, mask: np.ndarray) -> None:
+        assert mask.all() and self.threads % WARP == 0
+        left, right, total = (self.env[v].astype(np.float32) for v in op.operands)
+        made = np.empty_like(total)
+        for first in range(0, self.threads, WARP):
+            warp = slice(first, first + WARP)
+            made[warp] = _product(left[warp], right[warp], total[warp])
+        self.env[op.results[0]] = made
+
+    # Control
+
+    def scf_for(self, op: Any, mask: np.ndarray) -> None:
+        low, high, step, *carried = (self.env[v] for v in op.operands)
+        body = op.regions[0].blocks[0]
+        low, high, step = (int(bound[mask][0]) for bound in (low, high, step))
+        for i in range(low, high, step):
+            values = [np.full(self.threads, i, np.int64), *carried]
+            self.env.update(zip(body.arguments, values, strict=True))
+            carried = self.run(body, mask)
+        self.env.update(zip(op.results, carried, strict=True))
+
+    def scf_if(self, op: Any, mask: np.ndarray) -> None:
+        condition = self.env[op.operands[0]]
+        results = []
+        for region, taken in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
+            results.append(self.run(region.blocks[0], taken) if len(region.blocks) else [])
+        for result, yes, no in zip(op.results, *results, strict=True):
+            self.env[result] = np.where(condition, yes, no).astype(yes.dtype)
+
+
+def _product(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """What a warp makes of its fragments: the manual's formulas for row and column of each register."""
+    a, b, c = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32), np.zeros((16, 8), np.float32)
+    lanes = np.arange(WARP)
+    group, member = lanes >> 2, lanes % 4
+    for i in range(8):
+        row = group + (0 if i < 2 or 4 <= i < 6 else 8)
+        column = member * 2 + (i & 1) + (0 if i < 4 else 8)
+        a[row, column] = left[lanes, i // 2, i % 2]
+    for i in range(4):
+        b[member * 2 + (i & 1) + (0 if i < 2 else 8), group] = right[lanes, i // 2, i % 2]
+        c[group + (0 if i < 2 else 8), member * 2 + (i & 1)] = total[lanes, i // 2, i % 2]
+    made = a @ b + c
+    result = np.empty_like(total)
+    for i in range(4):
+        result[lanes, i // 2, i % 2] = made[group + (0 if i < 2 else 8), member * 2 + (i & 1)]
+    return result
+
+
+def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: list[np.ndarray]) -> None:
+    """Run all blocks of a `gpu.func` on arrays, one for each parameter."""
+    body = function.regions[0].blocks[0]
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                block = Block(threads, (x, y, z))
+                block.env.update(zip(body.arguments, (array.reshape(-1) for array in arrays), strict=True))
+                block.run(body, np.ones(threads, bool))

@@ -1,0 +1,120 @@
+"""Products of 16-bit floats on the matrix units: executed by an interpreter of kernels, and assembled with ptxas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from assembled import find_ptxas, ptx_of_module
+from simt import run_kernel
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.lower.calls import find
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.targets.gpu.program import Launch, read_program
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.ptxas import run_ptxas
+
+DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+def run_on_interpreter(text: str, arrays: list[np.ndarray]) -> tuple[np.ndarray, str]:
+    """The one result of a module, and the schedules of its prim functions."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        pipeline: Any = find_target("nvvm").pipeline
+        Pipeline(pipeline(None)).run(module, Session(), [])
+        (main,) = (op.operation for op in module.body.operations if "relax.inputs" in op.operation.attributes)
+        program = read_program(module, main)
+        kernels = {
+            f"{kernel.parent.attributes['sym_name'].value}::{kernel.attributes['sym_name'].value}": kernel
+            for kernel in find(module, "gpu.func")
+        }
+        schedules = "; ".join(
+            str(op.operation.attributes["tir.schedule"]) for op in module.body.operations
+            if "tir.schedule" in op.operation.attributes
+        )  # fmt: skip
+        kind = ir.TypeAttr(main.attributes["function_type"]).value.inputs[len(arrays)]
+        result = np.zeros(kind.shape, arrays[0].dtype)
+        memories = [*arrays, result]
+        for step in program.steps:
+            assert isinstance(step, Launch)
+            given = [memories[argument.index] for argument in step.arguments]
+            run_kernel(kernels[step.kernel], step.grid, step.block[0], given)
+    return result, schedules
+
+
+def product(left: str, right: str, result: str) -> str:
+    return f"""func.func @main(%0: tensor<{left}>, %1: tensor<{right}>) -> tensor<{result}> {{
+  %p = "relax.matmul"(%0, %1) : (tensor<{left}>, tensor<{right}>) -> tensor<{result}>
+  %y = "relax.relu"(%p) : (tensor<{result}>) -> tensor<{result}>
+  return %y : tensor<{result}>
+}}"""
+
+
+def normal(dtype: str, *shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(DTYPES[dtype])
+
+
+def check(found: np.ndarray, wanted: np.ndarray) -> None:
+    wanted = np.maximum(wanted, 0)
+    error = np.abs(found.astype(np.float32) - wanted).max() / np.abs(wanted).max()
+    assert error <= (1e-3 if found.dtype == np.float16 else 8e-3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [(64, 64, 64), (32, 16, 32), (40, 24, 48), (50, 30, 37), (33, 72, 40), (200, 136, 64)])
+def test_products(size: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = size
+    x, y = normal(dtype, m, k), normal(dtype, k, n)
+    found, schedules = run_on_interpreter(product(f"{m}x{k}x{dtype}", f"{k}x{n}x{dtype}", f"{m}x{n}x{dtype}"), [x, y])
+    assert "tensor cores" in schedules
+    check(found, x.astype(np.float32) @ y.astype(np.float32))
+
+
+def test_batches() -> None:
+    x, y = normal("f16", 3, 32, 24), normal("f16", 3, 24, 40)
+    found, schedules = run_on_interpreter(product("3x32x24xf16", "3x24x40xf16", "3x32x40xf16"), [x, y])
+    assert "tensor cores" in schedules
+    check(found, x.astype(np.float32) @ y.astype(np.float32))
+
+
+@pytest.mark.parametrize("tile", range(4))
+def test_tiles(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mirlo.targets.nvvm.schedule import tensorcore
+
+    monkeypatch.setattr(tensorcore, "choose_tile", lambda roles: tensorcore.TILES[tile])
+    x, y = normal("f16", 150, 72), normal("f16", 72, 140)
+    found, _ = run_on_interpreter(product("150x72xf16", "72x140xf16", "150x140xf16"), [x, y])
+    check(found, x.astype(np.float32) @ y.astype(np.float32))
+
+
+def test_convolutions() -> None:
+    x, w = normal("f16", 1, 16, 9, 10), normal("f16", 24, 16, 3, 3)
+    text = """func.func @main(%0: tensor<1x16x9x10xf16>, %1: tensor<24x16x3x3xf16>) -> tensor<1x24x9x10xf16> {
+  %p = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} :
+    (tensor<1x16x9x10xf16>, tensor<24x16x3x3xf16>) -> tensor<1x24x9x10xf16>
+  %y = "relax.relu"(%p) : (tensor<1x24x9x10xf16>) -> tensor<1x24x9x10xf16>
+  return %y : tensor<1x24x9x10xf16>
+}"""
+    found, schedules = run_on_interpreter(text, [x, w])
+    assert "tensor cores" in schedules
+    padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    check(found, np.einsum("ncyxrs,ocrs->noyx", windows, w.astype(np.float32)))
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_products_use_the_matrix_units_without_spills(dtype: str, chip: str) -> None:
+    kind = f"4096x4096x{dtype}"
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(product(kind, kind, kind)), chip)
+    assert ptx.count("mma.sync.aligned.m16n8k16") == 64 and "ld.global.v4" in ptx
+    assert run_ptxas(ptx, find_chip(chip)).spilled_bytes == 0
