@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirlo.tools.tune.database import Database
 
 Progress = Callable[[str], None]
-"""Called with a name before each step of a compilation: `import`, the passes, `emit`, `load`."""
+"""Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
 LARGE = 100
 """Operators, constants included, of a graph that is worth several processes."""
 Strategies = Mapping[str, "str | Callable[[Any], str | None]"]

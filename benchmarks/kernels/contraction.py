@@ -111,8 +111,8 @@ def channels_last(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(array, 1, -1))
 
 
-def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Callable[[], float], np.ndarray]:
-    """A call that returns the seconds of the kernels, and the result."""
+def mirlo_executable(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """The case compiled, the array that it takes, and the result in ONNX's layout."""
     store = ParameterStore()
     is_conv = case.is_conv
     store.add("w", np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2))) if is_conv else w)
@@ -121,7 +121,12 @@ def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tup
         executable = mirlo.compile(ir.Module.parse(mirlo_text(case)), params=store)
     given = channels_last(x) if is_conv else x
     result = executable(given)[0] if isinstance(executable(given), (list, tuple)) else executable(given)
-    result = np.moveaxis(result, -1, 1) if is_conv else result
+    return executable, given, np.moveaxis(result, -1, 1) if is_conv else result
+
+
+def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Callable[[], float], np.ndarray]:
+    """A call that returns the seconds of the kernels, and the result."""
+    executable, given, result = mirlo_executable(case, x, w, b)
 
     def run() -> float:
         return executable.profile(given, repeats=4).microseconds * 1e-6
