@@ -6,7 +6,7 @@ from mirlo.dialects.core.attributes import Bool, Int
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind
+from mirlo.dialects.relax.infer import ANY, NUMBER, normalize_axis, require_kind, require_rank
 
 
 class Topk(RelaxOp, name="topk"):
@@ -54,6 +54,18 @@ class Argsort(RelaxOp, name="argsort"):
     def infer(x: TensorType, *, axis: int, descending: bool) -> TensorType:
         _require_axis(x, axis)
         return x.with_dtype("i64")
+
+
+class ArgsortRows(RelaxOp, name="argsort_rows"):
+    """The order of the rows of x [N, M] by their elements, the first ones first: i64 [N]; stable."""
+
+    x = operand()
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        require_kind(x, ANY, "operand")
+        require_rank(x, 2, "operand")
+        return x.with_shape(x.shape[:1]).with_dtype("i64")
 
 
 def _require_axis(x: TensorType, axis: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.tools.conformance.case import FLOATS, INTS, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.case import ANY, FLOATS, INTS, Case, Draw, case, operator, wide
 from mirlo.tools.conformance.networks import convolved
 
 
@@ -104,6 +104,13 @@ def _find_sorted(draw: Draw) -> Case:
         x = np.round(x.astype(np.float64)).astype(x.dtype)
     places = np.searchsorted(wide(keys), wide(x)).clip(max=4)
     return case(x, keys, expected=np.where(wide(keys)[places] == wide(x), places, -1))
+
+
+@operator("argsort_rows", kinds=ANY)
+def _argsort_rows(draw: Draw) -> Case:
+    x = draw.array(30, 3, low=0, high=2)
+    x = np.round(x.astype(np.float64)).astype(x.dtype) if draw.is_float else x
+    return case(x, expected=np.lexsort(wide(x).T[::-1]))
 
 
 @operator("tree_leaves", kinds=("f32", "f64"))

@@ -52,8 +52,6 @@ def _activated(node: Node, value: Any) -> Any:
 @converter("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_normalization(node: Node) -> Any:
     """Inputs: token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids."""
-    if node.has(7):
-        raise NodeError("input #7, the mask, is not supported: newer models give it to the attention")
     batch, length = node.type(0).shape
     total = node.emit("gather", node[2], node[0], axis=0)
     if node.has(8):
@@ -66,7 +64,12 @@ def embed_layer_normalization(node: Node) -> Any:
     if node.has(1) and node.has(4):
         total = node.emit("add", total, node.emit("gather", node[4], node[1], axis=0))
     result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
-    lengths = node.emit("full", shape=(batch,), value=0.0, dtype="i32") if node.has_output(1) else None
+    lengths = None
+    if node.has(7):  # how many tokens of each sequence are no padding
+        is_token = node.emit("equal", node[7], node.constant(1, node.type(7)))
+        lengths = node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
+    elif node.has_output(1):
+        lengths = node.emit("full", shape=(batch,), value=0.0, dtype="i32")
     node.attr.ignore("mask_index_type")
     return result, lengths, total
 
@@ -135,16 +138,25 @@ def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int
 
 
 def _hidden(node: Node, mask: int, query: Any, keys: Dim) -> Any:
-    """What is added to the scores: a large negative number where the mask [batch, keys] is 0."""
+    """What is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
+
+    A mask [batch] says how many keys of each sequence are seen.
+    """
     number = node.attr.float("mask_filter_value", FILTER)
     if not node.has(mask):
         return None
     found = node.type(mask)
-    if found.rank != 2 or found.shape[1] != keys:
-        raise NodeError(f"input #{mask}, the mask, must be [batch, {keys}], got {found}")
-    seen = node.emit("not_equal", node[mask], node.constant(0, found))
+    if found.rank == 1 and found.shape[0] == query.shape[0] and isinstance(keys, int):
+        places = node.constant(np.arange(keys)[None], found)
+        seen = node.emit("less", places, node.emit("reshape", node[mask], shape=(query.shape[0], 1)))
+    elif found.rank in (2, 3) and found.shape[-1] == keys:
+        seen = node.emit("not_equal", node[mask], node.constant(0, found))
+    else:
+        raise NodeError(
+            f"input #{mask}, the mask, must be [batch], [batch, {keys}] or [batch, ..., {keys}], got {found}"
+        )
     chosen = node.emit("where", seen, node.constant(0, query), node.constant(number, query))
-    return node.emit("expand_dims", chosen, axes=[1, 2])
+    return node.emit("expand_dims", chosen, axes=[1] if found.rank == 3 else [1, 2])
 
 
 @converter("RotaryEmbedding", domain=DOMAIN)
@@ -175,32 +187,40 @@ def rotary_embedding(node: Node) -> Any:
 
 @converter("MatMulNBits", domain=DOMAIN)
 def matmul_n_bits(node: Node) -> Any:
-    """Inputs: x, weights of 4 bits [N, blocks, block / 2], scales, zero points, -, bias. The import unpacks weights."""
+    """Inputs: x, weights of a few bits [N, blocks, bytes of a block], scales, zero points, -, bias.
+
+    The import unpacks weights; of a last block that the rows do not fill, what is beyond them is cut off.
+    """
     columns, rows = node.attr.int("N"), node.attr.int("K")
     bits, block = node.attr.int("bits", 4), node.attr.int("block_size")
     node.attr.ignore("accuracy_level", "weight_prepacked")
     packed = node.array(1)
-    blocks = -(-rows // block)
-    if bits != 4 or node.has(4) or packed.size != columns * blocks * block // 2 or rows % block:
+    if bits not in (2, 4, 8) or node.has(4) or block < 1 or columns < 1 or rows < 1:
         raise NodeError(
-            f"supported are 4 bits, rows that are a multiple of the block and no order of groups, got {bits} bits, "
-            f"{rows} rows in blocks of {block}, weights {node.type(1)}"
+            f"supported are 2, 4 and 8 bits without an order of groups, got {bits} bits in blocks of {block}"
         )
-    weights = node.constant(_nibbles(packed, columns, rows), "u4")
+    blocks = -(-rows // block)
+    if packed.size != columns * blocks * block * bits // 8:
+        raise NodeError(f"{rows} rows in blocks of {block} numbers of {bits} bits do not fit weights {node.type(1)}")
+    element = f"u{bits}"
+    weights = node.constant(_unpacked(packed, columns, blocks * block, bits), element)
     scales = node.emit("reshape", node[2], shape=(columns, blocks))
-    zeros = np.full((columns, blocks), 8)
+    zeros = np.full((columns, blocks), 1 << (bits - 1))
     if node.has(3):
         if node.type(3).dtype.name != "u8":
             raise NodeError(f"input #3, the zero points, must be packed in u8, got {node.type(3)}")
-        zeros = _nibbles(node.array(3), columns, blocks)
+        zeros = _unpacked(node.array(3), columns, blocks, bits)
     real = node.emit(
-        "dequantize", weights, scales, node.constant(zeros, "u4"), axis=1, block=block, dtype=type_of(scales).dtype
+        "dequantize", weights, scales, node.constant(zeros, element), axis=1, block=block, dtype=type_of(scales).dtype
     )
+    if rows % block:
+        real = node.emit("strided_slice", real, axes=[1], begin=[0], end=[rows], strides=[1])
     product = node.emit("matmul", node[0], real, transpose_rhs=True)
     return node.emit("add", product, node[5]) if node.has(5) else product
 
 
-def _nibbles(packed: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Numbers of 4 bits, two in a byte, the lower bits first; each row starts with a new byte."""
+def _unpacked(packed: np.ndarray, rows: int, columns: int, bits: int) -> np.ndarray:
+    """Numbers of a few bits, those of lower bits first; each row starts with a new byte."""
     flat = packed.reshape(rows, -1)
-    return np.stack([flat & 15, flat >> 4], axis=-1).reshape(rows, -1)[:, :columns]
+    parts = [flat >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(rows, -1)[:, :columns]

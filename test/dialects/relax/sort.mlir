@@ -33,3 +33,10 @@ func.func @argsort_both(%x: tensor<?x10xui8, #relax.dims<["b", 10]>>) -> tensor<
   %1 = "relax.argsort"(%x) {axis = 0 : i64, descending = true} : (tensor<?x10xui8, #relax.dims<["b", 10]>>) -> tensor<?x10xi64, #relax.dims<["b", 10]>>
   return %1 : tensor<?x10xi64, #relax.dims<["b", 10]>>
 }
+
+// CHECK-LABEL: func.func @argsort_rows(
+func.func @argsort_rows(%x: tensor<?x3xi1, #relax.dims<["n", 3]>>) -> tensor<?xi64, #relax.dims<["n"]>> {
+  // CHECK: "relax.argsort_rows"(%{{.*}}) : (tensor<?x3xi1, #relax.dims<["n", 3]>>) -> tensor<?xi64, #relax.dims<["n"]>>
+  %0 = "relax.argsort_rows"(%x) : (tensor<?x3xi1, #relax.dims<["n", 3]>>) -> tensor<?xi64, #relax.dims<["n"]>>
+  return %0 : tensor<?xi64, #relax.dims<["n"]>>
+}

@@ -1,0 +1,46 @@
+"""Default rule of sorting the rows of a matrix: the merge sort of their numbers, which compares row with row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.legalize.rules.sort import Keyed, merge_sort, order
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.argsort_rows")
+def argsort_rows(op: Any, b: Any) -> Any:
+    rows, columns = shape_of(op.x)
+
+    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+        less = order(descending=False)
+
+        def element(row: Expr, column: Expr) -> Expr:
+            value = x[row.cast(INDEX), column]
+            return loops.let(value.cast("i32") if value.dtype.is_bool else value)
+
+        def before(first: Expr, second: Expr) -> Expr:
+            """Whether the first element in which two rows differ is less in the first one."""
+            found, going = loops.variable(False, "bool"), loops.variable(True, "bool")
+            at = loops.variable(0, "index")
+            one, other = loops.let(first), loops.let(second)
+            for _ in loops.while_(lambda: going.get() & (at.get() < columns)):
+                a, c = element(one, at.get()), element(other, at.get())
+                with loops.if_(less(a, c)):
+                    found.set(True)
+                    going.set(False)
+                with loops.if_(less(c, a)):
+                    going.set(False)
+                at.set(at.get() + 1)
+            return found.get()
+
+        kept, spare = Keyed(loops, rows, "i64"), Keyed(loops, rows, "i64")
+        for i in loops.range(rows):
+            kept.put(i, i.cast("i64"), i.cast("i64"))
+        merge_sort(loops, kept, spare, rows, before)
+        for i in loops.range(rows):
+            output[i] = kept.places[i]
+
+    return b.call_loops(body, op.x)
