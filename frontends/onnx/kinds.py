@@ -79,6 +79,10 @@ def join(a: Kind, b: Kind) -> Kind | None:
     """What is said of either of two values; None where they are of different kinds altogether."""
     if a == b:
         return a
+    if OPTIONAL in (a.name, b.name) and a.name != b.name:  # a value counts as an optional one that is there
+        inner, other = (a.element, b) if a.name == OPTIONAL else (b.element, a)
+        joined = None if inner is None else join(inner, other)
+        return None if joined is None else optional_of(joined)
     if a.name != b.name or (a.element is None) != (b.element is None):
         return None
     if a.element is not None and b.element is not None:

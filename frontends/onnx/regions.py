@@ -47,15 +47,32 @@ def repeat(body: Any, graph: Any, limit: Value | None, going: Value | None, carr
     starts = [_of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True)]
     inits = [body.ssa(constant("", np.array(0, np.int64))), _scalar(body, flag, "cond"), *starts]
     types = [value.type for value in inits]
-    made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-    before, after = (region.blocks.append(*types) for region in made.regions)
-    with ir.InsertionPoint(before):
-        count, goes_on = list(before.arguments)[:2]
-        if most is not None:
-            goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
-        scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
-    with body.inside(made, after):
-        scalars, arguments = list(after.arguments)[:2], list(after.arguments)[2:]
+    for _ in range(ATTEMPTS):
+        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in made.regions)
+        found = _round(body, graph, made, after, kinds)
+        if found is not None and found != kinds:
+            # An object carries less than was thought, such as elements of any shape: the body is imported anew.
+            made.erase()
+            _require_kept(carried, kinds, found)
+            kinds = found
+            continue
+        with ir.InsertionPoint(before):
+            count, goes_on = list(before.arguments)[:2]
+            if most is not None:
+                goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
+            scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+        return [_value_of(result, kind) for result, kind in zip(list(made.results)[2:], kinds, strict=True)]
+    raise NodeError("what the loop carries changes its kind in every round")
+
+
+ATTEMPTS = 8
+
+
+def _round(body: Any, graph: Any, loop: Any, block: Any, kinds: list[Kind]) -> list[Kind] | None:
+    """Import the body into its block. Where values of these kinds do not hold what it gives, the kinds that do."""
+    with body.inside(loop, block):
+        scalars, arguments = list(block.arguments)[:2], list(block.arguments)[2:]
         given: list[AnyValue] = [Value("", type_of(x), ir=x) for x in scalars]
         given += [_value_of(x, kind) for x, kind in zip(arguments, kinds, strict=True)]
         for value in given:
@@ -63,18 +80,26 @@ def repeat(body: Any, graph: Any, limit: Value | None, going: Value | None, carr
         condition, *results = body.branch(graph, given)
         if not isinstance(condition, Value):
             raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
-        values = []
-        for old, new, kind in zip(carried, results, kinds, strict=True):
-            if join(kind, new.kind) != kind:
-                raise NodeError(
-                    f"'{old.name}' is {kind} before the loop and {new.kind} after a round: what a loop "
-                    "whose rounds are counted at run time carries must keep its type"
-                )
-            values.append(_of_kind(body, new, kind))
+        joined = [
+            new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
+            for kind, new in zip(kinds, results, strict=True)
+        ]
+        if joined != kinds:
+            return joined
+        values = [_of_kind(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
         one = body.ssa(constant("", np.array(1, np.int64)))
-        counted = relax_op("add").make(after.arguments[0], one)
+        counted = relax_op("add").make(block.arguments[0], one)
         scf.YieldOp([counted, _scalar(body, condition, "cond"), *values])
-    return [_value_of(result, kind) for result, kind in zip(list(made.results)[2:], kinds, strict=True)]
+    return None
+
+
+def _require_kept(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> None:
+    for old, kind, new in zip(carried, kinds, found, strict=True):
+        if new != kind and (kind.is_tensor or join(kind, new) != new):
+            raise NodeError(
+                f"'{old.name}' is {kind} before the loop and {new} after a round: what a loop whose rounds are counted "
+                "at run time carries must keep its type"
+            )
 
 
 def _of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:

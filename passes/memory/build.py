@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import array_of
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType, dims_of
-from mirlo.dialects.tir.buffers import buffer_type
+from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.layout import Interval
@@ -169,8 +169,9 @@ class Planned:
         elif op.name == "relax.call_tir":
             arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
             if step.start in self.places.workspaces:
-                workspace = self.places.workspaces[step.start]
-                arguments.append(self._interval(workspace, buffer_type([workspace.size], i8())))
+                # A bound of a size may be known here, and take its place; the callee has the size itself.
+                wanted = workspace_type(workspace_of(self.callee(op)))
+                arguments.append(self._interval(self.places.workspaces[step.start], wanted))
             arguments += [self.size(D.symbol(name)) for name in symbols_of_function(self.callee(op))]
             func.CallOp([], ir.FlatSymbolRefAttr.get(op.opview.callee), arguments)
         elif op.name == packed.CALL:

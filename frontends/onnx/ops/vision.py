@@ -11,6 +11,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import bind
 
 converter("Det")(simple("det"))
 
@@ -156,11 +157,13 @@ def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
 
 
 def first_rows(node: Node, rows: Any, used: Any, output: int = 0) -> Any:
-    """As many rows as are used: the number that the model declares, which is checked at run time."""
-    declared = node.declared(output)
+    """As many rows as are used: the number that the model declares, which is checked, or what run time tells."""
+    declared, kind = node.declared(output), type_of(rows)
     if declared is None:
-        raise NodeError("how many boxes are selected is known at run time only, and the model does not declare it")
-    wanted, most = declared[0], type_of(rows).static_shape[0]
+        counted = node.emit("reshape", used, shape=(1,))
+        (count,) = bind(node, counted, "the number of rows", [kind.shape[0]])
+        return node.emit("slice_dims", rows, begin=[0, 0], shape=(count, kind.shape[1]), strides=[1, 1])
+    wanted, most = declared[0], kind.static_shape[0]
     if wanted > most:
         raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
     holds = node.emit("equal", used, node.constant(wanted, type_of(used)))

@@ -1,0 +1,86 @@
+"""Unique: sorting, then what differs from the element before it; how many there are is counted when the model runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Of each distinct element: where it is first, and how often; of each element: which of the distinct ones it is."""
+
+    first: Any
+    inverse: Any
+    counts: Any
+
+
+@converter("Unique", since=11)
+@converter("Unique", domain="com.microsoft")
+def unique(node: Node) -> Any:
+    """Of com.microsoft: of a vector, in the order of the first ones, without the outputs' `inverse_indices` or so."""
+    x, of_microsoft = node.type(0), node.signature is None
+    axis = node.attr.int("axis", None)
+    is_sorted = False if of_microsoft else node.attr.bool("sorted", 1)
+    if axis is None:
+        flat = node.emit("reshape", node[0], shape=(x.elements,)) if x.rank != 1 else node[0]
+        order = node.emit("argsort", flat, axis=0)
+        found = _found(node, node.emit("gather", flat, order, axis=0), order, x.elements)
+        source, axis = flat, 0
+    else:
+        if not -x.rank <= axis < x.rank:
+            raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
+        axis %= x.rank
+        source, count = node[0], x.shape[axis]
+        front = node.emit("permute", source, axes=[axis, *(i for i in range(x.rank) if i != axis)])
+        width: Dim = 1
+        for i, dim in enumerate(x.shape):
+            width = width if i == axis else dim * width
+        rows = node.emit("reshape", front, shape=(count, width))
+        order = node.emit("argsort_rows", rows)
+        found = _found(node, node.emit("gather", rows, order, axis=0), order, count)
+    if not is_sorted:
+        found = _in_order_of_appearance(node, found)
+    values = node.emit("gather", source, found.first, axis=axis)
+    return (values, found.inverse, found.counts) if of_microsoft else (values, found.first, found.inverse, found.counts)
+
+
+def _found(node: Node, ordered: Any, order: Any, count: Dim) -> _Found:
+    """From the elements (or rows) in their order."""
+    if count == 0:
+        none = node.constant(np.zeros(0, np.int64))
+        return _Found(none, none, none)
+    number = positions(node, count)
+    zero, one = (node.constant(np.int64(value)) for value in (0, 1))
+    before = node.emit("gather", ordered, node.emit("maximum", node.emit("subtract", number, one), zero), axis=0)
+    changes = node.emit("not_equal", ordered, before)
+    kind = type_of(ordered)
+    if kind.dtype.is_float:  # NaN differs from itself, but is found once
+        both = node.emit("logical_and", node.emit("isnan", ordered), node.emit("isnan", before))
+        changes = node.emit("logical_and", changes, node.emit("logical_not", both))
+    if kind.rank > 1:
+        changes = node.emit("reduce_any", changes, axes=[1])
+    begins = node.emit("logical_or", changes, node.emit("equal", number, zero))
+    group = node.emit("subtract", node.emit("cumsum", node.emit("cast", begins, dtype="i64"), axis=0), one)
+    blank = node.emit("full", shape=(count,), value=0, dtype="i64")
+    inverse = node.emit("scatter_elements", blank, order, group, axis=0)
+    starts = node.emit("reshape", chosen := nonzero_of(node, begins), shape=(type_of(chosen).shape[1],))
+    first = node.emit("gather", order, starts, axis=0)
+    ones = node.emit("full", shape=(count,), value=1, dtype="i64")
+    empty = node.emit("multiply", first, zero)
+    return _Found(first, inverse, node.emit("scatter_elements", empty, group, ones, axis=0, reduction="add"))
+
+
+def _in_order_of_appearance(node: Node, found: _Found) -> _Found:
+    order = node.emit("argsort", found.first, axis=0)
+    place = node.emit("argsort", order, axis=0)
+    first, counts = (node.emit("gather", values, order, axis=0) for values in (found.first, found.counts))
+    return _Found(first, node.emit("gather", place, found.inverse, axis=0), counts)
