@@ -22,6 +22,8 @@ class Machine:
     loads_per_cycle: float = 2.0
     fma_latency: int = 4
     l1_bytes: int = 32 * 1024
+    l1_ways: int = 8
+    """Lines of the first cache that may hold addresses of the same remainder."""
     l2_bytes: int = 512 * 1024
     tile: tuple[int, int] | None = None
     """Rows and vectors of the register tile, where measurements chose them (`mirlo tune`)."""
@@ -36,9 +38,9 @@ class Machine:
 PRESETS: dict[str, Machine] = {
     machine.name: machine
     for machine in (
-        Machine("avx512", 64, 32, masked=True, l1_bytes=48 * 1024, l2_bytes=1024 * 1024),
+        Machine("avx512", 64, 32, masked=True, l1_bytes=48 * 1024, l1_ways=12, l2_bytes=1024 * 1024),
         Machine("avx2", 32, 16, masked=True),
-        Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024),
+        Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024, l1_ways=4),
         Machine("sse", 16, 16, masked=False),
     )
 }
@@ -65,7 +67,9 @@ def host_machine() -> Machine:
     """The machine that the compiler runs on."""
     base = PRESETS[_host_preset()]
     caches = _linux_caches()
-    return replace(base, name="host", l1_bytes=caches.get(1, base.l1_bytes), l2_bytes=caches.get(2, base.l2_bytes))
+    l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
+    l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
+    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes)
 
 
 def _host_preset() -> str:
@@ -79,15 +83,16 @@ def _host_preset() -> str:
     return "avx2" if features.get("avx2") and features.get("fma") else "sse"
 
 
-def _linux_caches() -> dict[int, int]:
-    """Bytes of the first core's data caches by level, where Linux tells them."""
-    found: dict[int, int] = {}
+def _linux_caches() -> dict[int, tuple[int, int]]:
+    """Bytes and ways of the first core's data caches by level, where Linux tells them."""
+    found: dict[int, tuple[int, int]] = {}
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
-            level, kind, size = ((entry / name).read_text().strip() for name in ("level", "type", "size"))
+            names = ("level", "type", "size", "ways_of_associativity")
+            level, kind, size, ways = ((entry / name).read_text().strip() for name in names)
         except OSError:
             continue
         unit = {"K": 1024, "M": 1024 * 1024}.get(size[-1:])
-        if kind != "Instruction" and unit and size[:-1].isdigit():
-            found[int(level)] = int(size[:-1]) * unit
+        if kind != "Instruction" and unit and size[:-1].isdigit() and ways.isdigit() and int(ways):
+            found[int(level)] = int(size[:-1]) * unit, int(ways)
     return found

@@ -286,7 +286,7 @@ class _Planner:
             row_axis, tile_rows, tile_vectors = _dot_tile(shared, lane_axis, machine)
         else:
             candidates = self._row_candidates(shared or ([] if must_pack or panels else others))
-            row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, machine)
+            row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, rows, machine)
         width = tile_vectors * lanes
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
         pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
@@ -344,7 +344,9 @@ class _Planner:
         return found
 
 
-def _choose_rows(question: TileQuestion, candidates: list[Axis], machine: Machine) -> tuple[Axis | None, int, int]:
+def _choose_rows(
+    question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
+) -> tuple[Axis | None, int, int]:
     """The axis along which the tile's rows run, and the size of the tile."""
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
@@ -352,7 +354,8 @@ def _choose_rows(question: TileQuestion, candidates: list[Axis], machine: Machin
     total = count_of(candidates)
     best = None
     for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
-        asked = TileQuestion(**{**question.__dict__, "rows": D.guess(axis.extent)})
+        step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
+        asked = replace(question, rows=D.guess(axis.extent), row_step=step)
         rows, vectors, cycles = choose_tile(asked, machine)
         cycles *= total // D.guess(axis.extent)
         if best is None or cycles < best[0] * 0.98:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 
@@ -12,6 +13,7 @@ VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, the pipeline filling up."""
 L2_BYTES_PER_CYCLE = 32.0
+LINE_BYTES = 64
 LATENCY_SLACK = 1.25
 """Products in flight beyond those that the latency alone demands: loads come late now and then."""
 
@@ -54,6 +56,8 @@ class TileQuestion:
     shared_rows: bool
     """Whether all columns multiply the same row elements."""
     element_bytes: int
+    row_step: int = 0
+    """Bytes between the elements of neighbouring rows in the row operand; 0 where that is not known."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -125,11 +129,28 @@ def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
     return max(bounds)
 
 
+def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
+    """How much longer a step takes where the lines of a tile's rows compete for the same sets of the first cache.
+
+    Rows of 1024 or 3072 floats all begin in the same set: of more rows than it has ways none stays until its next
+    element is read.
+    """
+    if question.row_step <= 0 or not question.shared_rows:
+        return 1.0
+    sets = machine.l1_bytes // (machine.l1_ways * LINE_BYTES)
+    taken = Counter(row * question.row_step // LINE_BYTES % sets for row in range(rows))
+    crowded = max(taken.values())
+    if crowded > machine.l1_ways:
+        return 1.09
+    return 1.04 if crowded > machine.l1_ways - 2 else 1.0
+
+
 def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
     total = 0.0
     for span in spans(extent, rows):
         count = span_count(span)
-        body = question.depth * step_cycles(span.size, vectors, question, machine)
+        step = step_cycles(span.size, vectors, question, machine) * crowding(span.size, question, machine)
+        body = question.depth * step
         total += count * (body + TILE_OVERHEAD + span.size * vectors)
     return total
 
