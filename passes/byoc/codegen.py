@@ -58,6 +58,8 @@ class CodeGenerator:
     """The layouts that operators are wanted in: `{"relax.conv": ("N*C", "O*I")}`."""
     driver: ClassVar[str] = ""
     """Of a generator that leaves code to Mirlo: the loader that defines what this code calls, before it is loaded."""
+    copies: ClassVar[bool] = False
+    """Whether tensors are copied to a memory of its own and back when a region is called; told in reports."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a process of its own, which it may take down."""
 

@@ -11,7 +11,7 @@ from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.graph import CONSTANT, Graph
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, Outliner, functions_of, symbol_name
-from mirlo.passes.byoc.record import Recorder
+from mirlo.passes.byoc.record import Recorder, pattern_record
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
 from mirlo.passes.byoc.select import Choice, Decide, Selector
@@ -76,6 +76,7 @@ def fuse(
     symbols = ir.SymbolTable(module)
     for target, entries in tables.items():
         placement.operators[target] = sorted(set().union(*(entry.operators for entry in entries)))
+        placement.patterns += [pattern_record(entry) for entry in entries]
     for function in graph_functions(module, only):
         for block in blocks(function):
             erase_dead(block, is_pure_relax)

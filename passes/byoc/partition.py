@@ -11,6 +11,7 @@ from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import callee_of, functions_of
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
+from mirlo.passes.byoc.restrict import restriction
 from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import Entry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
@@ -114,12 +115,14 @@ class Partition(Pass):
     min_flops: int = option(0, "least work in a region, in floating point operations")
     bind_constants: bool = option(True, "move the constants that a match reads into the composite")
     functions: tuple[str, ...] = option((), "functions to divide; all when none is named")
+    nodes: tuple[str, ...] = option((), "the nodes that targets may have, by their numbers: one=0-3+7,two=4; else all")
     explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
 
     def run(self, op: Any, session: Any) -> None:
         limits = Limits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
         tables = tables_of(self.targets)
-        partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions)
+        decide = restriction(self.nodes, tables) if self.nodes else None
+        partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions, decide)
         placement = partitioner.run()
         if self.explain:
             explain(placement, partitioner.locations, session)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.passes.byoc.graph import Graph, Node
 from mirlo.passes.byoc.outline import symbol_name
-from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, Placement, Taken
+from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, PatternRecord, Placement, Taken
 from mirlo.passes.byoc.search import Failure, Match
 from mirlo.passes.byoc.tables import Entry
 from mirlo.passes.byoc.work import bytes_of, flops_of
@@ -76,3 +76,9 @@ class Recorder:
     def numbers(self, mask: int) -> tuple[int, ...]:
         """The numbers of these nodes in the placement."""
         return tuple(self.ids[node.index] for node in self.graph.members(mask) if node.index in self.ids)
+
+
+def pattern_record(entry: Entry) -> PatternRecord:
+    """What is said about a pattern where no node could be its last one."""
+    ends = entry.pattern.roots() or ()
+    return PatternRecord(entry.target, entry.name, tuple(sorted(entry.operators)), tuple(sorted(ends)))

@@ -6,8 +6,12 @@ within it; names of the user's model come from locations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+MAX_NAMED = 4
+"""How many alternatives are named that were expected somewhere."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,18 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True)
+class PatternRecord:
+    """A pattern that was tried."""
+
+    target: str
+    name: str
+    operators: tuple[str, ...]
+    """Those that it names."""
+    ends: tuple[str, ...]
+    """Those that a match can end with; none where it may be any."""
+
+
+@dataclass(frozen=True)
 class Taken:
     """A composite that was made."""
 
@@ -77,6 +93,8 @@ class RegionRecord:
     bytes_in: int | None = None
     """What a call hands in: tensors that are no constants of its composites."""
     bytes_out: int | None = None
+    tensors: int = 0
+    """How many tensors a call hands in and out."""
     kept: bool = True
     reason: str = ""
     """Why it was given back to the compiler, when it was."""
@@ -102,6 +120,7 @@ class Placement:
     taken: list[Taken] = field(default_factory=list)
     regions: list[RegionRecord] = field(default_factory=list)
     unmerged: list[MergeRecord] = field(default_factory=list)
+    patterns: list[PatternRecord] = field(default_factory=list)
     operators: dict[str, list[str]] = field(default_factory=dict)
     """For each target the operators that its patterns name: others it can never take."""
 
@@ -125,12 +144,25 @@ class Placement:
             return f"no pattern of {target} has the operator {operator}"
         tried = [a for a in self.about(node) if a.target == target and not a.accepted]
         if not tried:
-            return f"patterns of {target} have it only before operators that do not follow here"
+            return self._what_does_not_follow(operator, target)
         # Of those that got equally far, one whose check said no tells more than one that expected something else.
         ranks = [(a.depth, bool(a.predicate), a.root == node) for a in tried]
         best = [a for a, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
         return "; ".join(f"{a.target}.{a.pattern} matched {a.depth} deep: {a.reason}" for a in best[:3])
 
+    def _what_does_not_follow(self, operator: str, target: str) -> str:
+        found = [p for p in self.patterns if p.target == target and operator in p.operators]
+        listed = [f"{target}.{p.name} has it only before {one_of(p.ends)}" for p in found[:3]]
+        return f"{'; '.join(listed)}, and none that is free follows"
+
     def to_json(self) -> dict[str, Any]:
         """Dictionaries, lists, strings and numbers only."""
         return asdict(self)
+
+
+def one_of(alternatives: Sequence[str]) -> str:
+    """`a or b`; of many alternatives the first ones, and how many more there are."""
+    names = list(dict.fromkeys(name for text in alternatives for name in text.split(" or ")))
+    if len(names) <= MAX_NAMED:
+        return " or ".join(names)
+    return f"{', '.join(names[:MAX_NAMED])} or {len(names) - MAX_NAMED} others"

@@ -123,7 +123,10 @@ class Merger:
         call = outliner.outline(mask, f"{self.target}_region", facts, bind_constants=False)
         function = symbols[str(callee_of(call))]
         moved = [total([_bytes(value) for value in values]) for values in (call.operands, call.results)]
-        record = RegionRecord(self.target, symbol_name(function), composites, bytes_in=moved[0], bytes_out=moved[1])
+        tensors = len(call.operands) + len(call.results)
+        record = RegionRecord(
+            self.target, symbol_name(function), composites, bytes_in=moved[0], bytes_out=moved[1], tensors=tensors
+        )
         self.placement.regions.append(record)
         return function
 

@@ -15,6 +15,9 @@ from mirlo.passes.byoc.codegen import CodeGenerator, generator_of
 from mirlo.passes.options import quote, split_list
 from mirlo.passes.targets import TargetError, find_target
 
+PREPARING = "simplify,fold-constant,cse,remove-dead"
+"""The passes before a model is divided."""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -66,19 +69,28 @@ class Targets:
     def _all(self) -> tuple[Chosen, ...]:
         return self.generators if self.host is None else (*self.generators, self.host)
 
-    def steps(self) -> str:
-        """The passes that place parts of a model on the code generators, and let them compile; none without one."""
+    def steps(self, nodes: str = "") -> str:
+        """The passes that place parts of a model on the code generators, and let them compile; none without one.
+
+        `nodes` says which nodes each of them may have, as the option of `partition` does.
+        """
         if not self.generators:
             return ""
-        steps = ["simplify", "fold-constant", "cse", "remove-dead"]
-        listed = ",".join(quote(str(target)) for target in self.generators)
-        steps += [f"partition{{targets={{{listed}}}}}", "outline-external"]
-        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
-        steps += [step for target in self.generators for step in _own_passes(target)]
-        steps += [_codegen(target) for target in self.generators if _has_codegen(target.generator)]
+        steps = [
+            self.placing(nodes),
+            *(_codegen(target) for target in self.generators if _has_codegen(target.generator)),
+        ]
         if any(not target.generator.makes_artifacts for target in self.generators):
             steps.append("inline-external")
         return ",".join([*steps, "remove-dead"])
+
+    def placing(self, nodes: str = "") -> str:
+        """The passes up to where each code generator has its module, in the layouts that it wants."""
+        listed = ",".join(quote(str(target)) for target in self.generators)
+        restricted = f" nodes={{{nodes}}}" if nodes else ""
+        steps = [PREPARING, f"partition{{targets={{{listed}}}{restricted}}}", "outline-external"]
+        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
+        return ",".join([*steps, *(step for target in self.generators for step in _own_passes(target))])
 
     def __str__(self) -> str:
         return ",".join(map(str, self._all))

@@ -76,6 +76,11 @@ class OnnxGenerator(CodeGenerator):
         return found
 
     @property
+    def copies(self) -> bool:  # type: ignore[override]
+        """Providers of other devices have a memory of their own."""
+        return self.provider.lower().removesuffix("executionprovider") not in ("cpu", "openvino", "dnnl", "xnnpack")
+
+    @property
     def _options(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, value) for name, _, value in (text.partition("=") for text in self.provider_options))
 

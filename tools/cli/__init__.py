@@ -18,6 +18,7 @@ COMMANDS = {
     "bisect": "mirlo.tools.cli.bisecting",
     "fuzz": "mirlo.tools.cli.fuzzing",
     "tune": "mirlo.tools.cli.tuning",
+    "partition": "mirlo.tools.cli.partitioning",
     "import": "mirlo.tools.cli.importing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

@@ -59,6 +59,9 @@ class Arguments(argparse.Namespace):
     kernels: int
     report: Any
     """The file of `bench`; whether `compile` is to print one."""
+    reports: list[str]
+    expect: str | None
+    attempts: bool
     cache_dir: str | None
     no_cache: bool
     jobs: int | None

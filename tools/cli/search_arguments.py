@@ -1,4 +1,4 @@
-"""The command lines of what searches: for wrong results, for bugs, for faster kernels."""
+"""The command lines of what searches: for wrong results, for bugs, for faster kernels, for a place for each part."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
 def add_searches(commands: Any, add: Add) -> None:
-    """`mirlo bisect`, `mirlo fuzz`, `mirlo tune`."""
+    """`mirlo bisect`, `mirlo fuzz`, `mirlo tune`, `mirlo partition`."""
     _add_bisect(commands, add)
     _add_fuzz(commands, add)
     _add_tune(commands, add)
+    _add_partition(commands, add)
 
 
 def _add_bisect(commands: Any, add: Add) -> None:
@@ -63,4 +64,25 @@ def _add_tune(commands: Any, add: Add) -> None:
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_shapes(parser)
+
+
+def _add_partition(commands: Any, add: Add) -> None:
+    parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR")
+    parser.add_argument(
+        "--targets", "--target", dest="target", metavar="NAME,...", required=True,
+        help="code generators in the order of their priority, then what compiles the rest: 'onednn,llvm'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", dest="reports", metavar="FILE", action="append", default=[],
+        help="write all that is known to a file: .json to be pinned, .txt; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--expect", metavar="FILE.json", help="fail with what is different from a report that was written before"
+    )
+    parser.add_argument(
+        "--node", metavar="NAME", help="tell only about this node: its name or operator, all that was tried"
+    )
+    parser.add_argument("--attempts", action="store_true", help="tell for every node all patterns that were tried")
     add_shapes(parser)

@@ -73,7 +73,7 @@ func.func @chain(%x: tensor<4xf32>) -> tensor<4xf32> {
   %4 = "relax.tanh"(%3) : (tensor<4xf32>) -> tensor<4xf32>
   %5 = "relax.exp"(%4) : (tensor<4xf32>) -> tensor<4xf32>
   %6 = "relax.tanh"(%5) : (tensor<4xf32>) -> tensor<4xf32>
-  // expected-remark @below {{patterns of chain have it only before operators that do not follow here}}
+  // expected-remark @below {{chain.chain has it only before relax.relu or relax.tanh, and none that is free follows}}
   %7 = "relax.exp"(%6) : (tensor<4xf32>) -> tensor<4xf32>
   return %7 : tensor<4xf32>
 }
@@ -97,7 +97,7 @@ func.func @commutative(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 // CHECK-NEXT:    %[[R:.*]] = "relax.relu"
 // CHECK-NEXT:    "relax.add"(%[[R]], %[[E]])
 func.func @ordered(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-remark @below {{patterns of ordered have it only before operators that do not follow here}}
+  // expected-remark @below {{ordered.add has it only before relax.add, and none that is free follows}}
   %3 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // expected-remark @below {{expected relax.exp, found relax.relu}}
   %4 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -196,7 +196,7 @@ func.func @fork(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 func.func @used_by(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %0 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   %1 = "relax.add"(%x, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  // expected-remark @below {{patterns of used-by have it only before operators that do not follow here}}
+  // expected-remark @below {{used-by.pair has it only before relax.add, and none that is free follows}}
   %2 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // expected-remark @below {{used-by.pair matched 1 deep: expected relax.exp, found an input}}
   %3 = "relax.add"(%2, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>

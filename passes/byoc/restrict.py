@@ -1,0 +1,55 @@
+"""Which nodes a target may have, as text: placement by cost decides that before a model is divided.
+
+    partition{targets=onednn,onnx,llvm nodes={onednn=0-56+60,onnx=57-59}}
+
+The numbers are those of the nodes in the records of the same pass without `nodes`: in program order, from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from mirlo.passes.byoc.select import Decide
+from mirlo.passes.registry import PassError
+from mirlo.passes.rules import Decline, decline
+
+
+def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
+    """Says no to matches with a node that their target may not have; a target that is not named may have none."""
+    allowed: dict[str, frozenset[int]] = {}
+    for text in texts:
+        target, equals, numbers = text.partition("=")
+        if not equals or target.strip() not in targets:
+            example = f"{next(iter(targets), 'mine')}=0-3+7"
+            raise PassError(f"'partition': nodes: expected a target and its nodes such as '{example}', found '{text}'")
+        allowed[target.strip()] = frozenset(_numbers(numbers, text))
+
+    def assigned(entry: Any, match: Any, nodes: tuple[int, ...]) -> bool | Decline:
+        others = [node for node in nodes if node not in allowed.get(entry.target, ())]
+        return decline("it costs less elsewhere", node=others[0]) if others else True
+
+    return assigned
+
+
+def _numbers(text: str, whole: str) -> Iterable[int]:
+    for part in filter(None, (part.strip() for part in text.split("+"))):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
+            raise PassError(f"'partition': nodes: expected numbers such as '0-3+7', found '{part}' in '{whole}'")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def as_text(nodes: Mapping[str, Iterable[int]]) -> str:
+    """The option's text for nodes by target, in runs."""
+    return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items() if found)
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "+".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,31 @@
+"""The examples of docs/placement.md run, one after the other, as they stand there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from commands import ROOT, mirlo, output_of, python
+
+TEXT = (ROOT / "docs" / "placement.md").read_text(encoding="utf-8")
+
+
+def test_examples(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    model, *rest = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (tmp_path / "model.py").write_text(model, encoding="utf-8")
+    output_of(python(tmp_path / "model.py", cwd=tmp_path))
+    lines = re.findall(r"^mirlo (partition .*)$", TEXT, re.MULTILINE)
+    report, node, wrote, same = (output_of(mirlo(*shlex.split(line), cwd=tmp_path)) for line in lines[:4])
+    for title in re.findall(r"^\| ([a-zA-Z, ]+) \| ", TEXT, re.MULTILINE)[1:]:
+        assert all(word in report.splitlines()[0] for word in title.split(", "))
+    assert 'onnx.conv: relax.conv "conv"' in report
+    assert "onnx.argmax: matched, 1 deep" in node and "relax.conv" not in node
+    assert "wrote placement.json\nwrote placement.txt" in wrote and "as placement.json says" in same
+    pinned = json.loads((tmp_path / "placement.json").read_text(encoding="utf-8"))
+    assert pinned["totals"]["targets"]["onnx"]["share_of_flops"] == 1.0
+    (tmp_path / "survey.py").write_text("\n".join(rest), encoding="utf-8")
+    assert output_of(python(tmp_path / "survey.py", cwd=tmp_path)) == "5 of 5\nonnx\n"

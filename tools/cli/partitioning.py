@@ -1,0 +1,90 @@
+"""`mirlo partition`: which part of a model goes to which target, and why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from mirlo.tools.place.survey import Survey
+
+FORMS = (".json", ".txt")
+
+
+def execute(arguments: Arguments) -> None:
+    """Place the parts of a model, print or write what became of them, compare with what is expected."""
+    from mirlo.tools.place.expect import read_expected
+
+    require_file(arguments.model)
+    if is_compiled(arguments.model):
+        raise CommandError(f"{arguments.model} is compiled already: place the parts of the model that it was made from")
+    for path in arguments.reports:
+        if Path(path).suffix not in FORMS:
+            raise CommandError(f"--report {path}: expected a file that ends in {', '.join(FORMS)}")
+    # A file that cannot be read should be told before the work.
+    expected = read_expected(arguments.expect) if arguments.expect else None
+    survey = _survey(arguments)
+    if arguments.node is not None:
+        _print_node(survey, arguments.node)
+        return
+    _print(arguments, survey)
+    for path in arguments.reports:
+        _write(Path(path), survey)
+        print(f"wrote {path}")
+    if expected is not None:
+        _compare(arguments, expected, survey)
+
+
+def _survey(arguments: Arguments) -> Survey:
+    from mirlo.tools.place.survey import survey
+
+    with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose):
+        return survey(arguments.model, arguments.target or "llvm", arguments.shapes)
+
+
+def _print_node(survey: Survey, name: str) -> None:
+    from mirlo.tools.place.as_text import nodes
+
+    lines = list(nodes(survey, attempts=True, name=name))
+    if not lines:
+        raise CommandError(
+            f"the model has no node '{name}' when it is placed: expected a name, an operator or a number"
+        )
+    print("\n".join(lines))
+
+
+def _print(arguments: Arguments, survey: Survey) -> None:
+    from mirlo.tools.place.as_text import report, totals
+
+    brief = arguments.reports or arguments.expect
+    print("\n".join(totals(survey) if brief else report(survey, arguments.attempts)))
+
+
+def _write(path: Path, survey: Survey) -> None:
+    from mirlo.tools.place.as_json import as_json, dumped
+    from mirlo.tools.place.as_text import report
+
+    text = dumped(as_json(survey)) if path.suffix == ".json" else "\n".join(report(survey, attempts=True)) + "\n"
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
+
+
+def _compare(arguments: Arguments, expected: dict[str, object], survey: Survey) -> None:
+    from mirlo.tools.place.as_json import as_json
+    from mirlo.tools.place.expect import differences, shown
+
+    lines = differences(expected, as_json(survey))
+    if lines:
+        raise CommandError(
+            f"{arguments.model} is not placed as {arguments.expect} says:\n{shown(lines)}\n"
+            f"If that is meant, write it again with --report {arguments.expect}"
+        )
+    print(f"as {arguments.expect} says")

@@ -1,0 +1,95 @@
+"""A placement as JSON that can be pinned: names, no times, no paths, every list in the order of the model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mirlo.passes.byoc.records import AttemptRecord, NodeRecord
+from mirlo.tools.place.survey import Share, Survey
+
+VERSION = 1
+_POSITION = re.compile(r":(\d+:\d+)$")
+
+
+def label(node: NodeRecord) -> str:
+    """What a node is called: its name in the model, or where it stands in its file."""
+    if node.names:
+        return "/".join(node.names)
+    position = _POSITION.search(node.place)
+    return f"at {position.group(1)}" if position is not None else f"number {node.id}"
+
+
+def as_json(survey: Survey) -> dict[str, Any]:
+    """All that is known, as dictionaries, lists, strings and numbers."""
+    placement = survey.placement
+    whole = survey.total.flops
+    functions = {node.function for node in placement.nodes}
+    return {
+        "version": VERSION,
+        "targets": [str(target) for target in (*survey.targets.generators, survey.targets.host) if target is not None],
+        "totals": {
+            "operators": survey.total.nodes,
+            "flops": whole,
+            "bytes": survey.total.bytes,
+            "targets": {name or "nobody": _share(share, whole) for name, share in survey.shares.items()},
+        },
+        "regions": [
+            {
+                "target": region.target, "name": region.function, "operators": len(region.nodes),
+                "composites": len(region.composites), "flops": region.flops, "bytes_in": region.bytes_in,
+                "bytes_out": region.bytes_out, "kept": region.kept, "reason": region.reason,
+            }
+            for region in placement.regions
+        ],
+        "not_merged": [vars(record) for record in placement.unmerged],
+        "nodes": [_node(survey, node, len(functions) > 1) for node in placement.nodes],
+    }  # fmt: skip
+
+
+def dumped(found: Mapping[str, Any]) -> str:
+    """The text of a file: sorted, a line for each value."""
+    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _share(share: Share, whole: int | None) -> dict[str, Any]:
+    found = {**vars(share), "operators": share.nodes, "share_of_flops": None}
+    del found["nodes"]
+    if whole and share.flops is not None:
+        found["share_of_flops"] = round(share.flops / whole, 4)
+    return found
+
+
+def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> dict[str, Any]:
+    placement = survey.placement
+    taken, region = placement.owner(node.id), placement.region_of(node.id)
+    found: dict[str, Any] = {
+        "id": node.id, "name": label(node), "operator": node.operator, "operands": list(node.operands),
+        "results": list(node.results), "reads": list(node.reads), "flops": node.flops, "bytes": node.bytes,
+        "target": survey.target_of(node.id) or "nobody",
+        "pattern": taken.pattern if taken is not None else "",
+        "composite": taken.function if taken is not None else "",
+        "region": region.function if region is not None else "",
+        "why_not": {t: why for t in placement.targets if (why := placement.why_not(node.id, t))},
+        "tried": [_attempt(survey, attempt, node.id) for attempt in placement.about(node.id)],
+    }  # fmt: skip
+    return {**found, "function": node.function} if tell_function else found
+
+
+def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> dict[str, Any]:
+    nodes = survey.placement.nodes
+    found: dict[str, Any] = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
+    if attempt.root != node:
+        found["from"] = label(nodes[attempt.root])
+    if attempt.accepted:
+        return {**found, "matched": True}
+    found |= {"matched": False, "reason": attempt.reason}
+    if attempt.predicate:
+        found["predicate"] = attempt.predicate
+    if attempt.lost_to:
+        found["lost_to"] = attempt.lost_to
+    if attempt.at is not None and attempt.at != node:
+        found["at"] = label(nodes[attempt.at])
+    return found

@@ -1,0 +1,121 @@
+"""A placement as text: totals by target, regions, each node with who took it and why others did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.place.as_json import as_json
+from mirlo.tools.place.survey import Share, Survey
+
+TITLES = (
+    "target", "operators", "FLOPs", "share", "bytes", "composites", "regions", "in", "out", "transposes", "copies",
+)  # fmt: skip
+
+
+def totals(survey: Survey) -> Iterator[str]:
+    """A row for each target."""
+    whole = survey.total
+    rows = [
+        ("target", "operators", "FLOPs", "share", "bytes", "composites", "regions", "in", "out", "transposes", "copies")
+    ]
+    for name, share in survey.shares.items():
+        rows.append((name or "nobody", *_cells(share, whole)))
+    yield from columns(rows, numbers=range(1, len(TITLES)))
+
+
+def _cells(share: Share, whole: Share) -> tuple[str, ...]:
+    known = share.flops is not None and whole.flops
+    part = f"{100 * share.flops / whole.flops:.2f} %" if known else "?"  # type: ignore[operator]
+    own = (str(share.nodes), amount(share.flops), part, size(share.bytes))
+    if not share.composites:
+        return *own, "", "", "", "", "", ""
+    transposes = f"{share.permutes} ({share.boundary_permutes} at its boundary)" if share.permutes else "0"
+    return (
+        *own,
+        str(share.composites),
+        str(share.regions),
+        size(share.bytes_in),
+        size(share.bytes_out),
+        transposes,
+        str(share.copies),
+    )
+
+
+def regions(survey: Survey) -> Iterator[str]:
+    """The regions, those that were given back, and the neighbours that did not become one."""
+    rows = []
+    for region in survey.placement.regions:
+        moved = f"{size(region.bytes_in)} in", f"{size(region.bytes_out)} out"
+        why = "" if region.kept else f"given back: {region.reason}"
+        rows.append(
+            (f"  {region.function}", f"{len(region.nodes)} operators", f"{amount(region.flops)} FLOPs", *moved, why)
+        )
+    if rows:
+        yield "regions:"
+        yield from columns(rows, numbers={1, 2, 3, 4})
+    for record in survey.placement.unmerged:
+        yield f"  {record.producer} and {record.consumer} are not one region: {record.reason}"
+
+
+def nodes(survey: Survey, attempts: bool = False, name: str | None = None) -> Iterator[str]:
+    """Each node and who has it; below it why not, or all patterns that were tried on it."""
+    for node in as_json(survey)["nodes"]:
+        if name is not None and not _is_called(node, name):
+            continue
+        taken = f"{node['target']}.{node['pattern']}" if node["pattern"] else node["target"]
+        yield f"  {taken}: {node['operator']} {_quoted(node['name'])} → {', '.join(node['results'])}"
+        if attempts:
+            yield from (f"      {line}" for line in _attempts(node))
+        # Who stands behind the one that took it says nothing.
+        for target, why in node["why_not"].items():
+            if not why.startswith("taken by ") and not attempts:
+                yield f"      not on {target}: {why}"
+
+
+def _is_called(node: dict[str, Any], name: str) -> bool:
+    return name in (node["name"], *node["name"].split("/"), node["operator"], str(node["id"]))
+
+
+def _quoted(name: str) -> str:
+    return name if name.startswith(("at ", "number ")) else f'"{name}"'
+
+
+def _attempts(node: dict[str, Any]) -> Iterator[str]:
+    for attempt in node["tried"]:
+        start = f" from {_quoted(attempt['from'])}" if "from" in attempt else ""
+        head = f"{attempt['pattern']}{start}"
+        if attempt["matched"]:
+            yield f"{head}: matched, {attempt['depth']} deep"
+            continue
+        at = f" (at {_quoted(attempt['at'])})" if "at" in attempt else ""
+        said = f" [{attempt['predicate']}]" if "predicate" in attempt else ""
+        yield f"{head}: no, {attempt['depth']} deep: {attempt['reason']}{at}{said}"
+    tried = {attempt["pattern"].partition(".")[0] for attempt in node["tried"]}
+    yield from (f"{target}: {why}" for target, why in node["why_not"].items() if target not in tried)
+
+
+def report(survey: Survey, attempts: bool = False) -> Iterator[str]:
+    """All of it."""
+    yield from totals(survey)
+    yield ""
+    yield from regions(survey)
+    yield ""
+    yield "nodes:"
+    yield from nodes(survey, attempts)
+
+
+def amount(count: int | None) -> str:
+    """A number of operations as people say it."""
+    if count is None:
+        return "?"
+    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return str(count)
+
+
+def size(count: int | None) -> str:
+    """A number of bytes; a question mark where a dim is open."""
+    return "?" if count is None else bytes_text(count)

@@ -1,0 +1,106 @@
+"""Whether a model is placed as it was before: what CI pins, and what became different, in words."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.passes.files import FileError
+from mirlo.tools.place.as_json import VERSION
+
+SHOWN = 30
+"""Differences that are told; the rest is counted."""
+Key = tuple[str, str, int]
+
+
+def read_expected(path: str | Path) -> dict[str, Any]:
+    """What an earlier `--report FILE.json` wrote."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror or error}") from error
+    except ValueError as error:
+        raise FileError(f"'{path}' is no report of 'mirlo partition': {error}") from error
+    if not isinstance(found, dict) or not {"version", "targets", "totals", "nodes"} <= set(found):
+        raise FileError(f"'{path}' is no report of 'mirlo partition': write one with --report {path}")
+    if found["version"] != VERSION:
+        raise FileError(f"'{path}' is of version {found['version']}; this Mirlo writes {VERSION}: write it again")
+    return found
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """A line for each thing that is not as expected: who has which node first, totals, then all others."""
+    lines = [*_targets(expected, found), *_nodes(expected, found), *_totals(expected, found)]
+    if not lines:
+        # What is left is in how patterns were tried, or in regions: the place in the file tells.
+        lines = list(_values("", expected, found))
+    return lines
+
+
+def shown(lines: Sequence[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return "\n".join([*(f"  {line}" for line in lines[:SHOWN]), *more])
+
+
+def _targets(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    if expected["targets"] != found["targets"]:
+        yield f"targets: expected {', '.join(expected['targets'])}; found {', '.join(found['targets'])}"
+
+
+def _keyed(nodes: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+    """Nodes by name and operator: their numbers change when one is added before them."""
+    count: Counter[tuple[str, str]] = Counter()
+    keyed = {}
+    for node in nodes:
+        name = node["name"], node["operator"]
+        keyed[(*name, count[name])] = node
+        count[name] += 1
+    return keyed
+
+
+def _nodes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    old, new = _keyed(expected["nodes"]), _keyed(found["nodes"])
+    for key, node in new.items():
+        if key not in old:
+            yield f"{_title(node)}: is new, on {_taken(node)}"
+            continue
+        before = old[key]
+        if (before["target"], before["pattern"]) != (node["target"], node["pattern"]):
+            why = node["why_not"].get(before["target"], "")
+            yield f"{_title(node)}: expected {_taken(before)}, found {_taken(node)}" + (f" ({why})" if why else "")
+    yield from (f"{_title(node)}: is gone, it was on {_taken(node)}" for key, node in old.items() if key not in new)
+
+
+def _title(node: Mapping[str, Any]) -> str:
+    return f'{node["operator"]} "{node["name"]}"'
+
+
+def _taken(node: Mapping[str, Any]) -> str:
+    return f"{node['target']}.{node['pattern']}" if node["pattern"] else str(node["target"])
+
+
+def _totals(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _values("totals", expected["totals"], found["totals"])
+    yield from _values("regions", len(expected.get("regions", ())), len(found["regions"]))
+
+
+def _values(path: str, expected: Any, found: Any) -> Iterator[str]:
+    """Every value that differs, by its place in the file."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in sorted({*expected, *found}):
+            yield from _values(f"{path}.{key}" if path else key, expected.get(key), found.get(key))
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for i, (one, other) in enumerate(zip(expected, found, strict=True)):
+            yield from _values(f"{path}[{i}]", one, other)
+    elif expected != found:
+        yield f"{path}: expected {_short(expected)}, found {_short(found)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} entries"
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
