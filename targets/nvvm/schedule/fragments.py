@@ -26,6 +26,13 @@ class SharedMatrix:
     depth: int
     along_sums: bool
     """Whether neighbouring steps of the sum lie side by side, or neighbouring lines."""
+    start: Any = None
+    """Where it begins in the memory, if not at the first number."""
+
+    @property
+    def size(self) -> int:
+        """Numbers of memory that it takes."""
+        return size_of(self.lines, self.depth, self.along_sums)
 
     @property
     def pitch(self) -> int:
@@ -35,7 +42,8 @@ class SharedMatrix:
     def place(self, line: Any, step: Any) -> Any:
         """The position of a number."""
         outer, inner = (line, step) if self.along_sums else (step, line)
-        return add(multiply(outer, self.pitch), inner)
+        position = add(multiply(outer, self.pitch), inner)
+        return position if self.start is None else add(self.start, position)
 
     def pair(self, line: Any, step: Any) -> Any:
         """The numbers of two steps, the first of which is even."""

@@ -1,13 +1,14 @@
 """Contractions of 16-bit floats on the matrix units: tiles in shared memory, fragments in registers, sums in f32.
 
-While a block multiplies one step of the sums, it has the next one under way from global memory to registers. Factors
-that lie side by side in memory are moved 16 bytes at a time.
+While a block multiplies one step of the sums, it has the next ones under way. Factors that lie side by side in memory
+are copied to shared memory 16 bytes at a time, asynchronously (`cp.async`), several steps ahead; others go through
+registers, one step ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -42,6 +43,10 @@ VECTOR = 8
 """Numbers of 16 bytes."""
 BUSY = 108
 """Blocks that keep a device busy."""
+STAGES = 4
+"""Most steps that are in shared memory at the same time."""
+SHARED_BYTES = 48 * 1024
+"""Shared memory that a kernel has without asking for more."""
 MOST_CODE = 2000
 """Operations of an epilogue over all sums of a thread: tiles are smaller where there would be more."""
 
@@ -121,6 +126,8 @@ class _Load:
     """From global memory to registers, for the first step of a round."""
     write: Callable[[Any], None]
     """To shared memory."""
+    copy: Callable[[Any, Any], None] | None
+    """From global to shared memory, for the first step of a round and where its stage begins; None where it cannot."""
 
 
 class _Kernel:
@@ -150,8 +157,17 @@ class _Kernel:
         right, more = self._side(roles.columns, self.column, tile.width)
         loads = [*loads, *more]
         kind = ir.VectorType.get([2, 2], ir.F32Type.get())
-        start = create("vector.broadcast", kind, self._start())
-        count = tile.down * tile.across
+        start = [create("vector.broadcast", kind, self._start())] * (tile.down * tile.across)
+        stages = min(STAGES, SHARED_BYTES // (2 * (left.size + right.size)))
+        if stages > 1 and all(load.copy is not None for load in loads):
+            self._finish(self._staged(left, right, loads, start, stages))
+        else:
+            self._finish(self._through_registers(left, right, loads, start))
+
+    def _through_registers(
+        self, left: SharedMatrix, right: SharedMatrix, loads: list[_Load], start: list[Any]
+    ) -> list[Any]:
+        count = len(start)
 
         def round_(first: Any, *carried: Any) -> list[Any]:
             for load, value in zip(loads, carried[count:], strict=True):
@@ -163,8 +179,39 @@ class _Kernel:
             barrier()
             return [*sums, *ahead]
 
-        begin = [start] * count + [load.read(index(0)) for load in loads]
-        self._finish(for_loop(0, roles.depth, STEP, round_, begin)[:count])
+        begin = [*start, *(load.read(index(0)) for load in loads)]
+        return for_loop(0, self.roles.depth, STEP, round_, begin)[:count]
+
+    def _staged(
+        self, left: SharedMatrix, right: SharedMatrix, loads: list[_Load], start: list[Any], stages: int
+    ) -> list[Any]:
+        for matrix in (left, right):
+            kind = matrix.memory.type
+            larger = ir.MemRefType.get([stages * matrix.size], kind.element_type, memory_space=kind.memory_space)
+            matrix.memory.set_type(larger)
+
+        def copy(first: Any, stage: Any) -> None:
+            for load in loads:
+                assert load.copy is not None
+                load.copy(first, stage)
+            ir.Operation.create("nvvm.cp.async.commit.group")
+
+        def round_(first: Any, *sums: Any) -> list[Any]:
+            _wait(stages - 2)
+            # From here on all threads see this stage, and none still reads the one before.
+            barrier()
+            number = create("arith.divui", first.type, first, index(STEP))
+            last = create("arith.remui", first.type, add(number, stages - 1), index(stages))
+            copy(add(first, (stages - 1) * STEP), last)
+            stage = create("arith.remui", first.type, number, index(stages))
+            here = [replace(matrix, start=multiply(stage, matrix.size)) for matrix in (left, right)]
+            return self._products(here[0], here[1], list(sums))
+
+        for stage in range(stages - 1):
+            copy(index(stage * STEP), index(stage))
+        sums = for_loop(0, self.roles.depth, STEP, round_, start)
+        _wait(0)
+        return sums
 
     def _start(self) -> Any:
         f32 = ir.F32Type.get()
@@ -219,7 +266,26 @@ class _Kernel:
                 "vector.store", operands=[value, matrix.memory, place], attributes={"alignment": alignment}
             )
 
-        return _Load(read, write)
+        def copy(begin: Any, stage: Any) -> None:
+            position = add(begin, step)
+            held = create("arith.minui", position.type, position, index(last))
+            source = evaluate(side.position, values_of(roles.sums, held), base[0])
+            target = add(multiply(stage, matrix.size), matrix.place(line, step))
+            # What lies beyond the last step is zero.
+            count = create(
+                "arith.select", position.type, less(position, roles.depth), index(width), index(0)
+            )  # fmt: skip
+            ir.Operation.create(
+                "nvgpu.device_async_copy",
+                results=[ir.Type.parse("!nvgpu.device.async.token")],
+                operands=[matrix.memory, target, self.memory.slot(side.access.value).buffer, source, count],
+                attributes={
+                    "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), width), "bypassL1": ir.UnitAttr.get(),
+                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
+                },
+            )  # fmt: skip
+
+        return _Load(read, write, copy if width == VECTOR else None)
 
     def _vector(self, side: Side, start: Any, values: Any) -> Any:
         kind = ir.VectorType.get([VECTOR], side.access.element_type)
@@ -263,6 +329,12 @@ class _Kernel:
             values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
             finish(roles.contraction, self.memory, values, total)
             scf.YieldOp([])
+
+
+def _wait(groups: int) -> None:
+    """Until at most so many groups of copies are under way."""
+    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), groups)
+    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})
 
 
 def _contiguous(side: Side, axes: Any) -> bool:

@@ -43,6 +43,8 @@ class Block:
         self.threads = threads
         self.position = position
         self.env: dict[Any, Any] = {}
+        self.copies: list[Any] = []
+        self.groups: list[list[Any]] = []
 
     def run(self, block: Any, mask: np.ndarray) -> list[Any]:
         """The operations of a block of IR; what its terminator passes on."""
@@ -150,6 +152,25 @@ class Block:
         size = value.shape[1]
         assert (at[mask] % size == 0).all() and (at[mask] + size <= memory.size).all(), "a store is not aligned"
         memory[(at[:, None] + np.arange(size))[mask]] = value[mask]
+
+    def nvgpu_device_async_copy(self, op: Any, mask: np.ndarray) -> None:
+        target, to, source, at, count = (self.env[v] for v in op.operands)
+        size = op.attributes["dstElements"].value
+        assert mask.all() and (to % size == 0).all() and (at % size == 0).all(), "a copy is not aligned"
+        assert (at + size <= source.size).all() and (to + size <= target.size).all(), "a copy leaves its buffer"
+        numbers = source[at[:, None] + np.arange(size)]
+        numbers = np.where(np.arange(size) < count[:, None], numbers, 0).astype(source.dtype)
+        self.copies.append((target, to[:, None] + np.arange(size), numbers))
+
+    def nvvm_cp_async_commit_group(self, op: Any, mask: np.ndarray) -> None:
+        self.groups.append(self.copies)
+        self.copies = []
+
+    def nvvm_cp_async_wait_group(self, op: Any, mask: np.ndarray) -> None:
+        """What is copied is there only now, not when the copy was started."""
+        while len(self.groups) > op.attributes["n"].value:
+            for target, to, numbers in self.groups.pop(0):
+                target[to] = numbers
 
     # Vectors
 
