@@ -44,8 +44,9 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
     (whole,) = (op.operation for op in module.body.operations)
     _share(whole)
     call_intrinsics(whole)
-    # The conversion of vectors knows addresses of 64 bits only.
-    index = 64 if _is_huge(whole) or find(whole, "vector.load") or find(whole, "vector.store") else 32
+    # The conversions of these know positions of 64 bits only.
+    wide = any(find(whole, name) for name in ("vector.load", "vector.store", "nvgpu.ldmatrix"))
+    index = 64 if wide or _is_huge(whole) else 32
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
     except ir.MLIRError as error:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.targets.gpu.schedule.launch import add, multiply
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.launch import add, multiply, split
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16
 """Of one product."""
 WARP = 32
+EDGE = 8
+"""Of the squares that are read from shared memory together."""
 PAIR = 2
 """Neighbouring numbers that share a register."""
 
@@ -45,15 +47,6 @@ class SharedMatrix:
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
-    def pair(self, line: Any, step: Any) -> Any:
-        """The numbers of two steps, the first of which is even."""
-        kind = ir.VectorType.get([PAIR], self.memory.type.element_type)
-        if self.along_sums:
-            alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PAIR * 2)
-            return create("vector.load", kind, self.memory, self.place(line, step), alignment=alignment)
-        parts = [memref.LoadOp(self.memory, [self.place(line, add(step, i))]).result for i in range(PAIR)]
-        return create("vector.from_elements", kind, *parts)
-
 
 def pitch_of(lines: int, depth: int, along_sums: bool) -> int:
     """See `SharedMatrix.pitch`."""
@@ -67,24 +60,38 @@ def size_of(lines: int, depth: int, along_sums: bool) -> int:
 
 @dataclass(frozen=True)
 class Lane:
-    """A thread's part of fragments: four threads share a line of the factors, and a row of the result."""
+    """A thread of a warp, and its part of fragments: four threads share a row of the result."""
 
+    number: Any
     group: Any
     member: Any
 
+    @staticmethod
+    def of(number: Any) -> Lane:
+        """The thread of this number in its warp."""
+        group, member = split(number, [WARP // 4, 4])
+        return Lane(number, group, member)
+
     def left(self, matrix: SharedMatrix, row: Any, step: Any) -> Any:
-        """Its part of 16 rows and 16 steps of the first factor."""
-        first = add(step, multiply(self.member, PAIR))
-        pairs = [
-            matrix.pair(add(row, add(self.group, down)), add(first, along))
-            for along in (0, DEPTH // 2) for down in (0, ROWS // 2)
-        ]  # fmt: skip
-        return joined(pairs)
+        """Its part of 16 rows and 16 steps of the first factor: four quarters, the lower one before the next steps."""
+        along, down, line = split(self.number, [2, 2, EDGE])
+        return self._read(matrix, row, step, multiply(down, EDGE), multiply(along, EDGE), line, tiles=4)
 
     def right(self, matrix: SharedMatrix, column: Any, step: Any) -> Any:
-        """Its part of 16 steps and 8 columns of the second factor."""
-        first = add(step, multiply(self.member, PAIR))
-        return joined([matrix.pair(add(column, self.group), add(first, along)) for along in (0, DEPTH // 2)])
+        """Its part of 16 steps and 8 columns of the second factor: two halves."""
+        # Only the first 16 threads say where to read; what the others say is not looked at.
+        _, along, line = split(self.number, [2, 2, EDGE])
+        return self._read(matrix, column, step, index(0), multiply(along, EDGE), line, tiles=2)
+
+    @staticmethod
+    def _read(matrix: SharedMatrix, line: Any, step: Any, down: Any, along: Any, own: Any, tiles: int) -> Any:
+        """Squares of 8 x 8: each of 8 threads names a row of one, that lies side by side in memory."""
+        line, step = add(line, down), add(step, along)
+        place = matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
+        kind = ir.VectorType.get([tiles, PAIR], matrix.memory.type.element_type)
+        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
+        turned = ir.BoolAttr.get(not matrix.along_sums)
+        return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
 
     def places(self) -> list[tuple[Any, Any, tuple[int, int]]]:
         """Row, column and position in the fragment of its four numbers of the result, relative to the tile."""
@@ -94,17 +101,6 @@ class Lane:
             for j in range(PAIR):
                 found.append((row, add(multiply(self.member, PAIR), j), (i, j)))
         return found
-
-
-def joined(pairs: Sequence[Any]) -> Any:
-    """Pairs as the rows of a fragment."""
-    kind = ir.VectorType.get([len(pairs), PAIR], pairs[0].type.element_type)
-    zero = emit_constant(0, kind.element_type)
-    made = create("vector.broadcast", kind, zero)
-    for i, pair in enumerate(pairs):
-        at = ir.DenseI64ArrayAttr.get([i])
-        made = create("vector.insert", kind, pair, made, static_position=at)
-    return made
 
 
 def product(left: Any, right: Any, total: Any) -> Any:

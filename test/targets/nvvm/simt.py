@@ -196,6 +196,22 @@ class Block:
     def vector_extract(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = self.env[op.operands[0]][(slice(None), *op.attributes["static_position"])]
 
+    def nvgpu_ldmatrix(self, op: Any, mask: np.ndarray) -> None:
+        memory, at = (self.env[v] for v in op.operands)
+        tiles, turned = op.attributes["numTiles"].value, op.attributes["transpose"].value
+        assert mask.all()
+        made = np.zeros((self.threads, tiles, 2), memory.dtype)
+        lanes = np.arange(WARP)
+        for first in range(0, self.threads, WARP):
+            for tile in range(tiles):
+                rows = at[first + 8 * tile : first + 8 * tile + 8]
+                assert (rows % 8 == 0).all() and (rows + 8 <= memory.size).all(), "a row is not aligned"
+                square = memory[rows[:, None] + np.arange(8)]
+                square = square.T if turned else square
+                for j in range(2):
+                    made[first : first + WARP, tile, j] = square[lanes >> 2, lanes % 4 * 2 + j]
+        self.env[op.results[0]] = made
+
     def nvgpu_mma_sync(self, op: Any, mask: np.ndarray) -> None:
         assert mask.all() and self.threads % WARP == 0
         left, right, total = (self.env[v].astype(np.float32) for v in op.operands)
