@@ -192,6 +192,16 @@ def test_binary(algorithm: str, shape: tuple[int, ...]) -> None:
     close(Region(nodes, {"x": x}, {"a": x.shape, "z": x.shape}, {"w": w, "y": y})(), expected, 1e-4)
 
 
+@pytest.mark.parametrize("shape", [(7, 2, 1), (7, 16, 1), (3, 33, 1, 1), (1, 3, 1, 1), (7, 5), (4, 1, 3)])
+def test_numbers_per_channel_after_arithmetic(shape: tuple[int, ...]) -> None:
+    """With images of one pixel as well, which the library has in the wrong order."""
+    x, y = random(*shape), random(*shape, seed=1)
+    a, b = (random(1, shape[1], *(1,) * (len(shape) - 2), seed=seed) for seed in (2, 3))
+    after = (PostOp("binary", "mul", operand="a"), PostOp("binary", "add", operand="b"))
+    node = Node("binary", {"x": "x", "y": "y"}, "z", {"algorithm": "mul"}, after)
+    close(Region([node], {"x": x, "y": y}, {"z": shape}, {"a": a, "b": b})(), x * y * a + b)
+
+
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
 def test_pooling(algorithm: str) -> None:
     x = random(2, 5, 9, 9)

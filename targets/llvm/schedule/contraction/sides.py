@@ -92,6 +92,8 @@ def make_side(
         elif window is not None and window.position.id == edge:
             side.edge = window
         else:
+            # A map may leave the tensor at the end only, and begin after its start.
+            low = min(low, 0)
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
     side.form = row_major(dims, shape)
     if tuple(shape) != access.shape or any(before):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
 from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, broadcastable, fused, is_slow
 from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.plan import Node, PostOp
 
 
 def eltwise(builder: Builder, node: Node) -> Value:
@@ -40,7 +42,10 @@ def binary(builder: Builder, node: Node) -> Value:
         y = builder.in_layout(y, x.desc)
     over = x if builder.is_last_use(node.operands["x"]) else None
     result = builder.result(node.result, x.desc, over)
+    later: tuple[PostOp, ...] = ()
     post_ops = PostOps(builder, node.post_ops, x.desc.shape)
+    if not _can_follow(post_ops, x.desc.shape):
+        post_ops, later = PostOps(builder, (), x.desc.shape), node.post_ops
 
     def describe(attr: api.Owned) -> api.Owned:
         return _describe_binary(node.attributes["algorithm"], x, y, attr)
@@ -54,7 +59,16 @@ def binary(builder: Builder, node: Node) -> Value:
             descriptor, taken, left = fused(builder, post_ops, describe)
     arguments = taken.arguments(builder, descriptor)
     builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, **arguments, api.DST: result})
-    return apart(builder, result, left)
+    return apart(builder, result, left or later)
+
+
+def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
+    """Whether the library applies these to a result of this shape as it should.
+
+    To images of one pixel, oneDNN 3.2 applies one number per channel as if they were in another order.
+    """
+    one_pixel = len(shape) > 2 and math.prod(shape[2:]) == 1
+    return not one_pixel or all(operand.whole for operand in post_ops.operands)
 
 
 def binary_step(builder: Builder, algorithm: str, x: Value, y: Value, result: Value) -> Value:

@@ -210,3 +210,21 @@ def test_packed_weights_under_padding() -> None:
     want = plain.reference(x, w.transpose(1, 2, 3, 0, 4).reshape(3, 3, 16, -1))
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
     assert "tile = array<i64: 14, 32>" in kernel.schedule
+
+
+def test_windows_that_leave_at_the_end_only() -> None:
+    """They begin after the start of the operand, as those of a cropped transposed convolution do."""
+
+    def body(p: Any, x: Any, w: Any) -> Any:
+        return p.reduce(
+            "add", (1, 34, 4, 2), (16, 3),
+            lambda n, h, i, oc, ic, k: x.at(n, h + 1, i + 2 * k - 1, ic, outside=0.0) * w[oc, ic, k],
+            name="conv",
+        )  # fmt: skip
+
+    generator = np.random.default_rng(0)
+    x, w = (generator.standard_normal(s).astype(np.float32) for s in ((1, 34, 6, 16), (2, 16, 3)))
+    kernel = Kernel(body, [(x.shape, "f32"), (w.shape, "f32")], "avx512")
+    padded = np.pad(x, ((0, 0), (0, 1), (1, 1), (0, 0)))[:, 1:]
+    want = sum(padded[:, :, 2 * k : 2 * k + 4] @ w[:, :, k].T for k in range(3))
+    np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
