@@ -52,9 +52,15 @@ def constants_of(artifact: Artifact) -> list[bytes]:
     return [artifact.code[at : at + size] for at, size in artifact.metadata["constants"]]
 
 
+def pointers(given: Any, count: int) -> Any:
+    """The addresses that an entry function is given: an array of them, or where one is."""
+    return (ctypes.c_void_p * count).from_address(given) if isinstance(given, int) else given
+
+
 def params_of(artifact: Artifact, addresses: Any) -> list[Any]:
     """The weights of a model, at the addresses that its entry function is given."""
     sizes = [size_of(spec) for spec in artifact.params]
+    addresses = pointers(addresses, len(sizes))
     return [(ctypes.c_char * max(size, 1)).from_address(addresses[i]) for i, size in enumerate(sizes)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, tensors_of
+from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, capability, check, driver, first_gpu
 
@@ -109,6 +109,7 @@ class Model:
         """The entry function: arrays of addresses, as compiled code for the CPU has it."""
         cuda = driver()
         inputs = len(self.artifact.inputs)
+        tensors = pointers(tensors, len(self.regions))
         with self.lock:
             self._enter()
             if self._params is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, tensors_of
+from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api, device
 
@@ -62,6 +62,7 @@ class Model:
     def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
         """The entry function: arrays of addresses, as compiled code for the CPU has it."""
         inputs = len(self.artifact.inputs)
+        tensors = pointers(tensors, len(self.regions))
         with self.device.lock:
             if self._param_buffer is None:
                 self._place_params(params)
