@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
+PRECISIONS = ("bf16", "f16")
+"""Types of the numbers that products are computed from, where it is not f32."""
 LARGE = 100
 """Operators, constants included, of a graph that is worth several processes."""
 Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
@@ -66,6 +68,13 @@ class Wishes:
     save_ir: str | Path | None
     params: ParameterStore | None
     tuning: Database | None
+    precision: str | None
+
+    def __post_init__(self) -> None:
+        if self.precision not in (None, *PRECISIONS):
+            raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
+        if self.precision is not None and self.pipeline is not None:
+            raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
 
 
 def compile(
@@ -86,6 +95,7 @@ def compile(
     cache: Cache | bool | str | os.PathLike[str] = True,
     jobs: int | None = None,
     tune: Database | bool | float | str | os.PathLike[str] = True,
+    precision: str | None = None,
 ) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -102,7 +112,8 @@ def compile(
     `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the
     arrays that it names. What was compiled before comes from the cache on disk: False for none, or its folder. `jobs`
     limits the processes that compile at once. `tune` is the database of `mirlo tune` whose findings are used: True for
-    the usual file, if it is there, False for none; a number searches for that many seconds before.
+    the usual file, if it is there, False for none; a number searches for that many seconds before. `precision`, "bf16"
+    or "f16", stores weights in half of the memory and computes products from such numbers, with sums in f32.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -115,7 +126,7 @@ def compile(
     tuning = open_database(tune)
     if not isinstance(tune, bool) and isinstance(tune, (int, float)):
         tuning = _tuned(model, target, threads, shapes, tune, tell)
-    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning)
+    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning, precision)
     # What a saved schedule says is in its file, which is no part of a key.
     once = {"save_ir": save_ir and object(), "schedules": schedules and object()}
     once["tuning"] = tuning.digest if tuning is not None else None
@@ -198,6 +209,7 @@ def _compile(
         steps = given if given is not None else Pipeline(opened.pipeline or make_pipeline(options))
         if given is None and not opened.pipeline:
             steps.prepend(targets.steps())
+        steps.prepend(_precision_steps(wishes.precision, opened.pipeline))
         instruments: list[Any] = [Steps(tell)]
         if session.options[RELEASE]:
             instruments.append(ReleaseWeights(session))
@@ -219,6 +231,15 @@ def _compile(
         return compiled(module, None if folder is None else folder / f"part{number}")
 
     return build_program(module, session, chosen.name, part), session
+
+
+def _precision_steps(dtype: str | None, recorded: str | None) -> str:
+    """The passes that come first: what they recognize, attention say, they must see before casts are in it."""
+    if dtype is None:
+        return ""
+    if recorded:
+        raise ValueError("precision: the IR of a stage in between is past that: compile what it was made from")
+    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
 
 
 def _memory_plan(session: Session) -> dict[str, Any]:

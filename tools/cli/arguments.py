@@ -65,6 +65,7 @@ class Arguments(argparse.Namespace):
     cache_dir: str | None
     no_cache: bool
     jobs: int | None
+    precision: str | None
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
@@ -186,6 +187,11 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     add_shapes(group)
     _add_strategies(group)
+    group.add_argument(
+        "--precision",
+        choices=("bf16", "f16"),
+        help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
+    )
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
     add_cache_flags(group, positive)

@@ -69,5 +69,6 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             progress=progress,
             cache=arguments.cache,
             jobs=arguments.jobs,
+            precision=arguments.precision,
         )
     return executable, progress

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.relax import OPS
-from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import decline, simplify
 
 _NEUTRAL = {"relax.add": 0.0, "relax.subtract": 0.0, "relax.multiply": 1.0, "relax.divide": 1.0}
 _COMMUTATIVE = ("relax.add", "relax.multiply")
+_HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f32", "f64")}
+"""Floats, and wider ones that hold all of their numbers."""
 
 
 @simplify(*_NEUTRAL)
@@ -77,3 +79,15 @@ def constant_condition(op: Any, b: Rewriter) -> Any:
 def useless_cast(op: Any, b: Rewriter) -> Any:
     """A cast to the type that the operand has."""
     return op.x if op.x.type == op.output.type else decline("the type changes")
+
+
+@simplify("relax.cast")
+def widened_and_back(op: Any, b: Rewriter) -> Any:
+    """A cast back from a wider float to the type that the numbers had."""
+    inner = defining(op.x, "relax.cast")
+    if inner is None or inner.x.type != op.output.type:
+        return decline("the operand is no cast from the type")
+    narrow, wide = kind_of(inner.x).dtype, kind_of(op.x).dtype
+    if (narrow.name, wide.name) not in _HOLDS:
+        return decline("the type between does not hold all numbers", narrow=narrow.name, wide=wide.name)
+    return inner.x

@@ -1,0 +1,255 @@
+"""The pass `to-mixed-precision`: products of narrow floats, summed up in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.activation import Activation
+from mirlo.passes.graph.constants import constant_value, is_constant, make_constant
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.locations import names_of
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import nearest
+
+F32 = DTYPES["f32"]
+NARROW_TYPES = ("bf16", "f16")
+NODE = "node:"
+LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
+"""The lowest finite number of each."""
+
+SUMMED_WIDE = ("conv", "matmul")
+"""Computed from narrow operands, with the sums of the products returned in f32 (`out_dtype`)."""
+NARROW = ("attention", "conv_transpose", "einsum")
+"""Computed from narrow operands; the result is narrow, too. The kernels sum up in f32."""
+TABLES = ("gather",)
+"""Constants are stored narrow: only some of their elements are read."""
+MOVES = (
+    "concat", "depth_to_space", "expand", "expand_dims", "gather_elements", "gather_nd", "max_pool", "permute",
+    "reshape", "reverse", "slice_at", "space_to_depth", "split", "squeeze", "stack", "strided_slice", "tile",
+)  # fmt: skip
+"""Give elements of their operands as they are: narrow where all of them are."""
+COMPUTES = (
+    *sorted(name for name, op in OPS.items() if issubclass(op, Activation)),
+    "abs", "add", "avg_pool", "ceil", "divide", "floor", "maximum", "minimum", "multiply", "negative", "pad", "prelu",
+    "resize", "rotary_embedding", "round", "sign", "square", "sqrt", "subtract", "trunc", "where",
+)  # fmt: skip
+"""Computed in f32, registers are wide anyway; what they read and leave in memory is narrow where an operand is."""
+# All others stay: sums over many elements (normalizations, softmax, reductions), functions that magnify an error (exp,
+# log, power), comparisons and indices, whatever another package defines.
+
+
+@register_pass
+@dataclass(frozen=True)
+class ToMixedPrecision(Pass):
+    """Compute products of f32 numbers from bf16 or f16 ones, summed up in f32; keep what needs f32 in f32.
+
+    Matrix products, convolutions and attention read narrow operands; constants among them are stored narrow, in half of
+    the memory, once `fold-constant` has run. Elementwise operators and those that move elements follow what they read.
+    Inputs and outputs keep their types. Operators stay in f32 that are named in `keep`, such as `relax.conv`, or
+    `node:/head/MatMul` for one node of the model, and all that reduce or magnify errors: the lists are in
+    `passes/graph/mixed_precision.py`. A constant beyond the range of the narrow type, such as a mask's -1e9 in f16,
+    keeps what is computed from it in f32.
+    """
+
+    name = "to-mixed-precision"
+    anchor = "func.func"
+    dtype: str = option("bf16", "the narrow type: bf16 or f16")
+    keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
+
+    def run(self, op: Any, session: Any) -> None:
+        if self.dtype not in NARROW_TYPES:
+            raise PassError(f"dtype must be {' or '.join(NARROW_TYPES)}, got '{self.dtype}'")
+        if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
+            return
+        operators = {f"relax.{name}" for name in OPS}
+        for name in self.keep:
+            if not name.startswith(NODE) and name not in operators:
+                raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
+        found = blocks(op)
+        converter = _Converter(DTYPES[self.dtype], frozenset(self.keep), session)
+        for block in found:
+            for operation in [o.operation for o in block.operations]:
+                converter.convert(operation)
+        for block in reversed(found):
+            erase_dead(block, is_pure_relax)
+
+
+@dataclass
+class _Versions:
+    """A value that was f32, in the types that it is there in by now."""
+
+    wide: Any
+    narrow: Any
+    is_narrow: bool
+    """Whether those that follow should read the narrow one."""
+    is_shared: bool = False
+    """Whether several operations read it: it lies in memory then, and what lies there should be narrow."""
+    stored: Any = None
+    """The narrow one in f32 again."""
+
+
+class _Converter:
+    """Rewrites operation by operation; remembers both versions of each value."""
+
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Any):
+        self.dtype = dtype
+        self.keep = keep
+        self.session = session
+        self.known: dict[Any, _Versions] = {}
+
+    def convert(self, op: Any) -> None:
+        """Rewrite one operation for the versions of what it reads."""
+        name = op.name.removeprefix("relax.") if op.name.startswith("relax.") else ""
+        floats = [value for value in op.operands if _is_f32(value)]
+        if self._is_kept(op) or not floats or any(_is_other_float(value) for value in op.operands):
+            self._stay(op)
+        elif name in SUMMED_WIDE:
+            self._sum_wide(op)
+        elif name in NARROW:
+            self._narrow(op)
+        elif name in TABLES and is_constant(floats[0]) and self._fits(floats[0]):
+            self._move(op)
+        elif name in MOVES:
+            if any(self._prefers_narrow(v) for v in floats) and all(self._may_be_narrow(v) for v in floats):
+                self._move(op)
+            else:
+                self._stay(op)
+        elif name in COMPUTES and any(self._prefers_narrow(value) for value in floats):
+            self._compute(op, all(not is_constant(value) or self._fits(value) for value in floats))
+        else:
+            self._stay(op)
+
+    def _is_kept(self, op: Any) -> bool:
+        if not self.keep:
+            return False
+        return op.name in self.keep or any(NODE + name in self.keep for name in names_of(op.location))
+
+    def _sum_wide(self, op: Any) -> None:
+        view = op.opview
+        if view.out_dtype is not None:
+            self._stay(op)
+            return
+        values = [self._narrowed(value) if i < 2 else self._wide(value) for i, value in enumerate(op.operands)]
+        made = self._remake(op, values, out_dtype=F32)
+        self._remember(op, [_Versions(value, None, True) for value in made])
+
+    def _narrow(self, op: Any) -> None:
+        mask = op.opview.mask if op.name == "relax.attention" else None
+        values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
+        made = self._remake(op, [self._narrowed(value) for value in values])
+        self._remember(op, [_Versions(None, value, True) for value in made])
+
+    def _move(self, op: Any) -> None:
+        made = self._remake(op, [self._narrowed(value) for value in op.operands])
+        self._remember(op, [_Versions(None, value, True) for value in made])
+
+    def _compute(self, op: Any, is_narrow: bool) -> None:
+        for i, value in enumerate(op.operands):
+            versions = self.known.get(value)
+            # What only this operation reads is fused with it, and never rounded on the way.
+            is_stored = versions is not None and versions.is_narrow and versions.is_shared
+            op.operands[i] = self._widened(value) if is_stored else self._wide(value)
+        self._remember(op, [_Versions(result, None, is_narrow) for result in op.results])
+
+    def _stay(self, op: Any) -> None:
+        for i, value in enumerate(op.operands):
+            versions = self.known.get(value)
+            is_stored = versions is not None and versions.is_narrow and op.name.startswith("relax.")
+            op.operands[i] = self._widened(value) if is_stored else self._wide(value)
+
+    def _remake(self, op: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
+        """The operation on other operands, and with some attributes changed; its results."""
+        view = op.opview
+        layout = type(view)._operand_layout
+        given = [layout.pick(field, op, list(values)) for field in layout.fields]
+        with ir.InsertionPoint(op), op.location:
+            made = type(view).build(*given, **{**view.attribute_values(), **changed})
+        return list(made.operation.results)
+
+    def _remember(self, op: Any, versions: Sequence[_Versions]) -> None:
+        for old, found in zip(op.results, versions, strict=True):
+            if not _is_f32(old):
+                if found.narrow is not None:
+                    old.replace_all_uses_with(found.narrow)
+                continue
+            found.is_shared = len({use.owner for use in old.uses}) > 1
+            self.known[old] = found
+
+    def _prefers_narrow(self, value: Any) -> bool:
+        return value in self.known and self.known[value].is_narrow
+
+    def _may_be_narrow(self, value: Any) -> bool:
+        return self._prefers_narrow(value) or (is_constant(value) and self._fits(value))
+
+    def _fits(self, constant: Any) -> bool:
+        """Whether no element of a constant becomes an infinity."""
+        array = constant_value(constant, self.session)
+        if array is None or not array.size:
+            return True
+        with np.errstate(over="ignore"):
+            extremes = np.array([array.min(), array.max()])
+            return bool((np.isfinite(extremes.astype(self.dtype.to_numpy())) == np.isfinite(extremes)).all())
+
+    def _wide(self, value: Any) -> Any:
+        """The f32 version as exact as it is there."""
+        versions = self.known.get(value)
+        if versions is None:
+            return value
+        if versions.wide is None:
+            versions.wide = _cast(versions.narrow, F32)
+        return versions.wide
+
+    def _narrowed(self, value: Any) -> Any:
+        """The narrow version; other types than f32 stay."""
+        if not _is_f32(value):
+            return value
+        versions = self.known.setdefault(value, _Versions(value, None, False))
+        if versions.narrow is None:
+            versions.narrow = _cast(versions.wide, self.dtype)
+        return versions.narrow
+
+    def _widened(self, value: Any) -> Any:
+        """The f32 version of the narrow one, which is what lies in memory."""
+        versions = self.known[value]
+        if versions.stored is None:
+            versions.stored = _cast(self._narrowed(value), F32)
+        return versions.stored
+
+    def _bounded(self, mask: Any) -> Any:
+        """A mask that is added to scores: -infinity in all of a row would be no number, the lowest number is one."""
+        if not _is_f32(mask):
+            return mask
+        wide = self._wide(mask)
+        with _after(wide):
+            lowest = np.full((), LOWEST[self.dtype.name], np.float32)
+            return OPS["maximum"].make(wide, make_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
+
+
+def _cast(value: Any, dtype: DType) -> Any:
+    location = ir.Location.unknown() if isinstance(value.owner, ir.Block) else value.owner.location
+    with _after(value), location:
+        return OPS["cast"].make(value, dtype=dtype)
+
+
+def _after(value: Any) -> Any:
+    """Right after a value is made, so that all its readers may use what is made from it."""
+    owner = value.owner
+    return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
+
+
+def _is_f32(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.F32Type)
+
+
+def _is_other_float(value: Any) -> bool:
+    kind = value.type.element_type if isinstance(value.type, ir.RankedTensorType) else None
+    return isinstance(kind, ir.FloatType) and not isinstance(kind, ir.F32Type)

@@ -1,0 +1,87 @@
+"""`compile(precision=...)`: how far results may be from those in f32, and what it takes in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+
+BOUNDS = {"bf16": 2.0**-6, "f16": 2.0**-9}
+"""Largest error, relative to the largest value: four units in the last place of 8 and 11 bits."""
+
+
+def _network() -> Any:
+    """Convolutions, a residual add, a pool, an MLP with a norm and a softmax."""
+    random = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> Any:
+        fan_in = shape[0] if len(shape) == 2 else int(np.prod(shape[1:]))
+        return numpy_helper.from_array((random.standard_normal(shape) / fan_in**0.5).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "k", "kb"], ["c"], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "k2"], ["c2"], pads=[1] * 4),
+        helper.make_node("Add", ["c2", "r"], ["a"]),
+        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Reshape", ["p", "shape"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["m"]),
+        helper.make_node("Gelu", ["m"], ["g"]),
+        helper.make_node("LayerNormalization", ["g", "scale"], ["l"]),
+        helper.make_node("MatMul", ["l", "w2"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["y"]),
+    ]
+    constants = [
+        weight("k", 32, 8, 3, 3), weight("kb", 32, 1), weight("k2", 32, 32, 3, 3), weight("w", 128, 64),
+        weight("w2", 64, 32), numpy_helper.from_array(np.array([16, 128]), "shape"),
+        numpy_helper.from_array(np.ones(64, np.float32), "scale"),
+    ]  # fmt: skip
+    constants[1].dims[:] = [32]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 32])
+    return helper.make_model(
+        helper.make_graph(nodes, "network", [x], [y], constants), opset_imports=[helper.make_opsetid("", 20)]
+    )
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_numbers_are_near_those_in_f32(precision: str) -> None:
+    x = np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype(np.float32)
+    expected = np.asarray(mirlo.compile(_network(), cache=False)(x))
+    found = np.asarray(mirlo.compile(_network(), cache=False, precision=precision)(x))
+    assert found.dtype == np.float32
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert 0 < error <= BOUNDS[precision]
+
+
+def test_weights_take_half_of_the_memory() -> None:
+    weights = np.random.default_rng(2).standard_normal((256, 256)).astype(np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 256] x) => (float[64, 256] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    wide, narrow = (mirlo.compile(model, cache=False, precision=p).memory.weights_bytes for p in (None, "bf16"))
+    assert (wide, narrow) == (weights.nbytes, weights.nbytes // 2)
+
+
+def test_what_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="precision: expected bf16, f16 or None, found 'int4'"):
+        mirlo.compile(_network(), precision="int4")
+    with pytest.raises(ValueError, match="a pipeline of your own"):
+        mirlo.compile(_network(), precision="bf16", pipeline="simplify")
+
+
+def test_an_operator_that_does_not_exist_is_no_one_to_keep() -> None:
+    with pytest.raises(mirlo.MirloError, match=r"keep: 'relax.convv' is neither.*relax.conv"):
+        mirlo.Pipeline("to-mixed-precision{keep=relax.convv}").run(_module())
+
+
+def _module() -> Any:
+    from mirlo.tools.models import open_model
+
+    return open_model(_network(), None, None).module
