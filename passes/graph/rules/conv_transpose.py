@@ -1,0 +1,82 @@
+"""Transposed convolutions as convolutions, channels last.
+
+With stride s, every s-th element of the result is made by the same taps of the window, those s apart. So one
+convolution makes all s phases, as channels, and a permute puts them in their places. The weight is a constant, and so
+is what it is rearranged to.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
+from mirlo.passes.graph.desired import CHANNELS_LAST
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.rules.layout import in_layout
+from mirlo.passes.rules import decline, layout
+
+
+@layout("relax.conv_transpose", priority=1)
+def as_convolution(op: Any, b: Rewriter) -> Any:
+    """With a constant weight, strides and no dilations: a convolution, and a permute of its channels."""
+    if not (b.given or CHANNELS_LAST).is_default or op.data_layout != "NC*":
+        return decline("its layout is chosen by somebody else", data=op.data_layout)
+    x, weight, out = (kind_of(v) for v in (op.x, op.weight, op.output))
+    if not (x.is_static and out.is_static and weight.dtype.is_float) or 0 in (*x.static_shape, *out.static_shape):
+        return decline("a shape is known at run time only, or the numbers are no floats")
+    rank = x.rank - 2
+    strides, dilations = (per_dim(given, rank, 1, 1, "steps") for given in (op.strides, op.dilations))
+    if op.groups != 1 or any(d != 1 for d in dilations):
+        return decline("it has groups or dilations", groups=op.groups, dilations=dilations)
+    array = b.array(op.weight)
+    if array is None:
+        return decline("the weight is computed at run time")
+    sizes, counts, kernel = x.static_shape[2:], out.static_shape[2:], weight.static_shape[2:]
+    begins = [begin for begin, _ in padding_pairs(op.padding, rank)]
+    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
+    # The phases before `low`, in units of the stride, are all cropped.
+    lows = [min(p // s, t - 1) for p, s, t in zip(begins, strides, taps, strict=True)]
+    before = [t - 1 - low for t, low in zip(taps, lows, strict=True)]
+    lasts = [(n + p - 1) // s - low for n, p, s, low in zip(counts, begins, strides, lows, strict=True)]
+    after = [max(0, last + t - n - p) for last, t, n, p in zip(lasts, taps, sizes, before, strict=True)]
+    made_sizes = [n + p + q - t + 1 for n, p, q, t in zip(sizes, before, after, taps, strict=True)]
+
+    phases = _phases(array, strides, taps)
+    kind = TensorType.of(phases.shape, weight.dtype)
+    kernel_value = b.constant(phases, kind, f"{b.name_of(op.weight)}.phases")
+    data = in_layout(op.x, "NC*", "N*C", b)
+    made = b.emit(
+        OPS["conv"], data, kernel_value, None, padding=(*before, *after), data_layout="N*C", kernel_layout="*IO"
+    )
+    batch, channels = x.static_shape[0], weight.static_shape[1]
+    made = b.emit(OPS["reshape"], made, shape=(batch, *made_sizes, *strides, channels))
+    pairs = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+    made = b.emit(OPS["permute"], made, axes=[0, *pairs, 1 + 2 * rank])
+    whole = (n * s for n, s in zip(made_sizes, strides, strict=True))
+    made = b.emit(OPS["reshape"], made, shape=(batch, *whole, channels))
+    first = [p - low * s for p, low, s in zip(begins, lows, strides, strict=True)]
+    stops = [p + n for p, n in zip(first, counts, strict=True)]
+    axes = list(range(1, 1 + rank))
+    made = b.emit(OPS["strided_slice"], made, axes=axes, begin=first, end=stops, strides=[1] * rank)
+    if op.bias is not None:
+        made = b.emit(OPS["add"], made, op.bias)
+    return in_layout(made, "N*C", "NC*", b)
+
+
+def _phases(weight: np.ndarray, strides: Any, taps: list[int]) -> np.ndarray:
+    """From (in, out, *window) to (*taps reversed, in, phases * out); zero beyond the window."""
+    inputs, outputs, *window = weight.shape
+    made = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)
+    for number, phase in enumerate(product(*(range(s) for s in strides))):
+        for at in product(*(range(t) for t in taps)):
+            places = zip(phase, taps, at, strides, strict=True)
+            source = tuple(p + (t - 1 - a) * s for p, t, a, s in places)
+            if all(i < k for i, k in zip(source, window, strict=True)):
+                made[(*at, slice(None), number)] = weight[(slice(None), slice(None), *source)]
+    return np.ascontiguousarray(made.reshape(*taps, inputs, -1))
