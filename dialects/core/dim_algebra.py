@@ -1,0 +1,367 @@
+"""The algebra of dims: integer expressions over named symbols in one canonical form.
+
+A symbolic dim is kept in one canonical form, a polynomial with integer coefficients over atoms, so that two dims that
+are the same expression are equal Python objects and print the same text. An atom is a symbol (`batch`) or an operation
+that a polynomial cannot say (`floordiv(batch + 1, 2)`, `max(n, 4)`). A symbol stands for a size: it is never negative.
+A dim that nothing is known about is `UNKNOWN`: it equals no other dim.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Union
+
+Dim = Union[int, "SymbolicDim"]
+Atom = str
+Monomial = tuple[Atom, ...]
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_SYMBOL = re.compile(_NAME)
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True)
+class SymbolicDim:
+    """A dim that is not a number: sum of coefficient × product of atoms, sorted."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __str__(self) -> str:
+        if self is UNKNOWN:
+            return "?"
+        text = ""
+        for atoms, factor in self.terms:
+            sign = " - " if factor < 0 else " + "
+            size = abs(factor)
+            body = "*".join(([str(size)] if size != 1 or not atoms else []) + list(atoms))
+            text = text + sign + body if text else ("-" if factor < 0 else "") + body
+        return text
+
+    def __repr__(self) -> str:
+        return f"Dim({self})"
+
+    def __eq__(self, other: object) -> bool:
+        if self is UNKNOWN or other is UNKNOWN:
+            return False
+        return isinstance(other, SymbolicDim) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __add__(self, other: Dim) -> Dim:
+        return _combine(self, other, 1) if _is_dim(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _combine(self, other, -1) if _is_dim(other) else NotImplemented
+
+    def __rsub__(self, other: int) -> Dim:
+        return _combine(self * -1, other, 1)
+
+    def __mul__(self, other: Dim) -> Dim:
+        if not _is_dim(other):
+            return NotImplemented
+        if self is UNKNOWN or other is UNKNOWN:
+            return UNKNOWN
+        result: dict[Monomial, int] = {}
+        for atoms, factor in self.terms:
+            for other_atoms, other_factor in terms_of(other):
+                key = tuple(sorted(atoms + other_atoms))
+                result[key] = result.get(key, 0) + factor * other_factor
+        return _make(result)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __abs__(self) -> Dim:
+        return self if self >= 0 else -self
+
+    def __lt__(self, other: Dim) -> bool:
+        return decide_less(self, other)
+
+    def __gt__(self, other: Dim) -> bool:
+        return decide_less(other, self)
+
+    def __le__(self, other: Dim) -> bool:
+        return not decide_less(other, self)
+
+    def __ge__(self, other: Dim) -> bool:
+        return not decide_less(self, other)
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return apply("floordiv", self, other) if _is_dim(other) else NotImplemented
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return apply("floordiv", other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return apply("mod", self, other) if _is_dim(other) else NotImplemented
+
+    def __rmod__(self, other: int) -> Dim:
+        return apply("mod", other, self)
+
+    def __reduce__(self) -> tuple[Callable[..., SymbolicDim], tuple[object, ...]]:
+        """Copies and pickles keep `UNKNOWN` the one object that it is."""
+        return (_restore, (self.terms,))
+
+    @property
+    def is_symbol(self) -> bool:
+        """Whether this dim is one symbol, and nothing is computed from it."""
+        return (
+            len(self.terms) == 1
+            and self.terms[0][1] == 1
+            and len(self.terms[0][0]) == 1
+            and (atom_parts(self.terms[0][0][0]) is None)
+        )
+
+    def symbols(self) -> set[str]:
+        """Names of the symbols that this dim depends on."""
+        names: set[str] = set()
+        for atoms, _ in self.terms:
+            for atom in atoms:
+                names.update(name for name in _SYMBOL.findall(atom) if name not in _FUNCTIONS)
+        return names
+
+
+class UndecidedDim(Exception):
+    """A comparison of dims whose outcome depends on the numbers that symbols will stand for."""
+
+
+def decide_less(left: Dim, right: Dim) -> bool:
+    """Whether left < right whatever the symbols stand for; `UndecidedDim` where that depends on them."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    if left is not UNKNOWN and right is not UNKNOWN:
+        if is_nonnegative(right - left - 1):
+            return True
+        if is_nonnegative(left - right):
+            return False
+    raise UndecidedDim(f"whether {left} is less than {right} depends on the sizes at run time")
+
+
+def _is_dim(value: object) -> bool:
+    return isinstance(value, (int, SymbolicDim))
+
+
+def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    return (((), dim),) if isinstance(dim, int) else dim.terms
+
+
+def _make(terms: Mapping[Monomial, int]) -> Dim:
+    kept = {atoms: factor for atoms, factor in terms.items() if factor}
+    if not kept:
+        return 0
+    if set(kept) == {()}:
+        return kept[()]
+    ordered = sorted(kept.items(), key=lambda item: (-len(item[0]), item[0]))
+    return SymbolicDim(tuple(ordered))
+
+
+def _combine(left: Dim, right: Dim, sign: int) -> Dim:
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    result = dict(terms_of(left))
+    for atoms, factor in terms_of(right):
+        result[atoms] = result.get(atoms, 0) + sign * factor
+    return _make(result)
+
+
+UNKNOWN = SymbolicDim(((("?",), 1),))
+"""A dim that nothing is known about."""
+
+
+def _restore(terms: tuple[tuple[Monomial, int], ...]) -> SymbolicDim:
+    return UNKNOWN if terms == UNKNOWN.terms else SymbolicDim(terms)
+
+
+def symbol(name: str) -> SymbolicDim:
+    """The dim that is this symbol."""
+    if not is_symbol_name(name):
+        raise ValueError(
+            f"'{name}' is not a name for a dim: expected letters, digits and '_', not starting with a digit, in parts "
+            f"joined by '.', other than Python's keywords and {', '.join(_FUNCTIONS)}"
+        )
+    return SymbolicDim((((name,), 1),))
+
+
+def is_symbol_name(name: str) -> bool:
+    """Whether a symbol may have this name."""
+    parts = name.split(".")
+    return bool(_SYMBOL.fullmatch(name)) and name not in _FUNCTIONS and not any(map(keyword.iskeyword, parts))
+
+
+def apply(function: str, left: Dim, right: Dim) -> Dim:
+    """floordiv, mod, min or max of two dims, simplified where that is exact."""
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    if function in ("floordiv", "mod") and right == 0:
+        raise ValueError(f"{function} of {left} by 0")
+    if isinstance(left, int) and isinstance(right, int):
+        return _FUNCTIONS[function](left, right)
+    simplified = _SIMPLIFY[function](left, right)
+    return _atom(function, left, right) if simplified is None else simplified
+
+
+def _atom(function: str, left: Dim, right: Dim) -> Dim:
+    arguments = [str(left), str(right)]
+    if function in ("min", "max"):
+        arguments.sort()
+    return SymbolicDim((((f"{function}({arguments[0]}, {arguments[1]})",), 1),))
+
+
+def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
+    if not isinstance(right, int) or right < 0:
+        return _divide_exactly(left, right)
+    whole = _make({atoms: factor // right for atoms, factor in terms_of(left)})
+    rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
+    if isinstance(rest, int):
+        return whole
+    return whole + (_nested_floordiv(rest, right) or _atom("floordiv", rest, right))
+
+
+def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
+    """floordiv(floordiv(x, a) + c, b) is floordiv(x + a * c, a * b)."""
+    terms = dict(left.terms)
+    constant = terms.pop((), 0)
+    [(atoms, factor), *more] = terms.items()
+    parts = atom_parts(atoms[0])
+    if more or factor != 1 or len(atoms) != 1 or parts is None or parts[0] != "floordiv":
+        return None
+    _, inner, divisor = parts
+    if not isinstance(divisor, int) or divisor < 0:
+        return None
+    return apply("floordiv", inner + divisor * constant, divisor * right)
+
+
+def _simplify_mod(left: Dim, right: Dim) -> Dim | None:
+    if not isinstance(right, int) or right < 0:
+        return None if _divide_exactly(left, right) is None else 0
+    rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
+    return rest if isinstance(rest, int) else _atom("mod", rest, right)
+
+
+def _divide_exactly(left: Dim, right: Dim) -> Dim | None:
+    """The quotient of two polynomials, if there is no remainder. The terms are in graded lexicographic order."""
+    lead_atoms, lead_factor = terms_of(right)[0]
+    quotient: Dim = 0
+    while left != 0:
+        atoms, factor = terms_of(left)[0]
+        rest = list(atoms)
+        for atom in lead_atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if factor % lead_factor:
+            return None
+        step = _make({tuple(rest): factor // lead_factor})
+        quotient, left = quotient + step, left - step * right
+    return quotient
+
+
+def _simplify_max(left: Dim, right: Dim) -> Dim | None:
+    difference = left - right
+    return left if is_nonnegative(difference) else right if is_nonnegative(difference * -1) else None
+
+
+def _simplify_min(left: Dim, right: Dim) -> Dim | None:
+    larger = _simplify_max(left, right)
+    return None if larger is None else left + right - larger
+
+
+_SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
+    "floordiv": _simplify_floordiv,
+    "mod": _simplify_mod,
+    "min": _simplify_min,
+    "max": _simplify_max,
+}
+
+
+def is_nonnegative(dim: Dim) -> bool:
+    """Whether a dim is known not to be negative, whatever the sizes that its symbols stand for."""
+    if dim is UNKNOWN:
+        return False
+    return all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim))
+
+
+def _is_nonnegative_atom(atom: Atom) -> bool:
+    parts = atom_parts(atom)
+    if parts is None:
+        return True
+    function, left, right = parts
+    if function == "max":
+        return is_nonnegative(left) or is_nonnegative(right)
+    return is_nonnegative(right) and (function == "mod" or is_nonnegative(left))
+
+
+@lru_cache(maxsize=4096)
+def atom_parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
+    """Function and arguments of an atom that is no symbol."""
+    if "(" not in atom:
+        return None
+    call = ast.parse(atom, mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    left, right = (_evaluate(argument, symbol) for argument in call.args)
+    return call.func.id, left, right
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Dim:
+    """A dim from its text, as `str` prints it."""
+    if text.strip() == "?":
+        return UNKNOWN
+    try:
+        return _evaluate(ast.parse(text, mode="eval").body, symbol)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"'{text}' is not a dim expression") from None
+    except ValueError as error:
+        raise ValueError(f"'{text}' is not a dim expression: {error}") from None
+
+
+def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
+    """The dim with some symbols replaced."""
+    if isinstance(dim, int) or dim is UNKNOWN:
+        return dim
+    return _evaluate(
+        ast.parse(str(dim), mode="eval").body, lambda name: values[name] if name in values else symbol(name)
+    )
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda left, right: apply("floordiv", left, right),
+    ast.Mod: lambda left, right: apply("mod", left, right),
+}
+
+
+def _evaluate(node: ast.expr, lookup: Callable[[str], Dim]) -> Dim:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return lookup(node.id)
+    if isinstance(node, ast.Attribute):
+        return lookup(ast.unparse(node))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _evaluate(node.operand, lookup) * -1
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_evaluate(node.left, lookup), _evaluate(node.right, lookup))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        if len(node.args) != 2 or node.keywords:
+            raise ValueError(f"'{node.func.id}' takes two dims")
+        return apply(node.func.id, _evaluate(node.args[0], lookup), _evaluate(node.args[1], lookup))
+    raise ValueError(f"unexpected '{ast.unparse(node)}'")
