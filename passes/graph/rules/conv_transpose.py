@@ -78,5 +78,7 @@ def _phases(weight: np.ndarray, strides: Any, taps: list[int]) -> np.ndarray:
             places = zip(phase, taps, at, strides, strict=True)
             source = tuple(p + (t - 1 - a) * s for p, t, a, s in places)
             if all(i < k for i, k in zip(source, window, strict=True)):
-                made[(*at, slice(None), number)] = weight[(slice(None), slice(None), *source)]
+                target: Any = (*at, slice(None), number)
+                taken: Any = (slice(None), slice(None), *source)
+                made[target] = weight[taken]
     return np.ascontiguousarray(made.reshape(*taps, inputs, -1))
