@@ -5,25 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.fuse.kinds import KIND
-from mirlo.passes.locations import describe, names_of
-from mirlo.passes.lower.parallel import known_flops
 from mirlo.passes.memory.packed import RECORD_WORDS
-from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
 from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
-from mirlo.passes.memory.timeline import REGIONS
-from mirlo.passes.registry import PassError
 from mirlo.runtime import archive
-from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.build import build
 from mirlo.targets.llvm.object_code import ENTRY, PROFILED, Entry
 from mirlo.targets.llvm.units import split
+from mirlo.targets.planned import calls_of, find_main, kernel_rows, signature_of
 
 
 def emit(
@@ -33,9 +26,9 @@ def emit(
 
     Kernels that `cache` has are not compiled again; the others are, by up to `jobs` processes (None: as many as help).
     """
-    main = _find_main(module)
-    signature = _signature(main)
-    kernels = _kernels(main, module)
+    main = find_main(module)
+    signature = signature_of(main)
+    kernels = kernel_rows(main, module)
     _add_profiled(main, len(kernels))
     _drop_argument_facts(module)
     functions = packed.names_called(main)
@@ -59,81 +52,6 @@ def texts_of(op: Any, attribute: str) -> list[str]:
     return [ir.StringAttr(text).value for text in ir.ArrayAttr(op.attributes[attribute])]
 
 
-def _find_main(module: Any) -> Any:
-    for op in module.body.operations:
-        if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
-            if "relax.inputs" not in op.operation.attributes:
-                raise PassError(
-                    "the module is not planned: run plan-memory before emitting code", op.operation.location
-                )
-            return op.operation
-    raise PassError("the module has no function to compile")
-
-
-def _signature(main: Any) -> dict[str, Any]:
-    inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
-    outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
-    specs = []
-    arena = 0
-    weights = inputs + outputs
-    for argument, entry in zip(
-        main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
-    ):
-        attributes = ir.DictAttr(entry)
-        if "relax.arena" in attributes:
-            size = argument.type.shape[0]
-            arena = 0 if size == UNBOUNDED else size
-        if not any(key in attributes for key in ("relax.name", "relax.param")):
-            continue
-        key = "relax.name" if "relax.name" in attributes else "relax.param"
-        tensor = TensorType.from_mlir(ir.TypeAttr(attributes["relax.type"]).value)
-        assert tensor is not None
-        dims = tuple(dim if isinstance(dim, int) else str(dim) for dim in tensor.shape)
-        specs.append(TensorSpec(ir.StringAttr(attributes[key]).value, tensor.dtype.name, dims))
-    return {
-        "inputs": tuple(specs[:inputs]),
-        "outputs": tuple(specs[inputs : inputs + outputs]),
-        "params": tuple(specs[weights:]),
-        "arena": arena,
-    }
-
-
-def _calls(main: Any) -> list[Any]:
-    """What has a row in a profile: calls, and control flow as a whole."""
-    operations = [op.operation for op in main.regions[0].blocks[0].operations]
-    return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
-
-
-def _is_kernel_call(op: Any) -> bool:
-    return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (ALLOCATE, CHECK)
-
-
-def _kernels(main: Any, module: Any) -> list[KernelInfo]:
-    """A row per call, for profiles."""
-    functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
-    found = []
-    for call in _calls(main):
-        source = ", ".join(names_of(call.location)) or describe(call.location)
-        if call.name in REGIONS:
-            found.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
-            continue
-        symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-        attributes = functions[symbol].attributes
-        flops = known_flops(functions[symbol]) or 0
-        operands = list(call.operands)
-        kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
-        if packed.TYPES in attributes:
-            symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
-            operands = operands[2:]
-        moved = sum(_bytes(v.type) for v in operands)
-        found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
-    return found
-
-
-def _bytes(kind: Any) -> int:
-    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
-
-
 def _add_profiled(main: Any, kernels: int) -> None:
     """A copy of main that also records the CPU's tick counter before the first call and after each."""
     if not kernels:
@@ -148,7 +66,7 @@ def _add_profiled(main: Any, kernels: int) -> None:
     copy.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     entries = [*ir.ArrayAttr(copy.attributes["arg_attrs"]), ir.DictAttr.get({})]
     copy.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
-    calls = _calls(copy)
+    calls = calls_of(copy)
     with main.location:
         for slot, call in enumerate(calls):
             if slot == 0:

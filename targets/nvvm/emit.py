@@ -7,16 +7,16 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.program import read_program
-from mirlo.targets.llvm.emit import _find_main, _kernels, _signature
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.ptx import to_ptx
+from mirlo.targets.planned import find_main, kernel_rows, signature_of
 
 
 def emit(module: Any, chip: Chip, opt_level: int = 3) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
-    main = _find_main(module)
-    signature = _signature(main)
-    rows = _kernels(main, module)
+    main = find_main(module)
+    signature = signature_of(main)
+    rows = kernel_rows(main, module)
     program = read_program(module, main)
     code, table = pack(to_ptx(module, chip, opt_level), program.constants)
     return Artifact(

@@ -7,16 +7,16 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.program import read_program
-from mirlo.targets.llvm.emit import _find_main, _kernels, _signature
+from mirlo.targets.planned import find_main, kernel_rows, signature_of
 from mirlo.targets.spirv.binary import to_binaries
 from mirlo.targets.spirv.large import hand_over_parts, split_large
 
 
 def emit(module: Any) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
-    main = _find_main(module)
-    signature = _signature(main)
-    rows = _kernels(main, module)
+    main = find_main(module)
+    signature = signature_of(main)
+    rows = kernel_rows(main, module)
     program = read_program(module, main)
     hand_over_parts(program, split_large(module))
     code, table = pack(to_binaries(module), program.constants)

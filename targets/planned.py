@@ -1,0 +1,95 @@
+"""What a planned module says about the model: its signature, and the rows of its profile. For all emitters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.fuse.kinds import KIND
+from mirlo.passes.locations import describe, names_of
+from mirlo.passes.lower.parallel import known_flops
+from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.timeline import REGIONS
+from mirlo.passes.registry import PassError
+from mirlo.runtime.artifact import KernelInfo, TensorSpec
+from mirlo.targets.llvm import packed
+
+
+def find_main(module: Any) -> Any:
+    """The function that is compiled; an error if the module is not planned."""
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
+            if "relax.inputs" not in op.operation.attributes:
+                raise PassError(
+                    "the module is not planned: run plan-memory before emitting code", op.operation.location
+                )
+            return op.operation
+    raise PassError("the module has no function to compile")
+
+
+def signature_of(main: Any) -> dict[str, Any]:
+    """What the model takes and gives: `inputs`, `outputs`, `params`, and the bytes of its `arena`."""
+    inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
+    outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
+    specs = []
+    arena = 0
+    weights = inputs + outputs
+    for argument, entry in zip(
+        main.regions[0].blocks[0].arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
+    ):
+        attributes = ir.DictAttr(entry)
+        if "relax.arena" in attributes:
+            size = argument.type.shape[0]
+            arena = 0 if size == UNBOUNDED else size
+        if not any(key in attributes for key in ("relax.name", "relax.param")):
+            continue
+        key = "relax.name" if "relax.name" in attributes else "relax.param"
+        tensor = TensorType.from_mlir(ir.TypeAttr(attributes["relax.type"]).value)
+        assert tensor is not None
+        dims = tuple(dim if isinstance(dim, int) else str(dim) for dim in tensor.shape)
+        specs.append(TensorSpec(ir.StringAttr(attributes[key]).value, tensor.dtype.name, dims))
+    return {
+        "inputs": tuple(specs[:inputs]),
+        "outputs": tuple(specs[inputs : inputs + outputs]),
+        "params": tuple(specs[weights:]),
+        "arena": arena,
+    }
+
+
+def calls_of(main: Any) -> list[Any]:
+    """What has a row in a profile: calls, and control flow as a whole."""
+    operations = [op.operation for op in main.regions[0].blocks[0].operations]
+    return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
+
+
+def _is_kernel_call(op: Any) -> bool:
+    return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (ALLOCATE, CHECK)
+
+
+def kernel_rows(main: Any, module: Any) -> list[KernelInfo]:
+    """A row per call, for profiles."""
+    functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
+    found = []
+    for call in calls_of(main):
+        source = ", ".join(names_of(call.location)) or describe(call.location)
+        if call.name in REGIONS:
+            found.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
+            continue
+        symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        attributes = functions[symbol].attributes
+        flops = known_flops(functions[symbol]) or 0
+        operands = list(call.operands)
+        kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
+        if packed.TYPES in attributes:
+            symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
+            operands = operands[2:]
+        moved = sum(_bytes(v.type) for v in operands)
+        found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
+    return found
+
+
+def _bytes(kind: Any) -> int:
+    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
