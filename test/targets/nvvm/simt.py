@@ -24,6 +24,7 @@ _BINARY = {
 }  # fmt: skip
 _COMPARE = {0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
             6: np.less, 7: np.less_equal, 8: np.greater, 9: np.greater_equal}  # fmt: skip
+_COMPARE_FLOATS = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
 _AFFINE = {
     ir.AffineAddExpr: np.add, ir.AffineMulExpr: np.multiply, ir.AffineModExpr: np.remainder,
     ir.AffineFloorDivExpr: np.floor_divide,
@@ -78,6 +79,22 @@ class Block:
         if predicate >= _UNSIGNED:
             left, right = left.astype(np.uint64), right.astype(np.uint64)
         self.env[op.results[0]] = _COMPARE[predicate](left, right)
+
+    def arith_cmpf(self, op: Any, mask: np.ndarray) -> None:
+        left, right = (self.env[v] for v in op.operands)
+        compare = _COMPARE_FLOATS[op.attributes["predicate"].value]
+        self.env[op.results[0]] = compare(left, right)
+
+    def arith_negf(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = -self.env[op.operands[0]]
+
+    def math_exp2(self, op: Any, mask: np.ndarray) -> None:
+        x = self.env[op.operands[0]]
+        self.env[op.results[0]] = np.exp2(x.astype(np.float64)).astype(x.dtype)
+
+    def math_fma(self, op: Any, mask: np.ndarray) -> None:
+        x, y, z = (self.env[v].astype(np.float64) for v in op.operands)
+        self.env[op.results[0]] = (x * y + z).astype(_dtype(op.results[0].type))
 
     def arith_select(self, op: Any, mask: np.ndarray) -> None:
         condition, yes, no = (self.env[v] for v in op.operands)

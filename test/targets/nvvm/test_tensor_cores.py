@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import pytest
 from assembled import find_ptxas, ptx_of_module
-from simt import run_kernel
+from interpreted import run_on_interpreter
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.lower.calls import find
-from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.session import Session
-from mirlo.passes.targets import find_target
-from mirlo.targets.gpu.program import Launch, read_program
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
-
-
-def run_on_interpreter(text: str, arrays: list[np.ndarray]) -> tuple[np.ndarray, str]:
-    """The one result of a module, and the schedules of its prim functions."""
-    with make_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        pipeline: Any = find_target("nvvm").pipeline
-        Pipeline(pipeline(None)).run(module, Session(), [])
-        (main,) = (op.operation for op in module.body.operations if "relax.inputs" in op.operation.attributes)
-        program = read_program(module, main)
-        kernels = {
-            f"{kernel.parent.attributes['sym_name'].value}::{kernel.attributes['sym_name'].value}": kernel
-            for kernel in find(module, "gpu.func")
-        }
-        schedules = "; ".join(
-            str(op.operation.attributes["tir.schedule"]) for op in module.body.operations
-            if "tir.schedule" in op.operation.attributes
-        )  # fmt: skip
-        kind = ir.TypeAttr(main.attributes["function_type"]).value.inputs[len(arrays)]
-        result = np.zeros(kind.shape, arrays[0].dtype)
-        memories = [*arrays, result]
-        for step in program.steps:
-            assert isinstance(step, Launch)
-            given = [memories[argument.index] for argument in step.arguments]
-            run_kernel(kernels[step.kernel], step.grid, step.block[0], given)
-    return result, schedules
 
 
 def product(left: str, right: str, result: str) -> str:

@@ -1,0 +1,24 @@
+"""The rules of nvvm for e^x, by the interpreter, whose 2^x is exact: the hardware's adds at most two units."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from interpreted import run_on_interpreter
+
+from mirlo.tools.conformance.meanings import FLOAT
+from mirlo.tools.conformance.samples import sample, ulp_errors
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid"])
+def test_errors(name: str) -> None:
+    with np.errstate(all="ignore"):
+        x = np.concatenate([sample("f32", 4000, FLOAT[name]), np.float32([np.inf, -np.inf, np.nan, 0.0, 88.8, -103.9])])
+        kind = f"tensor<{x.size}xf32>"
+        text = f"""func.func @main(%0: {kind}) -> {kind} {{
+  %y = "relax.{name}"(%0) : ({kind}) -> {kind}
+  return %y : {kind}
+}}"""
+        found, _ = run_on_interpreter(text, [x])
+        errors = ulp_errors(found, FLOAT[name].function(x.astype(np.longdouble)), "f32")
+    assert errors.max() <= 2.0, (x[errors.argmax()], found[errors.argmax()])
