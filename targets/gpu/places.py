@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,3 +70,19 @@ def address_of(data: Any) -> int:
     if isinstance(data, bytes):
         return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     return ctypes.addressof(data)
+
+
+class WhenCalled:
+    """The entry function of a model that is placed on its device by the first call: it can be saved without one."""
+
+    def __init__(self, place: Callable[[], Any]):
+        self._place = place
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    def __call__(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+        """The entry function, as that of code for the CPU."""
+        with self._lock:
+            if self._model is None:
+                self._model = self._place()
+        self._model.call(tensors, params, arena, stamps)

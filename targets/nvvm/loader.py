@@ -13,15 +13,24 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
+from mirlo.targets.gpu.places import (
+    Region,
+    WhenCalled,
+    address_of,
+    constants_of,
+    lay_out,
+    params_of,
+    pointers,
+    tensors_of,
+)
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, capability, check, driver, first_gpu
 
 
 def load(artifact: Artifact) -> LoadedCode:
     """Make an artifact for CUDA callable."""
-    model = Model(artifact)
-    return LoadedCode(model.call, keep=model)
+    entry = WhenCalled(lambda: Model(artifact))
+    return LoadedCode(entry, keep=entry)
 
 
 class Model:

@@ -11,7 +11,16 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
+from mirlo.targets.gpu.places import (
+    Region,
+    WhenCalled,
+    address_of,
+    constants_of,
+    lay_out,
+    params_of,
+    pointers,
+    tensors_of,
+)
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api, device
 
@@ -21,8 +30,8 @@ CHUNK = 16 << 20
 
 def load(artifact: Artifact) -> LoadedCode:
     """Make an artifact for Vulkan callable."""
-    model = Model(device(), artifact)
-    return LoadedCode(model.call, keep=model)
+    entry = WhenCalled(lambda: Model(device(), artifact))
+    return LoadedCode(entry, keep=entry)
 
 
 class Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,3 +99,9 @@ def test_bits_and_nans_of_every_format() -> None:
     assert readable_by_older("ret bfloat 1.000000e-01") == "ret bfloat 0xR3DCD\n"
     assert readable_by_older("ret float +nan(0x1234)") == "ret float 0x7FF8024680000000\n"
     assert readable_by_older('c"float 1.5" ; float 1.5') == 'c"float 1.5" ; float 1.5\n'
+
+
+def test_models_are_compiled_and_saved_without_a_gpu(tmp_path: Path) -> None:
+    mirlo.compile(model, target="nvvm{chip=sm_90a}", cache=False).save(tmp_path / "model.mirlo")
+    loaded = mirlo.load(tmp_path / "model.mirlo")
+    assert loaded.artifact.metadata["chip"] == "sm_90a" and b".target sm_90a" in loaded.artifact.code
