@@ -19,11 +19,13 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.container import ALIGNMENT
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.loaders import EntryFunction
 
 _KEPT = 2
 """Arrays of addresses that wait for a call; more are made when more calls go on at once."""
 _READABLE = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
+_WRITEABLE = 0x400
 
 
 class DirectCall:
@@ -46,23 +48,31 @@ class DirectCall:
         self.idle: deque[tuple[Any, int]] = deque(maxlen=_KEPT)
 
     @staticmethod
-    def fits(artifact: Artifact) -> bool:
-        """Whether calls of this artifact may go the short way."""
-        return not artifact.symbols and not artifact.packed and "sizes" not in artifact.metadata
+    def fits(artifact: Artifact, entry: Any) -> bool:
+        """Whether calls of this artifact may go the short way; an entry that is no C function takes no numbers."""
+        is_fixed = not artifact.symbols and "sizes" not in artifact.metadata
+        return is_fixed and not artifact.packed and isinstance(entry, EntryFunction)
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray] | None:
         """The results; None if a value is not exactly what is wanted."""
+        addressof: Any = ctypes.addressof
+        first_byte: Any = ctypes.c_char.from_buffer
         addresses = []
         for (dtype, shape), value in zip(self.inputs, values, strict=True):
             if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 return None
-            if value.flags.num & _READABLE != _READABLE:
+            flags = value.flags.num
+            if flags & _READABLE != _READABLE:
                 return None
-            addresses.append(value.__array_interface__["data"][0])
+            # The buffer protocol tells the address sooner than NumPy does, of what may be written.
+            if flags & _WRITEABLE and value.size:
+                addresses.append(addressof(first_byte(value)))
+            else:
+                addresses.append(value.__array_interface__["data"][0])
         results = []
         for dtype, shape, nbytes in self.outputs:
             memory = np.empty(nbytes, np.uint8)
-            address = memory.__array_interface__["data"][0]
+            address = addressof(first_byte(memory))
             offset = -address % ALIGNMENT
             results.append(np.ndarray(shape, dtype, memory, offset))
             addresses.append(address + offset)

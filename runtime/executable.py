@@ -72,7 +72,8 @@ class Executable:
         self._arenas = ArenaPool(artifact.arena_bytes)
         self._code = load_code(artifact)
         self._names = [spec.name for spec in artifact.inputs]
-        fits = DirectCall.fits(artifact)
+        self._output_names = [spec.name for spec in artifact.outputs]
+        fits = DirectCall.fits(artifact, self._code.entry)
         self._direct = DirectCall(artifact, self._code.entry, self._params, self._arenas) if fits else None
 
     @property
@@ -111,7 +112,7 @@ class Executable:
         else:
             values = bind(self.inputs, (), inputs)
         results = self._execute(values, out)
-        return {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
+        return dict(zip(self._output_names, results, strict=True))
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
         """Arrays that fit the inputs: floats of a normal distribution, integers 0 and 1; `dims` sizes the symbols."""
