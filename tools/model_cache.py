@@ -148,7 +148,9 @@ def compiler_version() -> str:
             continue
     root = Path(__file__).resolve().parents[1]
     parts.append(_digest_of_sources(root / folder for folder in _FOLDERS))
-    modules = {entry.value.split(":")[0].split(".")[0] for group in _GROUPS for entry in entry_points(group=group)}
+    installed = entry_points()  # asked for once: it reads a file of every package
+    offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
+    modules = {value.split(":")[0].split(".")[0] for value in offered}
     for module in sorted(modules - {"mirlo"}):
         parts.append(f"{module} {_digest_of_sources(_places_of(module))}")
     return "\n".join(parts)
