@@ -17,6 +17,10 @@ class BuildPackage(build_py):
 setup(
     packages=["mirlo", *(f"mirlo.{name}" for name in FOUND)],
     package_dir={"mirlo": "."},
-    package_data={"mirlo.runtime": ["*.ll"], "mirlo.targets.onednn.native": ["*.ll"]},
+    package_data={
+        "mirlo.runtime": ["*.ll"],
+        "mirlo.targets.onednn.native": ["*.ll"],
+        "mirlo.tools.place": ["*.html", "*.css", "*.js"],
+    },
     cmdclass={"build_py": BuildPackage},
 )

@@ -145,10 +145,15 @@ class Placement:
         tried = [a for a in self.about(node) if a.target == target and not a.accepted]
         if not tried:
             return self._what_does_not_follow(operator, target)
-        # Of those that got equally far, one whose check said no tells more than one that expected something else.
-        ranks = [(a.depth, bool(a.predicate), a.root == node) for a in tried]
-        best = [a for a, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
-        return "; ".join(f"{a.target}.{a.pattern} matched {a.depth} deep: {a.reason}" for a in best[:3])
+        # Patterns that had the node tell more than those that stumbled over it; of those that got equally far, one
+        # whose check said no tells more than one that expected something else.
+        ranks = [(node == a.root or node in a.nodes, a.depth, bool(a.predicate), a.root == node) for a in tried]
+        alike: dict[str, dict[str, None]] = {}
+        for attempt, rank in zip(tried, ranks, strict=True):
+            if rank == max(ranks):
+                said = f"matched {attempt.depth} deep: {attempt.reason}"
+                alike.setdefault(said, {})[f"{attempt.target}.{attempt.pattern}"] = None
+        return "; ".join(f"{_listed(list(names))} {said}" for said, names in list(alike.items())[:3])
 
     def _what_does_not_follow(self, operator: str, target: str) -> str:
         found = [p for p in self.patterns if p.target == target and operator in p.operators]
@@ -158,6 +163,11 @@ class Placement:
     def to_json(self) -> dict[str, Any]:
         """Dictionaries, lists, strings and numbers only."""
         return asdict(self)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def one_of(alternatives: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from mirlo.tools.cli.progress import Progress
 if TYPE_CHECKING:
     from mirlo.tools.place.survey import Survey
 
-FORMS = (".json", ".txt")
+FORMS = (".html", ".json", ".txt")
 
 
 def execute(arguments: Arguments) -> None:
@@ -35,7 +35,7 @@ def execute(arguments: Arguments) -> None:
         return
     _print(arguments, survey)
     for path in arguments.reports:
-        _write(Path(path), survey)
+        _write(Path(path), survey, f"{os.path.basename(arguments.model)} on {survey.targets}")
         print(f"wrote {path}")
     if expected is not None:
         _compare(arguments, expected, survey)
@@ -66,15 +66,25 @@ def _print(arguments: Arguments, survey: Survey) -> None:
     print("\n".join(totals(survey) if brief else report(survey, arguments.attempts)))
 
 
-def _write(path: Path, survey: Survey) -> None:
-    from mirlo.tools.place.as_json import as_json, dumped
-    from mirlo.tools.place.as_text import report
-
-    text = dumped(as_json(survey)) if path.suffix == ".json" else "\n".join(report(survey, attempts=True)) + "\n"
+def _write(path: Path, survey: Survey, title: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(_written(path.suffix, survey, title), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
+
+
+def _written(form: str, survey: Survey, title: str) -> str:
+    if form == ".html":
+        from mirlo.tools.place.page import page
+
+        return page(survey, title)
+    if form == ".json":
+        from mirlo.tools.place.as_json import as_json, dumped
+
+        return dumped(as_json(survey))
+    from mirlo.tools.place.as_text import report
+
+    return "\n".join(report(survey, attempts=True)) + "\n"
 
 
 def _compare(arguments: Arguments, expected: dict[str, object], survey: Survey) -> None:

@@ -76,7 +76,7 @@ def _add_partition(commands: Any, add: Add) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--report", dest="reports", metavar="FILE", action="append", default=[],
-        help="write all that is known to a file: .json to be pinned, .txt; may be given several times",
+        help="write all that is known to a file: .html, .json, .txt; may be given several times",
     )  # fmt: skip
     parser.add_argument(
         "--expect", metavar="FILE.json", help="fail with what is different from a report that was written before"

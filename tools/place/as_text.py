@@ -17,15 +17,13 @@ TITLES = (
 def totals(survey: Survey) -> Iterator[str]:
     """A row for each target."""
     whole = survey.total
-    rows = [
-        ("target", "operators", "FLOPs", "share", "bytes", "composites", "regions", "in", "out", "transposes", "copies")
-    ]
+    rows: list[tuple[str, ...]] = [TITLES]
     for name, share in survey.shares.items():
-        rows.append((name or "nobody", *_cells(share, whole)))
+        rows.append((name or "nobody", *cells(share, whole)))
     yield from columns(rows, numbers=range(1, len(TITLES)))
 
 
-def _cells(share: Share, whole: Share) -> tuple[str, ...]:
+def cells(share: Share, whole: Share) -> tuple[str, ...]:
     known = share.flops is not None and whole.flops
     part = f"{100 * share.flops / whole.flops:.2f} %" if known else "?"  # type: ignore[operator]
     own = (str(share.nodes), amount(share.flops), part, size(share.bytes))

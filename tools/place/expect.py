@@ -54,11 +54,11 @@ def _targets(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[
 def _keyed(nodes: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
     """Nodes by name and operator: their numbers change when one is added before them."""
     count: Counter[tuple[str, str]] = Counter()
-    keyed = {}
+    keyed: dict[Key, Mapping[str, Any]] = {}
     for node in nodes:
-        name = node["name"], node["operator"]
-        keyed[(*name, count[name])] = node
-        count[name] += 1
+        name, operator = node["name"], node["operator"]
+        keyed[name, operator, count[name, operator]] = node
+        count[name, operator] += 1
     return keyed
 
 

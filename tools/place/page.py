@@ -1,0 +1,110 @@
+"""A placement as one page of HTML: the graph coloured by target, with the reasons on click. It needs no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.tools.place.as_json import as_json, label
+from mirlo.tools.place.as_text import TITLES, amount, cells
+from mirlo.tools.place.layout import Box, draw
+from mirlo.tools.place.survey import Survey
+
+LEVELS = ("regions", "composites", "operators")
+MOST_BOXES = 1500
+"""A page opens with the finest of the levels that have fewer boxes, operators not counted: they are for who asks."""
+CHARACTER = 6.7
+LONGEST = 34
+"""Characters of a line in a box."""
+
+
+def page(survey: Survey, title: str, costs: Mapping[str, Any] | None = None) -> str:
+    """The text of the page; `costs` are alternatives that were compared."""
+    found = as_json(survey)
+    rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
+    levels = {name: _level(survey, name) for name in LEVELS}
+    data = {
+        "title": title,
+        "targets": list(survey.shares),
+        "totals": {"titles": TITLES, "rows": rows},
+        "shares": [s.flops for s in survey.shares.values()],
+        "nodes": [_told(node) for node in found["nodes"]],
+        "regions": found["regions"],
+        "not_merged": found["not_merged"],
+        "levels": levels,
+        "first": _first(levels),
+        "costs": costs,
+    }  # fmt: skip
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    parts = {"title": _escaped(title), "style": _own("page.css"), "data": text, "script": _own("page.js")}
+    # In one go: what is put in may hold braces, too.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
+
+
+def _first(levels: Mapping[str, Any]) -> str:
+    return "composites" if len(levels["composites"]["boxes"]) <= MOST_BOXES else "regions"
+
+
+def _told(node: dict[str, Any]) -> dict[str, Any]:
+    """What the page tells of a node, numbers as people read them."""
+    return {**node, "flops": amount(node["flops"])}
+
+
+def _level(survey: Survey, name: str) -> dict[str, Any]:
+    """A drawing: of operators, of composites and the operators outside them, or of regions and those."""
+    owner: dict[str, Callable[[int], Any]] = {
+        "regions": survey.placement.region_of, "composites": survey.placement.owner, "operators": lambda _: None,
+    }  # fmt: skip
+    groups: dict[Any, list[int]] = {}
+    for node in survey.placement.nodes:
+        group = owner[name](node.id)
+        groups.setdefault(node.id if group is None else group.function, []).append(node.id)
+    members = list(groups.values())
+    box_of = {node: i for i, found in enumerate(members) for node in found}
+    reads = [
+        [box_of[other] for node in found for other in survey.placement.nodes[node].reads if box_of[other] != i]
+        for i, found in enumerate(members)
+    ]
+    lines = [_lines(survey, found, name) for found in members]
+    boxes = [Box(max(64.0, CHARACTER * max(map(len, pair)) + 20), 38.0) for pair in lines]
+    drawing = draw(boxes, reads)
+    return {
+        "width": round(drawing.width), "height": round(drawing.height),
+        "boxes": [
+            [*_frame(box), survey.target_of(found[0]), *pair, found]
+            for box, pair, found in zip(drawing.boxes, lines, members, strict=True)
+        ],
+        "edges": [
+            [first, last, *(round(number, 1) for point in points for number in point)]
+            for first, last, points in drawing.edges
+        ],
+    }  # fmt: skip
+
+
+def _frame(box: Box) -> list[float]:
+    return [round(number, 1) for number in (box.x - box.width / 2, box.y, box.width, box.height)]
+
+
+def _lines(survey: Survey, members: Sequence[int], level: str) -> tuple[str, str]:
+    """The two lines of a box."""
+    nodes = [survey.placement.nodes[i] for i in members]
+    if level == "regions" and (region := survey.placement.region_of(members[0])) is not None:
+        return region.function, f"{len(nodes)} operators, {amount(region.flops)} FLOPs"
+    names = [node.operator.partition(".")[2] or node.operator for node in nodes]
+    title = " + ".join(names[:3]) + (f" + {len(names) - 3}" if len(names) > 3 else "")
+    return _cut(title), _cut(label(nodes[-1]))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2 - 1]}…{text[-LONGEST // 2 :]}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _own(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
