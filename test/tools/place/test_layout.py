@@ -12,11 +12,11 @@ from mirlo.tools.place.layout import Box, Drawing, draw
 def _random_graph(count: int, seed: int) -> tuple[list[Box], list[list[int]]]:
     rng = random.Random(seed)
     boxes = [Box(rng.uniform(60, 200), 38) for _ in range(count)]
-    reads = [
-        [*{max(0, i - rng.randint(1, 6)) for _ in range(rng.randint(0, 3))}, *([rng.randrange(i)] * (rng.random() < 0.05))]
-        if i else []
-        for i in range(count)
-    ]  # fmt: skip
+    reads: list[list[int]] = [[]]
+    for i in range(1, count):
+        near = {max(0, i - rng.randint(1, 6)) for _ in range(rng.randint(0, 3))}
+        far = {rng.randrange(i)} if rng.random() < 0.05 else set()
+        reads.append(sorted(near | far))
     return boxes, reads
 
 
@@ -25,7 +25,7 @@ def _check(drawing: Drawing, reads: list[list[int]]) -> None:
     for box in drawing.boxes:
         layers.setdefault(box.y, []).append(box)
         assert box.x - box.width / 2 >= 0 and box.x + box.width / 2 <= drawing.width
-        assert 0 <= box.y and box.y + box.height <= drawing.height
+        assert box.y >= 0 and box.y + box.height <= drawing.height
     for layer in layers.values():
         layer.sort(key=lambda box: box.x)
         assert all(a.x + a.width / 2 < b.x - b.width / 2 for a, b in pairwise(layer))
