@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DialectError(ValueError):
     """A dialect that cannot be registered or loaded; names the package that it comes from."""
@@ -9,3 +11,12 @@ class DialectError(ValueError):
 
 class OpError(ValueError):
     """An operation that makes no sense, told in one sentence; raised by `infer` and `check`."""
+
+
+class DimsDiffer(OpError):
+    """Two dims that must be equal, and are not known to be: symbols may yet stand for numbers that are."""
+
+    def __init__(self, text: str, left: Any, right: Any) -> None:
+        super().__init__(text)
+        self.left = left
+        self.right = right

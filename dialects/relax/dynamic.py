@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import Dims, Ints, Str, Strs
+from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.image import COORDINATES, NEAREST
 from mirlo.dialects.relax.infer import same_dtype
 
 
@@ -173,3 +174,27 @@ class SpreadAxes(RelaxOp, name="spread_axes"):
         if len(outer) != x.rank or len(inner) != x.rank:
             raise OpError(f"outer and inner must have a dim for each of the {x.rank} axes of {x}")
         return x.with_shape((*outer, *inner))
+
+
+class ResizeAt(RelaxOp, name="resize_at"):
+    """`resize` by scales, and to a region, that only run time knows; `roi` is of "tf_crop_and_resize" alone."""
+
+    x = operand()
+    scales = operand()
+    roi = optional()
+    shape = Dims()
+    mode = Str("nearest", choices=("nearest", "linear", "cubic"))
+    coordinates = Str("half_pixel", choices=COORDINATES)
+    nearest = Str("round_prefer_floor", choices=NEAREST)
+    cubic_coeff = Float(-0.75)
+    exclude_outside = Bool(False)
+    extrapolation = Float(0.0)
+
+    @staticmethod
+    def infer(
+        x: TensorType, scales: TensorType, roi: TensorType | None, *, shape: tuple[Dim, ...], mode: str,
+        coordinates: str, nearest: str, cubic_coeff: float, exclude_outside: bool, extrapolation: float,
+    ) -> TensorType:  # fmt: skip
+        if len(shape) != x.rank or scales.shape != (x.rank,) or (roi is not None and roi.shape != (2 * x.rank,)):
+            raise OpError(f"shape and scales must have {x.rank} elements for {x}, and roi twice as many")
+        return x.with_shape(shape)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 
@@ -37,7 +38,8 @@ def broadcast_dims(left: Dim, right: Dim) -> Dim:
     if left is D.UNKNOWN or right is D.UNKNOWN:
         known = right if left is D.UNKNOWN else left
         return known if isinstance(known, int) and known != 1 else D.UNKNOWN
-    raise OpError(f"dims {left} and {right} are neither equal nor 1{_naming_hint(left, right)}")
+    text = f"dims {left} and {right} are neither equal nor 1{_naming_hint(left, right)}"
+    raise DimsDiffer(text, left, right)
 
 
 def _naming_hint(left: Dim, right: Dim) -> str:
@@ -70,9 +72,9 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
             at = rank - len(shape) + i
             try:
                 result[at] = broadcast_dims(result[at], dim)
-            except OpError as error:
+            except DimsDiffer as error:
                 listed = " and ".join(map(shape_text, shapes))
-                raise OpError(f"shapes {listed} do not broadcast: {error}") from None
+                raise DimsDiffer(f"shapes {listed} do not broadcast: {error}", error.left, error.right) from None
     return tuple(result)
 
 
@@ -116,20 +118,27 @@ def require_equal_dims(left: Dim, right: Dim, what: str) -> None:
     """Two dims must not be known to differ."""
     if left is D.UNKNOWN or right is D.UNKNOWN or left == right:
         return
-    raise OpError(f"{what} must agree, got {left} and {right}{_naming_hint(left, right)}")
+    raise DimsDiffer(f"{what} must agree, got {left} and {right}{_naming_hint(left, right)}", left, right)
 
 
 def require_equal_shapes(left: Sequence[Dim], right: Sequence[Dim], what: str) -> None:
     """Two shapes must have one rank, and no dims that are known to differ."""
     pairs = zip(left, right, strict=False)
-    if len(left) != len(right) or any(not (a == b or a is D.UNKNOWN or b is D.UNKNOWN) for a, b in pairs):
-        raise OpError(f"{what} must have one shape, got {shape_text(left)} and {shape_text(right)}")
+    text = f"{what} must have one shape, got {shape_text(left)} and {shape_text(right)}"
+    if len(left) != len(right):
+        raise OpError(text)
+    for a, b in pairs:
+        if not (a == b or a is D.UNKNOWN or b is D.UNKNOWN):
+            raise DimsDiffer(text, a, b)
 
 
 def require_vector(t: TensorType, size: Dim, what: str, per: str) -> None:
     """One number per something."""
-    if t.rank != 1 or not (t.shape[0] == size or t.shape[0] is D.UNKNOWN or size is D.UNKNOWN):
-        raise OpError(f"{what} must be a vector of one number per {per}, {size}, got {t}")
+    text = f"{what} must be a vector of one number per {per}, {size}, got {t}"
+    if t.rank != 1:
+        raise OpError(text)
+    if not (t.shape[0] == size or t.shape[0] is D.UNKNOWN or size is D.UNKNOWN):
+        raise DimsDiffer(text, t.shape[0], size)
 
 
 def require_one_count(before: TensorType, after: TensorType) -> None:

@@ -10,9 +10,11 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx.equations import solve
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
@@ -79,6 +81,8 @@ class Body:
         """Names in the store by where the elements are in memory: a tensor that is met again is not stored again."""
         self._steps: list[tuple[Step, Scope]] = []
         """The nodes that are being imported, each inside the one before."""
+        self.solvable: set[str] = set()
+        """Symbols of the inputs that may be replaced by what operators need them to be."""
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
@@ -178,6 +182,9 @@ class Body:
         except Skipped:
             values = self.observer.skipped(step, scope)
         except (OnnxImportError, OpError) as error:
+            found = solve(error.left, error.right, self.solvable) if isinstance(error, DimsDiffer) else None
+            if found is not None:
+                raise found from None
             self.problems.append(self._problem(step, inputs, error))
             values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
@@ -244,7 +251,8 @@ class Body:
             return self.any_ssa(call_host("mirlo.string.constant", [], [value.kind], **words)[0])
         assert value.known is not None
         if value.compute is not None:
-            return value.compute()
+            made = value.compute()
+            return self.ssa(made) if isinstance(made, Value) else made
         if value.known.size <= INLINE_ELEMENTS:
             attributes = {"value": dense_of(value.known, value.type)}
         else:

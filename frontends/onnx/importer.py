@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.equations import MOST, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.inputs import Shapes, input_types
 from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
@@ -41,9 +45,16 @@ def import_model(
     missing = unsupported_nodes(loaded)
     if missing:
         raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
-    module, store = new_module(loaded, context), ParameterStore()
-    with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-        build_main(loaded, shapes, store)
+    solutions: dict[str, Dim] = {}
+    while True:
+        module, store = new_module(loaded, context), ParameterStore()
+        try:
+            with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
+                build_main(loaded, shapes, store, solutions=solutions)
+            break
+        except Solved as found:
+            solutions = {name: D.substitute(dim, {found.name: found.dim}) for name, dim in solutions.items()}
+            solutions[found.name] = found.dim
     store.files.update(loaded.weights.files)
     return module, store
 
@@ -55,9 +66,16 @@ def new_module(model: LoadedModel, context: Any = None) -> Any:
 
 
 def build_main(
-    model: LoadedModel, shapes: Shapes | None, store: ParameterStore, observer: Observer | None = None
+    model: LoadedModel,
+    shapes: Shapes | None,
+    store: ParameterStore,
+    observer: Observer | None = None,
+    solutions: Mapping[str, Dim] | None = None,
 ) -> None:
-    """Build `@main` at the insertion point; `observer` is told of each node."""
+    """Build `@main` at the insertion point; `observer` is told of each node.
+
+    `solutions` are dims in the place of symbols of the inputs; where they are given, `Solved` is raised for one more.
+    """
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
     if graph.sparse_initializer:
@@ -66,6 +84,8 @@ def build_main(
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
     _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
+    if solutions:
+        types = with_solutions(types, solutions)
 
     arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
     function = func.FuncOp("main", (arguments, []))
@@ -78,6 +98,9 @@ def build_main(
             scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
         body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
+        if solutions is not None and len(solutions) < MOST:
+            dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
+            body.solvable = set().union(*map(D.symbols_of, dims))
         try:
             outputs = body.graph(graph, scope)
         except Skipped:

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import UNKNOWN, Dim, symbols_of
+from mirlo.dialects.core.dims import UNKNOWN, Dim, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
+from mirlo.passes.locations import names_of
 from mirlo.passes.memory.build import Planned, argument_names
 from mirlo.passes.memory.layout import Interval, lower_bound, place
 from mirlo.passes.memory.places import CALLS, FROM_ELEMENTS, VIEWS, Places
 from mirlo.passes.memory.scalars import EXTRACT, is_known
-from mirlo.passes.memory.symbols import Symbols
+from mirlo.passes.memory.symbols import Check, Symbols
 from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
 from mirlo.passes.registry import Pass, PassError, register_pass
 
@@ -84,9 +85,21 @@ class _Planner:
         arena = place(intervals)
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
         known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)
+        self._check_views(symbols)
         symbols.sizes = list(dict.fromkeys([arena, *known]))
         Planned(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
         return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
+
+    def _check_views(self, symbols: Symbols) -> None:
+        """A view has as many elements as what it is a view of: where only run time tells, that is checked there."""
+        for op in self.timeline.operations():
+            if op.name not in VIEWS:
+                continue
+            before, after = (product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
+            if before != after and symbols.is_early(before) and symbols.is_early(after):
+                names = ", ".join(names_of(op.location)) or op.name
+                text = f"{names}: a tensor of {before} elements is looked at as one of {after}; the first"
+                symbols.checks.append(Check(before, after, text))
 
     @staticmethod
     def _is_late(interval: Interval, symbols: Symbols) -> bool:

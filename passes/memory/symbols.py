@@ -53,6 +53,8 @@ class Symbols:
     sizes: list[Dim] = field(default_factory=list)
     """What is written into the record after the inputs' dims."""
     checks: list[Check] = field(default_factory=list)
+    solved: dict[str, Dim] = field(default_factory=dict)
+    """Symbols that no input has for a dim, each with the dim of an input that tells what it is."""
     texts: list[str] = field(default_factory=list)
     """What is said where a size that data tells is wrong, after the checks."""
 
@@ -72,8 +74,10 @@ class Symbols:
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:
                 continue
-            missing = sorted(dim.symbols() - set(texts))
-            if missing:
+            missing = sorted(dim.symbols() - set(texts) - set(made.solved))
+            if len(missing) == 1 and _linear_in(dim, missing[0]) is not None:
+                made.solved[missing[0]] = dim
+            elif missing:
                 raise PassError(
                     f"an input has the dim '{dim}', but no input has '{missing[0]}' itself for a dim: name the dim "
                     "with one symbol",
@@ -86,6 +90,11 @@ class Symbols:
     def plain(self) -> list[str]:
         """The inputs' dims that are symbols themselves."""
         return [text for text in self.inputs if D.is_symbol_name(text)]
+
+    @property
+    def early(self) -> set[str]:
+        """The symbols whose values are known before the call."""
+        return {*self.plain, *self.solved}
 
     @property
     def any(self) -> bool:
@@ -111,12 +120,12 @@ class Symbols:
 
     def is_early(self, dim: Dim) -> bool:
         """Whether the dim is known before the call."""
-        return D.symbols_of(dim) <= set(self.inputs)
+        return D.symbols_of(dim) <= self.early
 
     def bounded(self, size: Dim) -> Dim:
         """A size before the call that is at least as large; UNKNOWN where none is known."""
         for _ in range(len(self.bounds) + 1):
-            late = D.symbols_of(size) - set(self.inputs)
+            late = D.symbols_of(size) - self.early
             if not late:
                 return size
             if any(self.bounds.get(name, D.UNKNOWN) is D.UNKNOWN for name in late) or not _grows(size):
@@ -126,7 +135,15 @@ class Symbols:
 
     def load(self, record: Any) -> dict[str, Any]:
         """The values of the inputs' symbols, at the insertion point."""
-        return {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
+        values = {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
+        for name, dim in self.solved.items():
+            factor = _linear_in(dim, name)
+            assert factor is not None
+            rest = Sizes(values).emit(dim - D.symbol(name) * factor)
+            total = arith.SubIOp(load_word(record, self.slot(dim)), rest).result
+            # That nothing is left over is checked as for all dims that are computed from others.
+            values[name] = arith.FloorDivSIOp(total, emit_constant(factor, ir.IndexType.get())).result
+        return values
 
     def annotate(self, function: Any) -> None:
         if not self.any:
@@ -182,6 +199,16 @@ def load_word(record: Any, slot: int) -> Any:
 def store_word(value: Any, record: Any, slot: int) -> None:
     word = create("arith.index_cast", ir.IntegerType.get_signless(64), value)
     memref.StoreOp(word, record, [emit_constant(slot, ir.IndexType.get())])
+
+
+def _linear_in(dim: Dim, name: str) -> int | None:
+    """The positive factor of a symbol that a dim depends on in no other way."""
+    if isinstance(dim, int):
+        return None
+    factors = [factor for atoms, factor in dim.terms if atoms == (name,)]
+    rest = [atoms for atoms, _ in dim.terms if atoms != (name,)]
+    alone = not any(name in D.symbols_of(D.parse(atom)) for atoms in rest for atom in atoms)
+    return factors[0] if len(factors) == 1 and factors[0] > 0 and alone else None
 
 
 def _grows(size: Dim) -> bool:

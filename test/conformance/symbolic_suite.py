@@ -78,7 +78,8 @@ def with_symbols(model: onnx.ModelProto) -> tuple[onnx.ModelProto, set[str]]:
                 dim.dim_param = name
     for value in made.graph.output:
         if value.type.HasField("tensor_type"):
-            value.type.tensor_type.ClearField("shape")
+            for dim in value.type.tensor_type.shape.dim:
+                dim.Clear()
     del made.graph.value_info[:]
     return made, symbols
 

@@ -66,3 +66,38 @@ def test_outputs_may_be_given():
     assert f(np.ones((5, 64), np.float32), out=out) is out
     with pytest.raises(InputError, match=r"out must be f32\[4, 32\], found f32\[5, 32\]"):
         f(np.ones((4, 64), np.float32), out=out)
+
+
+def test_dims_that_must_be_equal_are_checked_before_anything_runs():
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "y")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "k")), "w": (F32, ("j", 8)), "b": (F32, ("m",))}, ["y"]))
+    assert [str(spec) for spec in f.inputs] == ["x: f32[n, k]", "w: f32[k, 8]", "b: f32[8]"]
+    x, w, b = (RNG.standard_normal(shape, dtype=np.float32) for shape in ((3, 4), (4, 8), (8,)))
+    np.testing.assert_allclose(f(x, w, b), x @ w + b, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match=r"dim 0 \('k'\) is 5, an earlier input has 4 there"):
+        f(x, np.ones((5, 8), np.float32), b)
+
+
+def test_dims_that_are_computed_from_others_are_checked():
+    nodes = [node("Concat", "x z", "c", axis=0), node("Add", "c y", "s")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n",)), "z": (F32, ("m",)), "y": (F32, ("t",))}, ["s"]))
+    x, z = np.ones(2, np.float32), np.ones(3, np.float32)
+    np.testing.assert_array_equal(f(x, z, np.ones(5, np.float32)), np.full(5, 2, np.float32))
+    with pytest.raises(InputError, match="the dim 'm \\+ n' of an input: found 4"):
+        f(x, z, np.ones(4, np.float32))
+
+
+def test_dims_that_must_be_multiples_are_checked():
+    nodes = [node("Reshape", "x shape", "y")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "k"))}, ["y"], {"shape": np.array([0, 4, -1])}))
+    assert f(np.ones((2, 12), np.float32)).shape == (2, 4, 3)
+    with pytest.raises(InputError, match="of an input: found 10"):
+        f(np.ones((2, 10), np.float32))
+
+
+def test_a_view_of_another_size_is_an_error():
+    nodes = [node("Reshape", "x shape", "y")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "k"))}, ["y"], {"shape": np.array([4, 6])}))
+    assert f(np.ones((2, 12), np.float32)).shape == (4, 6)
+    with pytest.raises(InputError, match="a tensor of k\\*n elements is looked at as one of 24; the first: found 20"):
+        f(np.ones((2, 10), np.float32))

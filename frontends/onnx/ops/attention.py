@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
+from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
@@ -58,9 +60,8 @@ def split_heads(node: Node, x: Any, heads: int, attribute: str) -> Any:
     batch, length, hidden = type_of(x).shape
     size: Dim | None = quotient(hidden, heads)
     if size is None:
-        raise NodeError(
-            f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {type_of(x)}"
-        )
+        text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {type_of(x)}"
+        raise DimsDiffer(text, hidden, multiple_of(hidden, heads)) if heads > 0 else NodeError(text)
     return node.emit("permute", node.emit("reshape", x, shape=(batch, length, heads, size)), axes=(0, 2, 1, 3))
 
 
@@ -71,7 +72,8 @@ def rotary_embedding(node: Node) -> Any:
     cos, sin = (_angles(node, i) for i in (1, 2))
     half = type_of(cos).shape[-1]
     if rotated and 2 * half != rotated:
-        raise NodeError(f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles")
+        text = f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles"
+        raise DimsDiffer(text, 2 * half, rotated)
     x = node[0] if found.rank == 4 else split_heads(node, node[0], heads, "num_heads")
     result = node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("interleaved", 0))
     if found.rank == 4:

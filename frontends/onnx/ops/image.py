@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.onnx.declared import count_of, declared_shape, equals, required
+from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.antialias import resize_antialiased
 from mirlo.frontends.onnx.registry import converter, removed
+from mirlo.frontends.onnx.runtime_sizes import bind, numbers, shape_vector, unless, vector
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -35,7 +38,21 @@ def upsample(node: Node) -> Any:
 @converter("Upsample", since=9)
 @converter("Resize", since=10)
 def upsample_input(node: Node) -> Any:
+    if node.value(1).known is None:
+        return _upsample_of_run_time(node)
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
+
+
+def _upsample_of_run_time(node: Node) -> Any:
+    """By scales that only run time knows; those that shrink would round away from the origin, and are refused then."""
+    x = node.type(0)
+    mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
+    scales = node.emit("cast", node[1], dtype="f64")
+    own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
+    grown = node.emit("greater_equal", scales, node.constant(1.0, "f64"))
+    sizes = node.emit("cast", node.emit("floor", node.emit("multiply", own, scales)), dtype="i64")
+    shape = bind(node, unless(node, grown, sizes), "scales of run time must be at least 1")
+    return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
 
 def _simple_resize(node: Node, scales: Sequence[float]) -> Any:
@@ -66,24 +83,73 @@ removed("Upsample", since=10)
 def resize(node: Node) -> Any:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
+    if _is_of_run_time(node):
+        return _resize_of_run_time(node, axes)
     made = _resize(node, axes)
-    sizes, ratios = declared_shape(node, SIZES), _declared_ratios(node, axes)
+    sizes = declared_shape(node, SIZES)
     if sizes is not None:
         wanted = [sizes[axis] for axis in axes]
         return required(node, equals(node, SIZES, wanted), "input 'sizes' is another", made)
-    if ratios is not None:
-        are_ratios = equals(node, SCALES, ratios)
-        why = "as scales that are known at run time only must be: make it an initializer"
-        return required(node, are_ratios, "input 'scales' is not output size / input size", made, why=why)
     return made
 
 
-def _declared_ratios(node: Node, axes: list[int]) -> list[float] | None:
-    """The scales of a declared shape, where those that are given are known at run time only."""
-    shape, x = declared_shape(node, SCALES), node.type(0)
-    if shape is None or not x.is_static or count_of(node, SCALES) != len(axes):
-        return None
-    return [shape[axis] / x.static_shape[axis] for axis in axes]
+def _is_of_run_time(node: Node) -> bool:
+    """Whether scales or a region are known at run time only, or sizes that are made to fit an aspect ratio."""
+
+    def is_open(index: int) -> bool:
+        return node.has(index) and node.value(index).known is None and node.type(index).elements != 0
+
+    crops = node.attr.str("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    keeps = node.attr.str("keep_aspect_ratio_policy", "stretch") != "stretch"
+    return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and is_open(SIZES))
+
+
+def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
+    """Resize by scales, to sizes and in a region that only run time knows."""
+    x = node.type(0)
+    policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+    if node.attr.bool("antialias", 0):
+        raise NodeError("attribute 'antialias' needs scales that are constants")
+    own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
+    by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
+    if by_scales:
+        node.ignore(SIZES)
+        scales = _spread(node, node.emit("cast", node[SCALES], dtype="f64"), axes, 1.0)
+        sizes = node.emit("floor", node.emit("multiply", own, scales))
+    else:
+        node.ignore(SCALES)
+        wanted = node.emit("cast", vector(node, SIZES), dtype="f64")
+        ratios = node.emit("divide", wanted, node.emit("gather", own, numbers(node, axes), axis=0))
+        if policy != "stretch":
+            least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
+            ratios = node.emit("expand", least, shape=(len(axes),))
+        scales = _spread(node, ratios, axes, 1.0)
+        sizes = node.emit("floor", node.emit("add", node.emit("multiply", own, scales), node.constant(0.5, "f64")))
+    made = bind(node, node.emit("cast", sizes, dtype="i64"), "the sizes that it makes")
+    shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
+    coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
+    roi = None
+    if coordinates == "tf_crop_and_resize":
+        halves = node.emit("reshape", node.emit("cast", node[ROI], dtype="f64"), shape=(2, len(axes)))
+        parts = (node.emit("gather", halves, node.constant(i, "i64"), axis=0) for i in range(2))
+        roi = node.emit("concat", [_spread(node, part, axes, float(i)) for i, part in enumerate(parts)], axis=0)
+    else:
+        node.ignore(ROI)
+    return node.emit(
+        "resize_at", node[0], scales, roi, shape=shape,
+        mode=MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))],
+        coordinates=coordinates, nearest=node.attr.str("nearest_mode", "round_prefer_floor"),
+        cubic_coeff=node.attr.float("cubic_coeff_a", -0.75), exclude_outside=node.attr.bool("exclude_outside", 0),
+        extrapolation=node.attr.float("extrapolation_value", 0.0),
+    )  # fmt: skip
+
+
+def _spread(node: Node, values: Any, axes: list[int], default: float) -> Any:
+    """A number per axis, of those given for some."""
+    filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
+    rank = node.type(0).rank
+    chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
+    return node.emit("gather", filled, numbers(node, chosen), axis=0)
 
 
 def _resize(node: Node, axes: list[int]) -> Any:
@@ -117,8 +183,6 @@ def _resize(node: Node, axes: list[int]) -> Any:
 def _target(node: Node, axes: list[int]) -> _Target:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
-    if _declared_ratios(node, axes) is not None:
-        return _Target(tuple(declared_shape(node, SCALES) or ()), ())
     if node.has(SCALES) and node.type(SCALES).elements != 0:
         given = [float(scale) for scale in node.array(SCALES)]
         _require_one_per_axis("scales", given, axes)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
@@ -100,7 +102,10 @@ def group_normalization(node: Node) -> Any:
 def _groups(node: Node) -> tuple[int, Any]:
     groups, x = node.attr.int("num_groups"), node.type(0)
     if x.rank < 2 or groups < 1 or D.apply("mod", x.shape[1], groups) != 0:
-        raise NodeError(f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}")
+        text = f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}"
+        if x.rank < 2 or groups < 1:
+            raise NodeError(text)
+        raise DimsDiffer(text, x.shape[1], multiple_of(x.shape[1], groups))
     return groups, x.shape[1]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
@@ -149,7 +150,8 @@ def _layer(
     count = 2 if direction == "bidirectional" else 1
     hidden = node.type(2).shape[-1]
     if "hidden_size" in node.attr and node.attr.int("hidden_size") != hidden:
-        raise NodeError(f"attribute 'hidden_size' is {node.attr.int('hidden_size')}, but the weights are for {hidden}")
+        wanted = node.attr.int("hidden_size")
+        raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
     if node.type(1).shape[0] != count:
         raise NodeError(
             f"attribute 'direction' is '{direction}', but input 'W' is {node.type(1)}: expected {count} first"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.declared import (
     axes_set,
     axes_that_make,
@@ -15,8 +18,9 @@ from mirlo.frontends.onnx.declared import (
     required,
 )
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, numbers, shape_vector, unless, vector
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -32,6 +36,8 @@ def reduce(node: Node) -> Any:
     shape = declared_shape(node, 1)
     if shape is not None and node.type(1).elements:
         return _reduce_of_run_time(node, shape)
+    if node.has(1) and node.value(1).known is None and node.type(1).elements != 0:
+        return _reduce_along(node)
     axes = [] if node.has(1) and node.type(1).elements == 0 else node.axes(1)
     keepdims = node.attr.bool("keepdims", 1)
     empty_is_noop = node.attr.bool("noop_with_empty_axes", 0)
@@ -61,6 +67,33 @@ def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
         is_meant = node.emit("equal", found, node.constant(number_of(axes), "i64"))
         made = node.emit("where", is_meant, _reduced(node, axes, keepdims), made)
     return required(node, is_one_of(node, found, candidates), "input 'axes' names other axes", made)
+
+
+def _reduce_along(node: Node) -> Any:
+    """Over axes that only run time knows: each axis becomes two, of which one is 1, and the inner ones are reduced."""
+    x, rank = node.type(0), node.type(0).rank
+    node.attr.ignore("noop_with_empty_axes")
+    keepdims, axes = node.attr.bool("keepdims", 1), vector(node, 1)
+    (count,) = type_of(axes).shape
+    if not isinstance(count, int):
+        raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
+    marks = by_axis(node, numbers(node, np.ones(count)), axes, rank)
+    reduced = node.emit("greater", marks, numbers(node, 0))
+    sizes, ones = shape_vector(node, x.shape), numbers(node, np.ones(rank))
+    named = node.emit("equal", node.emit("reduce_sum", marks), numbers(node, count))
+    outer = unless(node, named, node.emit("where", reduced, ones, sizes))
+    bounds = [D.maximum(dim, 1) for dim in x.shape]
+    kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
+    within = bind(node, node.emit("where", reduced, sizes, ones), "a size", bounds)
+    spread = node.emit("spread_axes", node[0], outer=kept, inner=within)
+    shape = kept
+    if not keepdims:
+        order = node.emit("argsort", node.emit("cast", reduced, dtype="i64"), axis=0)
+        first = node.emit("slice_dims", order, begin=[0], shape=[rank - count], strides=[1])
+        shape = bind(node, node.emit("gather", outer, first, axis=0), "a size")
+    table = OF_BOOLS if x.dtype.is_bool else REDUCTIONS
+    made = node.emit(table[node.operator], spread, axes=list(range(rank, 2 * rank)), keepdims=False)
+    return made if keepdims else node.emit("reshape", made, shape=shape)
 
 
 def _elementwise(node: Node) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.frontends.onnx.declared import (
@@ -21,6 +22,7 @@ from mirlo.frontends.onnx.declared import (
     required,
 )
 from mirlo.frontends.onnx.dimensions import quotient
+from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.padding import pad_of_run_time
@@ -87,9 +89,12 @@ def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Di
         known = D.product([dim for dim in shape if dim != -1])
         rest = quotient(x.elements, known)
         if rest is None:
-            raise NodeError(
-                f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
-            )
+            text = f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
+            number = D.product([dim for dim in shape if isinstance(dim, int) and dim != -1])
+            total = quotient(x.elements, D.product([dim for dim in shape if not isinstance(dim, int)]))
+            if total is None or not isinstance(number, int) or number < 1:
+                raise NodeError(text)
+            raise DimsDiffer(text, total, multiple_of(total, number))
         shape[unknown[0]] = rest
     return tuple(shape)
 
@@ -236,7 +241,8 @@ def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
     if part is not None:
         return [part] * count
     if not isinstance(size, int) or not may_differ:
-        raise NodeError(f"a dim of {size} cannot be split into {count} equal parts")
+        text = f"a dim of {size} cannot be split into {count} equal parts"
+        raise DimsDiffer(text, size, multiple_of(size, count))
     chunk = -(-size // count)
     rest = size - chunk * (count - 1)
     if rest < 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import softmax_blocks
 from mirlo.passes.rules import legalize
@@ -23,11 +23,18 @@ def attention(op: Any, b: Any) -> Any:
     query = _reshape(b, op.query, (*rows, size))
     scores = b.emit(Matmul, query, op.key, transpose_rhs=True)
     scores = _reshape(b, scores, (batch, heads, length, context))
-    factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
+
+    def scale() -> Any:
+        if op.scale is not None:
+            return op.scale
+        return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
 
     def weights_of(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+        factor = scale()
+
         def element(*axes: Expr) -> Expr:
-            value = wide(scores.at(*axes)) * factor
+            value = wide(scores.at(*axes))
+            value = value * (factor.cast(value.dtype) if isinstance(factor, Expr) else factor)
             hidden = constant(float("-inf"), value.dtype)
             if mask is not None:
                 seen = aligned(mask, axes)
@@ -63,7 +70,7 @@ def rotary_embedding(op: Any, b: Any) -> Any:
             # Beyond the rotated elements nothing of this is used; it only has to be readable.
             before = wide(x.at(*leading, d - distance, outside=0.0))
             after = wide(x.at(*leading, d + distance, outside=0.0))
-            at = angle if half > 1 else 0
+            at = angle if half != 1 else 0
             c, s = (wide(_angle(t, leading, at, outside=op.interleaved)) for t in (cos, sin))
             own = wide(x.at(*axes))
             rotated = own * c + select(first, -after, before) * s

@@ -19,6 +19,7 @@ from mirlo.dialects.tir.compute import (
     clamp,
     constant,
     floor,
+    lift,
     roundeven,
     select,
 )
@@ -123,7 +124,7 @@ def grid_sample(op: Any, b: Any) -> Any:
 
     def coordinate(value: Expr, size: int) -> Expr:
         unit = (value + 1.0) * 0.5
-        place = unit * float(size - 1) if op.align_corners else unit * float(size) - 0.5
+        place = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
         return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
 
     def body(p: Any, x: TensorExpr, grid: TensorExpr) -> TensorExpr:

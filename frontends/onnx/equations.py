@@ -1,0 +1,72 @@
+"""Dims of inputs that a model needs to be equal: found while it is imported, checked when it is called.
+
+A model may name two dims differently that can only be equal, or leave a dim open that can only be one number. Where an
+operator finds that, the equation is solved for one of the inputs' symbols and the import begins anew with what it
+stands for. The inputs then have dims such as `past + 1`, which are checked against what a caller gives before anything
+is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+
+MOST = 64
+"""More equations than this are not looked for."""
+
+
+class Solved(Exception):
+    """A symbol of the inputs must be this dim."""
+
+    def __init__(self, name: str, dim: Dim) -> None:
+        super().__init__(name)
+        self.name = name
+        self.dim = dim
+
+
+def solve(left: Dim, right: Dim, symbols: Collection[str]) -> Solved | None:
+    """What one of these symbols must be for two dims to be equal, if that follows."""
+    if left is D.UNKNOWN or right is D.UNKNOWN:
+        return None
+    difference = left - right
+    if isinstance(difference, int):
+        return None
+    if any(name not in symbols and not name.endswith(MULTIPLE) for name in D.symbols_of(difference)):
+        return None
+    found = []
+    for atoms, factor in difference.terms:
+        rest = difference - D.SymbolicDim(((atoms, factor),))
+        if len(atoms) != 1 or atoms[0] not in symbols or atoms[0] in D.symbols_of(rest):
+            continue
+        dim = _quotient(rest * -1, factor)
+        if dim is not None and D.known(lambda dim=dim: dim >= 0):  # type: ignore[misc]
+            found.append(Solved(atoms[0], dim))
+    # A number says more than a symbol.
+    return min(found, key=lambda each: (not isinstance(each.dim, int), len(str(each.dim)))) if found else None
+
+
+def _quotient(dim: Dim, factor: int) -> Dim | None:
+    return dim // factor if dim % factor == 0 else None
+
+
+MULTIPLE = "_times"
+
+
+def multiple_of(dim: Dim, number: int) -> Dim:
+    """A dim that must be a multiple of a number, as such."""
+    name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
+    return D.symbol(f"{name}_per_{number}{MULTIPLE}") * number
+
+
+def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:
+    """The types of the inputs, with what their symbols must be in their place."""
+    return {
+        name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
+        if isinstance(found, TensorType)
+        else found
+        for name, found in types.items()
+    }
