@@ -111,21 +111,26 @@ def _load() -> Library:
     return Library(handle, path, version)
 
 
+WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
+"""How long OpenMP's threads look for work before they sleep: tens of microseconds, or not at all."""
+
+
 @contextmanager
 def _patient() -> Iterator[None]:
-    """While OpenMP is loaded, which reads its settings then: have threads that wait sleep, unless the user said how.
+    """While OpenMP is loaded, which reads its settings then: have threads that wait sleep soon, unless users said how.
 
     Left to itself it spins for milliseconds, which costs the threads of everything else in the process, Mirlo's own
     kernels among them, and where cores are shared, most of the time of its own.
     """
-    if any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")):
+    if any(name in os.environ for name in ("OMP_WAIT_POLICY", *WAITING)):
         yield
         return
-    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ.update(WAITING)
     try:
         yield
     finally:
-        del os.environ["OMP_WAIT_POLICY"]
+        for name in WAITING:
+            del os.environ[name]
 
 
 def _folders() -> list[Path]:
