@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.inputs import empty_aligned
 
 
 class Arena(NamedTuple):

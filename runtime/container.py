@@ -107,6 +107,17 @@ def aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
+def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """A new array, not initialized, that starts on a cache line."""
+    count = 1
+    for dim in shape:
+        count *= dim
+    nbytes = count * dtype.itemsize
+    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -buffer.__array_interface__["data"][0] % ALIGNMENT
+    return buffer[start : start + nbytes].view(dtype).reshape(shape)
+
+
 def write_file(
     path: str | os.PathLike[str],
     kind: FileKind,

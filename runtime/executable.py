@@ -16,11 +16,12 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import bind, check_output, convert, empty_aligned, outputs_given, random_input
+from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.artifact import TensorSpec, describe
-from mirlo.runtime.container import ALIGNMENT
 from mirlo.runtime.dlpack import DLPackError, from_dlpack
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
@@ -60,17 +59,6 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True, subok=False)
-
-
-def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A new array, not initialized, that starts on a cache line."""
-    count = 1
-    for dim in shape:
-        count *= dim
-    nbytes = count * dtype.itemsize
-    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -buffer.__array_interface__["data"][0] % ALIGNMENT
-    return buffer[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mirlo.runtime.container import FileKind, MappedFile, OpenedFile, has_magic, read_file, write_file
+from mirlo.runtime.container import (
+    ALIGNMENT,
+    FileKind,
+    MappedFile,
+    OpenedFile,
+    empty_aligned,
+    has_magic,
+    read_file,
+    write_file,
+)
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
 
@@ -143,6 +152,21 @@ class ParameterStore:
             name = f"{base}_{count}"
         self.add(name, array)
         return name
+
+    def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
+        """Copies arrays that start within a cache line, of those that are mapped the ones of up to `most` bytes.
+
+        Where numpy or a file put an array is a matter of chance, and vectors that lie on two lines load more slowly.
+        """
+        for name in names:
+            entry = self._entry(name)
+            array = entry.view()
+            if not array.ctypes.data % ALIGNMENT or (entry.source is not None and entry.nbytes > most):
+                continue
+            held = empty_aligned(array.dtype, array.shape)
+            held[...] = array
+            held.flags.writeable = False
+            self._entries[name] = replace(entry, array=held, file=None)
 
     def copy(self) -> ParameterStore:
         """Another store with the same arrays: what is added to one, or discarded, does not change the other."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.errors import ArtifactError, InputError
-from mirlo.runtime.inputs import empty_aligned
 
 FIRST = 2
 """The word of the record that holds the first dim of the inputs."""

@@ -220,6 +220,7 @@ def _compile(
             tell("emit")
             externals = detach_artifacts(module)
             artifact: Artifact = replace(emit(module, options), externals=externals)
+        session.params.align(spec.name for spec in artifact.params)
         return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session)})
 
     folder = None if wishes.save_ir is None else Path(wishes.save_ir)

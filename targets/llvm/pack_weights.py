@@ -18,6 +18,7 @@ from mirlo.passes.memory.weights import Releaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
 from mirlo.targets.llvm.tuning import tuned_machine
@@ -99,7 +100,8 @@ class Panels:
         """The array in the new order."""
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
-        made = np.zeros(self.shape, array.dtype)
+        # On cache lines: a vector that lies on two takes two loads.
+        made = empty_aligned(array.dtype, self.shape)
         whole = total // self.width
         lead = (slice(None),) * at
         full = moved[lead + (slice(0, whole * self.width),)]
@@ -107,6 +109,7 @@ class Panels:
         made[lead + (slice(0, whole),)] = np.moveaxis(split, at + 1, -1)
         if whole * self.width < total:
             rest = moved[lead + (slice(whole * self.width, total),)]
+            made[lead + (whole,)] = 0
             made[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
         return made
 

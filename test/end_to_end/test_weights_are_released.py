@@ -37,6 +37,7 @@ def test_only_what_is_named_is_held(monkeypatch) -> None:
     ((artifact, session),) = made
     assert set(session.params.names()) == {spec.name for spec in artifact.params}
     assert set(store.names()) == {"w", "k"}
+    assert all(session.params.get(spec.name).ctypes.data % 64 == 0 for spec in artifact.params)
     x = generator.standard_normal((48, 64), dtype=np.float32)
     product, powers = executable(x)
     np.testing.assert_allclose(product, x @ (2 * arrays["w"]).T, rtol=1e-4, atol=1e-4)

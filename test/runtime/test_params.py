@@ -243,3 +243,21 @@ def test_flipped_bytes_and_truncations_are_errors(tmp_path: Path):
         path.write_bytes(mutated)
         with pytest.raises(ParameterError):
             ParameterStore().open(path)
+
+
+def test_arrays_are_moved_to_cache_lines(tmp_path) -> None:
+    buffer = np.zeros(4096, np.uint8)
+    start = -buffer.ctypes.data % 64 + 4
+    odd = buffer[start : start + 400].view(np.float32)
+    odd[:] = np.arange(100)
+    store = ParameterStore()
+    store.add("odd", odd)
+    np.arange(301, dtype=np.uint8).tofile(tmp_path / "weights")
+    store.add_range("small", tmp_path / "weights", 1, "u8", [300])
+    store.align(["odd", "small"])
+    assert all(store.get(name).ctypes.data % 64 == 0 and not store.get(name).flags.writeable for name in store)
+    assert np.array_equal(store.get("odd"), np.arange(100)) and store.get("small")[0] == 1
+    large = ParameterStore()
+    large.add_range("mapped", tmp_path / "weights", 1, "u8", [300])
+    large.align(["mapped"], most=100)
+    assert large.get("mapped").ctypes.data % 64 == 1
