@@ -30,7 +30,11 @@ TARGET = Target(
     name="nvvm",
     help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a} names the chip",
     parent="gpu",
-    rule_modules=("mirlo.targets.nvvm.intrinsics", "mirlo.targets.nvvm.schedule.tensorcore"),
+    rule_modules=(
+        "mirlo.targets.nvvm.intrinsics",
+        "mirlo.targets.nvvm.schedule.tensorcore",
+        "mirlo.targets.nvvm.schedule.wide",
+    ),
     pipeline=_pipeline,
     emit=_emit,
     fingerprint=_fingerprint,

@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.nest import emit_point
-from mirlo.targets.gpu.schedule.launch import launch_points
+from mirlo.targets.gpu.schedule.launch import add, launch_points, multiply
 from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
 from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed
 from mirlo.targets.llvm.schedule.space import Space, merge_all
@@ -22,6 +22,8 @@ class PointsPlan:
 
     group: Group
     space: Space
+    width: int = 1
+    """Neighbouring elements of a thread, which divide the last loop."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launch at the insertion point."""
@@ -30,24 +32,32 @@ class PointsPlan:
             for place in self.space.places
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
-        for place in self.space.places:
-            for operand in place.needed_inputs:
-                if operand.value not in made:
-                    memory.slot(operand.value)
-            for output in place.block.outputs:
-                if output.value in self.group.kept:
-                    memory.slot(output.value)
+        self._touch(memory, set(made))
+        *outer, last = self.space.extents or (1,)
 
         def thread(indices: list[Any]) -> None:
-            point = Point(Frame(memory, None, made), indices)
-            for place in self.space.places:
-                point.run(place)
+            points = []
+            for j in range(self.width):
+                along = add(multiply(indices[-1], self.width), j) if self.width > 1 else indices[-1]
+                points.append(Point(Frame(memory, None, made), [*indices[:-1], along][: len(self.space.extents)]))
+            # All loads come before all stores, so that neighbours can become one access.
+            for point in points:
+                for place in self.space.places:
+                    point.run(place)
             for place in self.space.places:
                 for output, value in zip(place.block.outputs, place.roots, strict=True):
-                    if output.value in self.group.kept:
+                    for point in points if output.value in self.group.kept else ():
                         point.store(place, output, point.find(value))
 
-        launch_points(self.space.extents, thread)
+        launch_points([*outer, last // self.width], thread)
+
+    def _touch(self, memory: Memory, made: set[Any]) -> None:
+        """Make the views of all buffers outside of the launch."""
+        for place in self.space.places:
+            read = [operand.value for operand in place.needed_inputs if operand.value not in made]
+            written = [output.value for output in place.block.outputs if output.value in self.group.kept]
+            for value in (*read, *written):
+                memory.slot(value)
 
 
 def plan_points(group: Group) -> PointsPlan | Decline:

@@ -34,6 +34,7 @@ from mirlo.targets.nvvm.schedule.fragments import (
     product,
     size_of,
 )
+from mirlo.targets.nvvm.schedule.wide import plan_wide_points
 
 WARPS = 2
 """Warps of a block, down and across each."""
@@ -354,7 +355,7 @@ def tensor_cores(kernel: Any, context: Any) -> Any:
         return refusal
     if not any(is_product(block) for block in kernel.view.blocks):
         return decline("no block is a product of two tensors")
-    found = plan_stages(kernel.view, (plan_tensor_cores,))
+    found = plan_stages(kernel.view, (plan_tensor_cores, plan_wide_points))
     if not any(isinstance(stage, TensorCorePlan) for stage in found):
         first = next(block for block in kernel.view.blocks if is_product(block))
         declined = plan_tensor_cores(Group((first,), frozenset(o.value for o in first.outputs), LANES))

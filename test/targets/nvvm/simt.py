@@ -110,6 +110,8 @@ class Block:
         def of(e: Any) -> Any:
             if isinstance(e, ir.AffineDimExpr):
                 return self.env[op.operands[e.position]]
+            if isinstance(e, ir.AffineSymbolExpr):
+                return self.env[op.operands[op.attributes["map"].value.n_dims + e.position]]
             if isinstance(e, ir.AffineConstantExpr):
                 return e.value
             a, b = of(e.lhs), of(e.rhs)

@@ -1,0 +1,59 @@
+"""Elementwise blocks with several neighbouring elements a thread: what lies side by side is one access."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
+from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.llvm.schedule.contraction.body import count_operations
+from mirlo.targets.llvm.schedule.group import Group, unfit
+
+ACCESS = 16
+"""Bytes that a thread reads or writes at once."""
+MOST_CODE = 400
+"""Operations of a thread."""
+BUSY = 1 << 16
+"""Elements for which it does not matter that threads are fewer."""
+
+
+def plan_wide_points(group: Group) -> PointsPlan | Decline:
+    """The plan of all GPUs, with as many elements a thread as fill an access."""
+    plan = plan_points(group)
+    if isinstance(plan, Decline):
+        return plan
+    width = _width(plan)
+    return replace(plan, width=width) if width > 1 else decline("no elements lie side by side, or they are few")
+
+
+def _width(plan: PointsPlan) -> int:
+    extents = plan.space.extents
+    total, axis = 1, len(extents) - 1
+    for extent in extents:
+        total *= extent
+    if axis < 0 or total < BUSY:
+        return 1
+    operands = [(p, o) for p in plan.space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None]
+    side_by_side = [(p, o) for p, o in operands if p.flat(o).coefficient(axis) == 1]
+    if not side_by_side:
+        return 1
+    width = ACCESS // max(element_bytes(operand.element_type) for _, operand in side_by_side)
+    work = count_operations([place.block for place in plan.space.places])
+    while width > 1 and (extents[axis] % width or work * width > MOST_CODE):
+        width //= 2
+    return width
+
+
+@schedule("any", target="nvvm", priority=55)
+def wide_points(kernel: Any, context: Any) -> Any:
+    """Elementwise blocks in accesses of 16 bytes; what is around them by the plans of all GPUs."""
+    refusal = unfit(kernel.view)
+    if refusal is not None:
+        return refusal
+    found = plan_stages(kernel.view, (plan_wide_points,))
+    if not any(isinstance(stage, PointsPlan) and stage.width > 1 for stage in found):
+        return decline("no elementwise blocks with many elements side by side")
+    return build(kernel, found)
