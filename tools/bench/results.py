@@ -103,14 +103,14 @@ def latency_table(results: Results) -> list[tuple[str, ...]]:
     for model in results.rows:
         cells = [model.model, str(model.threads)]
         cells += [_cell(model.engine(name), "milliseconds", "{:.4g}") for name in engines]
-        cells += [_cell(model.engine(name), "ratio", "{:.2f}") for name in others]
+        cells += [ratio_text(row.ratio) if (row := model.engine(name)) is not None else "-" for name in others]
         own = model.engine(MIRLO)
         cells.append(f"{own.error:.1e}" if own is not None and own.error is not None else "-")
         table.append(tuple(cells))
     for threads in sorted({row.threads for row in results.rows}):
         if sum(row.threads == threads for row in results.rows) > 1 and others:
             means = [results.mean_ratio(name, threads) for name in others]
-            shown = ["-" if mean is None else f"{mean:.2f}" for mean in means]
+            shown = ["-" if mean is None else ratio_text(mean) for mean in means]
             table.append(("geometric mean", str(threads), *[""] * len(engines), *shown, ""))
     return table
 
@@ -169,6 +169,11 @@ def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) 
         f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}", f"{kernel['least'] / kernel['microseconds']:.0%}"
         if kernel["microseconds"] else "-",
     )  # fmt: skip
+
+
+def ratio_text(ratio: float) -> str:
+    """Two places; small ones with two figures."""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
 def _cell(row: Any, name: str, form: str) -> str:
