@@ -15,6 +15,7 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.antialias import resize_antialiased
+from mirlo.frontends.onnx.ops.resize_dynamic import resize_of_run_time
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import bind, numbers, shape_vector, unless, vector
 
@@ -108,8 +109,10 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
     """Resize by scales, to sizes and in a region that only run time knows."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+    coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
     if node.attr.bool("antialias", 0):
-        raise NodeError("attribute 'antialias' needs scales that are constants")
+        mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
+        return resize_of_run_time(node, axes, mode, coordinates, node.attr.str("nearest_mode", "round_prefer_floor"))
     own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
     by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
     if by_scales:
@@ -127,7 +130,6 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
         sizes = node.emit("floor", node.emit("add", node.emit("multiply", own, scales), node.constant(0.5, "f64")))
     made = bind(node, node.emit("cast", sizes, dtype="i64"), "the sizes that it makes")
     shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
-    coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
     roi = None
     if coordinates == "tf_crop_and_resize":
         halves = node.emit("reshape", node.emit("cast", node[ROI], dtype="f64"), shape=(2, len(axes)))

@@ -1,0 +1,228 @@
+"""Resize by scales that run time tells: one axis after the other, by weights that are computed when the model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.declared import required
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.runtime_sizes import bind, positions
+
+ROI, SCALES, SIZES = 1, 2, 3
+WIDE = "f64"
+"""What coordinates are computed in."""
+LEAST_RATIO = 1 / 64
+"""Antialiasing blurs over as many elements as one of the result stands for; where nothing is known, at most so many."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis that is resized: its size, that of the result, and the scale, a scalar of run time."""
+
+    axis: int
+    size: int
+    count: Dim
+    scale: Any
+    start: Any = None
+    end: Any = None
+
+
+def resize_of_run_time(
+    node: Node, axes: Sequence[int], mode: str, coordinates: str, nearest: str, scales: int = SCALES
+) -> Any:
+    """`scales` is the input that holds them: before operator set 11 it is the second one."""
+    x = node.type(0)
+    if not x.is_static:
+        raise NodeError(f"the sizes of the input must be known, got {x}; fix the shapes of the model's inputs")
+    declared = node.declared(0)
+    factors, counts, wrong = _scales(node, axes, declared, scales)
+    roi = _numbers(node, ROI, 2 * len(axes)) if coordinates == "tf_crop_and_resize" else None
+    node.ignore(*({ROI, SCALES, SIZES} - {scales}))
+    made = node[0] if x.dtype.is_float or mode == "nearest" else node.emit("cast", node[0], dtype="f32")
+    outside: Any = None
+    for i, axis in enumerate(axes):
+        start, end = (roi[i], roi[i + len(axes)]) if roi is not None else (None, None)
+        found = _Axis(axis, x.static_shape[axis], counts[i], factors[i], start, end)
+        at = _coordinates(node, found, coordinates)
+        if mode == "nearest":
+            made = node.emit("gather", made, _nearest(node, at, nearest, found.size), axis=axis)
+        else:
+            made = _weighted(node, made, found, at, mode)
+        if roi is not None:
+            outside = _or(node, outside, _outside(node, at, found, x.rank))
+    if outside is not None:
+        value = node.constant(node.attr.float("extrapolation_value", 0.0), type_of(made))
+        made = node.emit("where", outside, value, made)
+    else:
+        node.attr.ignore("extrapolation_value")
+    node.attr.ignore("cubic_coeff_a", "exclude_outside", "antialias")
+    made = made if type_of(made).dtype is x.dtype else node.emit("cast", made, dtype=x.dtype)
+    if wrong is None:
+        return made
+    return required(node, node.emit("logical_not", wrong), "its scales or sizes are others", made)
+
+
+def _number(node: Node, value: float) -> Any:
+    return node.constant(value, WIDE)
+
+
+def _numbers(node: Node, index: int, count: int) -> list[Any]:
+    """The elements of an input, as scalars."""
+    if node.type(index).elements != count or node.type(index).rank != 1:
+        raise NodeError(f"input '{node.input_name(index)}' must have {count} elements, got {node.type(index)}")
+    values = node.emit("cast", node[index], dtype=WIDE)
+    return [node.emit("gather", values, node.constant(np.int64(i)), axis=0) for i in range(count)]
+
+
+def _scales(
+    node: Node, axes: Sequence[int], declared: tuple[int, ...] | None, index: int
+) -> tuple[list[Any], list[Dim], Any]:
+    """Scales and new sizes of the axes, and whether those sizes are not what the model declares."""
+    sizes = [node.type(0).static_shape[axis] for axis in axes]
+    if node.has(index) and node.type(index).elements != 0:
+        scales = _numbers(node, index, len(axes))
+        made = [
+            node.emit("floor", node.emit("multiply", s, _number(node, n))) for s, n in zip(scales, sizes, strict=True)
+        ]
+    else:
+        policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+        wanted = _numbers(node, SIZES, len(axes))
+        scales = [node.emit("divide", w, _number(node, n)) for w, n in zip(wanted, sizes, strict=True)]
+        made = wanted
+        if policy != "stretch":
+            extreme = "minimum" if policy == "not_larger" else "maximum"
+            shared = scales[0]
+            for scale in scales[1:]:
+                shared = node.emit(extreme, shared, scale)
+            scales = [shared] * len(axes)
+            half = _number(node, 0.5)
+            made = [
+                node.emit("floor", node.emit("add", node.emit("multiply", shared, _number(node, n)), half))
+                for n in sizes
+            ]
+    node.attr.ignore("keep_aspect_ratio_policy")
+    found = node.emit("stack", made, axis=0)
+    if declared is not None and len(declared) == node.type(0).rank:
+        counts = [declared[axis] for axis in axes]
+        differs = node.emit("not_equal", found, node.constant(counts, WIDE))
+        return scales, list(counts), node.emit("reduce_any", differs)
+    return scales, list(bind(node, node.emit("cast", found, dtype="i64"), "the new sizes")), None
+
+
+def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
+    """Where the elements of the result lie in the operand: [count]."""
+    i = node.emit("cast", positions(node, axis.count), dtype=WIDE)
+
+    def number(value: float) -> Any:
+        return _number(node, value)
+
+    half = number(0.5)
+    if kind == "asymmetric":
+        return node.emit("divide", i, axis.scale)
+    middle = node.emit("divide", node.emit("add", i, half), axis.scale)
+    if kind == "tf_half_pixel_for_nn":
+        return middle
+    whole = node.emit("multiply", axis.scale, number(axis.size))
+    last = number(axis.size - 1)
+    if kind in ("align_corners", "tf_crop_and_resize"):
+        span = node.emit("subtract", whole, number(1))
+        is_one = node.emit("equal", span, number(0))
+        share = node.emit("divide", i, node.emit("where", is_one, number(1), span))
+        if kind == "align_corners":
+            return node.emit("where", is_one, number(0), node.emit("multiply", share, last))
+        width = node.emit("subtract", axis.end, axis.start)
+        place = node.emit("add", axis.start, node.emit("multiply", share, width))
+        center = node.emit("multiply", node.emit("add", axis.start, axis.end), half)
+        return node.emit("multiply", node.emit("where", is_one, center, place), last)
+    made = node.emit("subtract", middle, half)
+    if kind == "pytorch_half_pixel":
+        return node.emit("where", node.emit("greater", whole, number(1)), made, number(0))
+    if kind == "half_pixel_symmetric":
+        adjusted = node.emit("divide", node.emit("floor", whole), whole)
+        offset = node.emit("multiply", node.emit("subtract", number(1), adjusted), number(axis.size / 2))
+        return node.emit("add", made, offset)
+    if kind != "half_pixel":
+        raise NodeError(f"attribute 'coordinate_transformation_mode' = '{kind}' does not exist")
+    return made
+
+
+def _nearest(node: Node, at: Any, kind: str, size: int) -> Any:
+    half = _number(node, 0.5)
+    match kind:
+        case "round_prefer_floor":
+            place = node.emit("ceil", node.emit("subtract", at, half))
+        case "round_prefer_ceil":
+            place = node.emit("floor", node.emit("add", at, half))
+        case "floor" | "ceil":
+            place = node.emit(kind, at)
+        case _:
+            raise NodeError(f"attribute 'nearest_mode' = '{kind}' does not exist")
+    return node.emit("cast", node.emit("clip", place, min=0.0, max=float(size - 1)), dtype="i64")
+
+
+def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
+    """The axis multiplied with a matrix of weights, in which what lies beyond an edge counts for the edge."""
+    blurs = node.attr.bool("antialias", 0)
+    support = 2 if mode == "cubic" else 1
+    reach = support + 1
+    if blurs:
+        ratio = axis.count / axis.size if isinstance(axis.count, int) and axis.count else LEAST_RATIO
+        reach = ceil(support / min(ratio, 1.0)) + 1
+    around = np.arange(-reach, axis.size + reach)
+    distance = node.emit(
+        "abs", node.emit("subtract", node.emit("expand_dims", at, axes=[1]), node.constant(around[None], WIDE))
+    )
+    if blurs:
+        distance = node.emit("multiply", distance, node.emit("minimum", axis.scale, _number(node, 1)))
+    weights = _cubic(node, distance) if mode == "cubic" else _linear(node, distance)
+    is_inside = (around >= 0) & (around < axis.size)
+    if node.attr.bool("exclude_outside", 0):
+        weights = node.emit("multiply", weights, node.constant(is_inside[None], WIDE))
+    total = node.emit("reduce_sum", weights, axes=[1], keepdims=True)
+    if blurs or node.attr.bool("exclude_outside", 0):
+        weights = node.emit("divide", weights, total)
+    folded = np.zeros((len(around), axis.size))
+    folded[np.arange(len(around)), np.clip(around, 0, axis.size - 1)] = 1
+    weights = node.emit("matmul", weights, node.constant(folded, WIDE))
+    kind = type_of(x)
+    matrix = node.emit("cast", weights, dtype=kind.dtype)
+    order = [i for i in range(kind.rank) if i != axis.axis] + [axis.axis]
+    back = [order.index(i) for i in range(kind.rank)]
+    product = node.emit("matmul", node.emit("permute", x, axes=order), matrix, transpose_rhs=True)
+    return node.emit("permute", product, axes=back)
+
+
+def _linear(node: Node, distance: Any) -> Any:
+    return node.emit("maximum", node.emit("subtract", _number(node, 1), distance), _number(node, 0))
+
+
+def _cubic(node: Node, distance: Any) -> Any:
+    """Keys' kernel."""
+    a = node.attr.float("cubic_coeff_a", -0.75)
+
+    def polynomial(*factors: float) -> Any:
+        made: Any = _number(node, factors[0])
+        for factor in factors[1:]:
+            made = node.emit("add", node.emit("multiply", made, distance), _number(node, factor))
+        return made
+
+    near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
+    is_far = node.emit("where", node.emit("less", distance, _number(node, 2)), far, _number(node, 0))
+    return node.emit("where", node.emit("less_equal", distance, _number(node, 1)), near, is_far)
+
+
+def _outside(node: Node, at: Any, axis: _Axis, rank: int) -> Any:
+    low, high = node.emit("less", at, _number(node, 0)), node.emit("greater", at, _number(node, axis.size - 1))
+    shape = tuple(axis.count if i == axis.axis else 1 for i in range(rank))
+    return node.emit("reshape", node.emit("logical_or", low, high), shape=shape)
+
+
+def _or(node: Node, one: Any, other: Any) -> Any:
+    return other if one is None else node.emit("logical_or", one, other)

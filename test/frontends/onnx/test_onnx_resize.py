@@ -1,0 +1,75 @@
+"""Resize by scales and regions of run time: one compilation, several scales, against constant ones and the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import mirlo
+
+X = np.random.default_rng(0).random((1, 2, 5, 6), np.float32)
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+
+
+def model(given: dict[str, np.ndarray], constants: dict[str, np.ndarray], opset: int = 19, **attributes: Any) -> Any:
+    names = [name if name in (*given, *constants) else "" for name in ("x", "roi", "scales", "sizes")]
+    while not names[-1]:
+        names.pop()
+    node = helper.make_node("Resize", names, ["y"], **attributes)
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()
+    ]
+    initializers = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(
+        [node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], initializers
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def same(given: dict[str, np.ndarray], others: list[dict[str, np.ndarray]], **attributes: Any) -> None:
+    made = model({"x": X, **given}, {}, **attributes)
+    f, reference = mirlo.compile(made), ReferenceEvaluator(made)
+    for values in (given, *others):
+        feeds = {"x": X, **values}
+        np.testing.assert_allclose(f.run(feeds)["y"], reference.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def scales(*numbers: float) -> dict[str, np.ndarray]:
+    return {"scales": np.array([1, 1, *numbers], np.float32)}
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_scales(mode: str, coordinates: str) -> None:
+    given = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    same(scales(2, 1.5), [scales(0.6, 0.5), scales(1, 3)], **given)
+
+
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_nearest(nearest: str) -> None:
+    same(scales(2, 1.5), [scales(0.8, 0.5)], mode="nearest", nearest_mode=nearest)
+
+
+def test_antialiasing_and_edges() -> None:
+    for mode in ("linear", "cubic"):
+        same(scales(0.6, 0.7), [scales(0.4, 1)], mode=mode, antialias=1)
+    same(scales(0.8, 2), [], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_policies(policy: str) -> None:
+    given = {"sizes": np.int64([7, 10])}
+    same(given, [{"sizes": np.int64([3, 9])}], axes=[2, 3], keep_aspect_ratio_policy=policy)
+
+
+def test_regions() -> None:
+    x = X
+    roi = np.float32([0, 0, 0.2, 0.1, 1, 1, 0.9, 1.2])
+    given = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+    by_constants = mirlo.compile(model({"x": x}, {"roi": roi, "sizes": np.int64([1, 2, 4, 5])}, **given))
+    f = mirlo.compile(model({"x": x, "roi": roi}, {"sizes": np.int64([1, 2, 4, 5])}, **given))
+    np.testing.assert_allclose(f(x, roi), by_constants(x), rtol=1e-4, atol=1e-5)
