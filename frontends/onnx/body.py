@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, regions, schema
@@ -136,8 +137,15 @@ class Body:
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         return regions.choose(self, condition, then_graph, else_graph)
 
-    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]) -> list[Any]:
-        return regions.repeat(self, body, limit, going, carried)
+    def repeat(
+        self,
+        body: Any,
+        limit: Value | None,
+        going: Value | None,
+        carried: Sequence[AnyValue],
+        room: Dim | None = None,
+    ) -> list[Any]:
+        return regions.repeat(self, body, limit, going, carried, room)
 
     # Graphs and nodes
 

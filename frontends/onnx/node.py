@@ -49,7 +49,14 @@ class Builder(Protocol):
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 
-    def repeat(self, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]) -> list[Any]:
+    def repeat(
+        self,
+        body: Any,
+        limit: Value | None,
+        going: Value | None,
+        carried: Sequence[AnyValue],
+        room: Dim | None = None,
+    ) -> list[Any]:
         """Import a graph as the body of an scf.while; what it carried when it ended."""
 
 

@@ -84,6 +84,8 @@ def is_pure_move(block: BlockView) -> bool:
     if not all(isinstance(expr, ir.AffineDimExpr) and expr.position == i for i, expr in enumerate(output.results)):
         return False
     order = [_moved_dim(expr) for expr in operand.map.results]
+    if not order:  # a scalar has no rows
+        return False
     return sorted(d for d in order if d is not None) == list(range(block.rank)) and order[-1] == block.rank - 1
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import bind, scalar
 from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 
 MOST_ROUNDS = 1024
@@ -68,12 +69,24 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
 def _compiled(
     node: Node, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]
 ) -> list[Any]:
-    if len(body.output) > 1 + len(carried):
+    if len(body.output) == 1 + len(carried):
+        return list(node.builder.repeat(body, limit, going, carried))
+    if limit is None:
         raise NodeError(
-            f"output '{body.output[1 + len(carried)].name}' of the body is collected from each round, but how many "
-            "rounds there are is known at run time only; only what a loop carries can be had from such a loop"
+            f"output '{body.output[1 + len(carried)].name}' of the body is collected from each round, but nothing says "
+            "how many rounds there are at most: give input 'M'"
         )
-    return list(node.builder.repeat(body, limit, going, carried))
+    most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
+    (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of rounds")
+    *made, used = node.builder.repeat(body, limit, going, carried, room)
+    (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of rounds that were made", [room])
+    return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
+
+
+def _first(node: Node, rows: Any, count: Any) -> Any:
+    found = type_of(rows)
+    zeros, ones = [0] * found.rank, [1] * found.rank
+    return node.emit("slice_dims", rows, begin=zeros, shape=(count, *found.shape[1:]), strides=ones)
 
 
 @converter("Scan", since=9)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import scalar
 
 LONGEST = 8192
 """Longer transforms would need matrices of hundreds of megabytes."""
@@ -25,7 +28,36 @@ def dft_attribute(node: Node) -> Any:
 
 @converter("DFT", since=20)
 def dft(node: Node) -> Any:
-    return _dft(node, int(node.scalar(2, -2)))
+    if not node.has(2) or node.value(2).is_constant:
+        return _dft(node, int(node.scalar(2, -2)))
+    return _dft_of_run_time(node)
+
+
+def _dft_of_run_time(node: Node) -> Any:
+    """The axis is known at run time only: of those that make the declared shape, it chooses one."""
+    rank, declared = node.type(0).rank, node.declared(0)
+    if declared is None:
+        raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
+    fitting: dict[int, Any] = {}
+    for axis in range(rank - 1):
+        with suppress(NodeError):  # an axis that cannot be transformed is not the one
+            made = _dft(node, axis)
+            if type_of(made).shape == declared:
+                fitting[axis] = made
+    if not fitting:
+        raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
+    given = scalar(node, 2)
+
+    def is_axis(axis: int) -> Any:
+        names = [node.emit("equal", given, node.constant(number, type_of(given))) for number in (axis, axis - rank)]
+        return node.emit("logical_or", *names)
+
+    flags = {axis: is_axis(axis) for axis in fitting}
+    result, known = None, None
+    for axis, value in fitting.items():
+        result = value if result is None else node.emit("where", flags[axis], value, result)
+        known = flags[axis] if known is None else node.emit("logical_or", known, flags[axis])
+    return required(node, known, "input 'axis' is another", result)
 
 
 def _dft(node: Node, axis: int) -> Any:
@@ -50,22 +82,73 @@ def _dft(node: Node, axis: int) -> Any:
 @converter("STFT", since=17)
 def stft(node: Node) -> Any:
     """Frames of the signal, times a window, each transformed."""
-    x, step = node.type(0), int(node.scalar(1))
-    parts = x.shape[-1]
+    x, parts = node.type(0), node.type(0).shape[-1]
     if x.rank != 3 or not isinstance(x.shape[1], int) or not isinstance(parts, int) or parts not in (1, 2):
         raise NodeError(f"input 'signal' must be [batch, a known length, 1 or 2], got {x}")
-    length = int(node.scalar(3, 0)) or (node.type(2).shape[0] if node.has(2) else 0)
-    if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
-        raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {x.shape[1]}")
     onesided = node.attr.bool("onesided", 1)
-    if (x.shape[1] - length) // step * length > MOST_POSITIONS:
-        raise NodeError(f"frames of {length} elements every {step} of a signal of {x.shape[1]} are too many")
-    starts = np.arange(0, x.shape[1] - length + 1, step)
-    positions = node.constant(starts[:, None] + np.arange(length))
+    window = node.type(2).shape[0] if node.has(2) else 0
+    if node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant):
+        step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
+        if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
+            raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {x.shape[1]}")
+        starts = np.arange(0, x.shape[1] - length + 1, step)
+        return _frames(node, node.constant(starts), len(starts), length, onesided)
+    return _stft_of_run_time(node, x.shape[1], window, onesided)
+
+
+def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any:
+    """Step or length of the frames are known at run time only: what makes the declared shape is computed."""
+    declared = node.declared(0)
+    if declared is None or len(declared) != 4:
+        raise NodeError(
+            "inputs 'frame_step' and 'frame_length' must be constants, or the model must declare the result"
+        )
+    count, bins = declared[1], declared[2]
+    lengths = [2 * bins - 2, 2 * bins - 1] if onesided else [bins]
+    if node.has(3) and node.value(3).is_constant:
+        lengths = [int(node.scalar(3))]
+    elif not node.has(3):
+        lengths = [window]
+    step = node.emit("cast", scalar(node, 1), dtype="i64")
+    starts = node.emit("multiply", node.constant(np.arange(count)), step)
+    given = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else node.constant(np.int64(lengths[0]))
+    result = fits = None
+    for length in lengths:
+        if not 0 < length <= size or (node.has(2) and window != length):
+            continue
+        made = _frames(node, starts, count, length, onesided)
+        room = node.emit(
+            "subtract", node.constant(np.int64(size - length)), node.emit("multiply", step, _whole(node, count - 1))
+        )
+        one = node.emit("logical_and", node.emit("equal", given, _whole(node, length)), _between(node, room, step))
+        result = made if result is None else node.emit("where", one, made, result)
+        fits = one if fits is None else node.emit("logical_or", fits, one)
+    if fits is None:
+        raise NodeError(f"no length of frames makes the shape {list(declared)} that is declared")
+    return required(node, fits, "inputs 'frame_step' and 'frame_length' are others", result)
+
+
+def _whole(node: Node, number: int) -> Any:
+    return node.constant(np.int64(number))
+
+
+def _between(node: Node, room: Any, step: Any) -> Any:
+    """Whether what is left of the signal behind the last frame is something, but not enough for one more."""
+    return node.emit("logical_and", node.emit("greater_equal", room, _whole(node, 0)), node.emit("less", room, step))
+
+
+def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) -> Any:
+    """The transforms of frames that begin at some places."""
+    if count * length > MOST_POSITIONS:
+        raise NodeError(f"{count} frames of {length} elements are too many")
+    column = node.emit("reshape", starts, shape=(count, 1))
+    positions = node.emit("add", column, node.constant(np.arange(length)[None]))
     frames = node.emit("gather", node[0], positions, axis=1)
     if node.has(2):
         window = node.emit("reshape", node[2], shape=(length, 1))
         frames = node.emit("multiply", frames, window)
+    parts = node.type(0).shape[-1]
+    assert isinstance(parts, int)
     return _transformed(node, frames, _matrix(length, parts, length, False, onesided), 2)
 
 

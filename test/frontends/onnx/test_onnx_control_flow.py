@@ -157,16 +157,37 @@ def test_branches_and_loops_have_rows_in_profiles() -> None:
     assert "scf.while" in str(profile) and "root" in str(profile)
 
 
-def test_collecting_without_knowing_the_rounds_is_refused() -> None:
+def collecting(inputs: str) -> onnx.ModelProto:
+    """Squares, of which each is collected, until they are more than 100."""
     body = helper.make_graph(
-        [node("Mul", "v v", "w")],
+        [
+            node("Mul", "v v", "w"),
+            node("ReduceMax", "w", "m", keepdims=0),
+            node("Less", "m most", "c2"),
+            node("Sum", "w w", "double"),
+        ],
         "body",
         [value("i", I64, []), value("c", BOOL, []), value("v", F32, [2])],
-        [value("c", BOOL, []), value("w", F32, [2]), value("w", F32, [2])],
+        [value("c2", BOOL, []), value("w", F32, [2]), value("double", F32, [2])],
     )
-    model = model_of([node("Loop", "M _ x", "y z", body=body)], [value("x", F32, [2]), value("M", I64, [])], ["y", "z"])
-    with pytest.raises(OnnxImportError, match="'w' of the body is collected from each round"):
-        mirlo.compile(model)
+    given = [value("x", F32, [2]), value("M", I64, []), value("go", BOOL, [])]
+    return model_of([node("Loop", inputs, "y z", body=body)], given, ["y", "z"], [scalar("most", 100)])
+
+
+def test_collecting_as_many_rounds_as_there_are() -> None:
+    model = collecting("M go x")
+    f, reference = mirlo.compile(model), ReferenceEvaluator(model)
+    x = np.array([2, 3], np.float32)
+    for rounds in (1, 2, 3, 9):
+        inputs = {"x": x, "M": np.array(rounds), "go": np.array(True)}
+        for got, wanted in zip(f.run(inputs).values(), reference.run(None, inputs), strict=True):
+            np.testing.assert_allclose(got, wanted)
+    assert f(x, np.array(0), np.array(True))[1].shape == f(x, np.array(4), np.array(False))[1].shape == (0, 2)
+
+
+def test_collecting_without_a_most_number_of_rounds_is_refused() -> None:
+    with pytest.raises(OnnxImportError, match="'double' of the body is collected from each round, but nothing says"):
+        mirlo.compile(collecting("_ go x"))
 
 
 def test_a_carried_value_that_grows_is_refused() -> None:
