@@ -6,7 +6,6 @@ import platform
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,10 @@ class Machine:
     """Rows and vectors of the register tile, where measurements chose them (`mirlo tune`)."""
     pack: bool | None = None
     """Whether panels of columns are copied, where measurements chose that."""
+
+    dots: frozenset[str] = frozenset()
+    """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
+    four of bytes with and without sign (VNNI), and `bf16`, two."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of this size in one vector register."""
@@ -59,7 +62,7 @@ def find_machine(name: str | Machine | None) -> Machine:
         return host_machine()
     if name not in PRESETS:
         raise MachineError(f"unknown machine '{name}'; known: host, {', '.join(sorted(PRESETS))}")
-    return PRESETS[name]
+    return replace(PRESETS[name], dots=_host_dots(PRESETS[name]))
 
 
 @cache
@@ -69,18 +72,38 @@ def host_machine() -> Machine:
     caches = _linux_caches()
     l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
     l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
-    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes)
+    dots = _host_dots(base)
+    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, dots=dots)
 
 
 def _host_preset() -> str:
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "neon"
-    import llvmlite.binding as llvm
-
-    features: Any = llvm.get_host_cpu_features()
+    features = _host_features()
     if features.get("avx512f") and features.get("avx512vl"):
         return "avx512"
     return "avx2" if features.get("avx2") and features.get("fma") else "sse"
+
+
+@cache
+def _host_features() -> dict[str, bool]:
+    import llvmlite.binding as llvm
+
+    return dict(llvm.get_host_cpu_features())
+
+
+def _host_dots(machine: Machine) -> frozenset[str]:
+    """The sums of products that the host has instructions for, on vectors of this machine's size."""
+    if platform.machine().lower() not in ("x86_64", "amd64") or machine.vector_bytes < 32 or not machine.masked:
+        return frozenset()
+    has = _host_features().get
+    narrow = machine.vector_bytes < 64
+    found = set()
+    if has("avx512vnni") and has("avx512vl") or (narrow and has("avxvnni")):
+        found.add("u8xi8")
+    if has("avx512bf16") and has("avx512vl"):
+        found.add("bf16")
+    return frozenset(found)
 
 
 def _linux_caches() -> dict[int, tuple[int, int]]:

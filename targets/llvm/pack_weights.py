@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from mirlo.targets.llvm.tuning import tuned_machine
 class PackWeights(Pass):
     """Store the weights of matrix products and convolutions as panels of columns.
 
-    A panel holds, for each product of the sum, as many columns as a register tile has, next to each other. Without this
+    A panel holds, for each product of the sum, as many columns as a register tile has, next to each other; where one
+    instruction sums up several products, as many of each column lie next to each other as well. Without this
     the kernels copy their weights into panels each time they run. Only prim functions are changed whose calls all pass
     a constant; the last panel is filled up with zeros.
     """
@@ -51,7 +52,12 @@ class PackWeights(Pass):
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue
-            plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine))
+            constants = [
+                argument
+                for i, argument in enumerate(view.arguments)
+                if all(constant_value(site.operands[i], session) is not None for site in sites)
+            ]
+            plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine), constants)
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)
@@ -81,19 +87,28 @@ class Panels:
     inner: tuple[int, ...]
     """Dims of the reduction, which come between the panels and the columns of one."""
     width: int
+    group: int = 1
+    """Neighbours in the sum that lie next to each other for each column."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         old = self.operand.shape
         count = -(-old[self.columns] // self.width)
-        return (*(old[d] for d in self.outer), count, *(old[d] for d in self.inner), self.width)
+        shape = (*(old[d] for d in self.outer), count, *(old[d] for d in self.inner), self.width)
+        return shape if self.group == 1 else (*shape[:-2], shape[-2] // self.group, self.width, self.group)
 
     @property
     def map(self) -> Any:
         exprs = list(self.operand.map.results)
         cut, width = exprs[self.columns], ir.AffineExpr.get_constant(self.width)
         panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)
-        made = [*(exprs[d] for d in self.outer), panel, *(exprs[d] for d in self.inner), column]
+        inner = [exprs[d] for d in self.inner]
+        made = [*(exprs[d] for d in self.outer), panel, *inner, column]
+        if self.group > 1:
+            size = ir.AffineExpr.get_constant(self.group)
+            made[-2:] = [
+                ir.AffineExpr.get_floor_div(inner[-1], size), column, ir.AffineExpr.get_mod(inner[-1], size)
+            ]  # fmt: skip
         return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
@@ -101,7 +116,8 @@ class Panels:
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
         # On cache lines: a vector that lies on two takes two loads.
-        made = empty_aligned(array.dtype, self.shape)
+        panels = (*moved.shape[:at], -(-total // self.width), *moved.shape[at + 1 :], self.width)
+        made = empty_aligned(array.dtype, panels)
         whole = total // self.width
         lead = (slice(None),) * at
         full = moved[lead + (slice(0, whole * self.width),)]
@@ -111,7 +127,12 @@ class Panels:
             rest = moved[lead + (slice(whole * self.width, total),)]
             made[lead + (whole,)] = 0
             made[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
-        return made
+        if self.group == 1:
+            return made
+        groups = made.reshape(*made.shape[:-2], made.shape[-2] // self.group, self.group, self.width)
+        grouped = empty_aligned(array.dtype, self.shape)
+        grouped[...] = np.swapaxes(groups, -1, -2)
+        return grouped
 
 
 def _calls(module: Any) -> dict[str, list[Any]]:
@@ -157,7 +178,15 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)
-    return Panels(argument, source, position, outer, columns, tuple(inner), plan.tile_columns)
+    panels = Panels(argument, source, position, outer, columns, tuple(inner), plan.tile_columns)
+    if plan.group is None:
+        return panels
+    # Groups must be whole, and one dim: else the kernel makes the panels.
+    last = plan.order[-1]
+    is_whole = isinstance(last.extent, int) and last.extent % plan.group.size == 0
+    if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
+        return None
+    return replace(panels, group=plan.group.size)
 
 
 def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> Any:
@@ -167,7 +196,7 @@ def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> 
     kind = TensorType.from_mlir(old.type)
     assert array is not None and kind is not None
     name = constant_name(old)
-    key = (name, panels.outer, panels.columns, panels.inner, panels.width)
+    key = (name, panels.outer, panels.columns, panels.inner, panels.width, panels.group)
     if name == "constant" or key not in packed:
         packed[key] = session.params.add_unique(f"{name}.panels", panels.pack(array))
     with ir.InsertionPoint(site), site.location:

@@ -54,6 +54,16 @@ def beside_whole(b: ValueBuilder, x: Num) -> Num:
     return _by_register(b, call, x)
 
 
+_DOTS = {"vpdpbusd": "llvm.x86.avx512.vpdpbusd.{bits}", "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps.{bits}"}
+"""Instructions that add the products of neighbours to each lane: of four unsigned and signed bytes, of two bf16."""
+
+
+def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:
+    """`total + sums of the products of neighbours`, of a 128, 256 or 512 bit vector of i32 or f32."""
+    name = _DOTS[instruction].format(bits=total.type.shape[0] * 32)
+    return _intrinsic(name, [total, first, second], total.type)
+
+
 def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:
     """`function` on each part of the operands that fills a register."""
     assert b.shape is not None
@@ -89,14 +99,18 @@ def _every_lane(x: Any) -> list[Any]:
 
 def _call(name: str, x: Any, others: list[Any]) -> Any:
     suffix = _REGISTERS[str(x.type.element_type)][1]
+    return _intrinsic(f"llvm.x86.avx512.mask.{name}.{suffix}", [x, *others], x.type)
+
+
+def _intrinsic(name: str, operands: list[Any], result: Any) -> Any:
     made = ir.Operation.create(
         "llvm.call_intrinsic",
-        results=[x.type],
-        operands=[x, *others],
+        results=[result],
+        operands=operands,
         attributes={
-            "intrin": ir.StringAttr.get(f"llvm.x86.avx512.mask.{name}.{suffix}"),
+            "intrin": ir.StringAttr.get(name),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(others), 0]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
         },
     )
     return made.results[0]

@@ -9,13 +9,15 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.forms import Axis
+from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, flipped
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, count_of
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
@@ -51,7 +53,10 @@ class Kernel:
             columns = plan.lane_axis.extent
             needed = sum(piece.lanes for piece in plan.cut(columns)) if isinstance(columns, int) else plan.tile_columns
             width = min(plan.tile_columns, needed)
-            self.panel = code.scratch(plan.depth * width, plan.contraction.product.accumulate_type)
+            kind = plan.contraction.product.accumulate_type
+            if plan.group is not None:
+                width, kind = width * plan.group.size, plan.columns.access.element_type
+            self.panel = code.scratch(plan.panel_rows * width, kind)
         self.source = source
         buffers = Buffers(
             self._side(plan.rows),
@@ -59,7 +64,7 @@ class Kernel:
             [code.flat(value) for value, _ in plan.contraction.writes],
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
-        make_tiles = DotTiles if plan.dot else Tiles
+        make_tiles = DotTiles if plan.dot else Tiles if plan.group is None else GroupedTiles
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
 
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -83,12 +88,17 @@ class Kernel:
     def _side(self, side: Side) -> Any:
         if side.padded_shape is None and not side.is_converted:
             return self.code.flat(side.access.value)
-        kind = self.plan.contraction.product.accumulate_type if side.is_converted else side.access.element_type
+        group, lanes = self.plan.group, self.plan.lanes
+        is_widened = side.is_converted and group is None
+        kind = self.plan.contraction.product.accumulate_type if is_widened else side.access.element_type
 
         def convert(element: Any, lanes: int) -> Any:
-            return converted(self.plan, side, element, lanes) if side.is_converted else element
+            if not side.is_converted:
+                return element
+            return converted(self.plan, side, element, lanes) if group is None else flipped(self.code, element)
 
-        return PaddedCopy(self.code, side, self.plan.lanes, self.plan.machine.masked, convert, kind).emit()
+        lanes *= 1 if group is None else group.size
+        return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
 
     def _nest(self, axes: list[Axis], places: Places, inside: Any, parallel: bool) -> None:
         """Loops over these axes, the outermost of them parallel if it may be; `inside(places, parallel)`."""
@@ -141,8 +151,9 @@ class Kernel:
             def convert(element: Any, lanes: int) -> Any:
                 return converted(plan, plan.columns, element, lanes)
 
-            PanelCopy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
-            width = sum(piece.lanes for piece in cut)
+            copy = PanelCopy if plan.group is None else GroupedPanelCopy
+            copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
+            width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
         self.tiles.keep_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
@@ -209,8 +220,9 @@ def summary(plan: Plan) -> dict[str, Any]:
     return {
         "tile": [plan.tile_rows, plan.tile_columns],
         "lanes": plan.lanes,
-        "depth": prod(axis.extent for axis in plan.reduce),
+        "depth": prod(axis.extent for axis in plan.contraction.reduce),
         "dot": plan.dot,
         "packed": plan.packing is not None,
+        **({} if plan.group is None else {"instruction": plan.group.instruction}),
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
     }

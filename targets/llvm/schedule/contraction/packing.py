@@ -20,6 +20,7 @@ class PanelCopy:
     def __init__(self, code: Code, plan: Plan, source: Any, panel: Any, convert: Convert):
         assert plan.packing is not None
         self.code = code
+        self.plan = plan
         self.packing = plan.packing
         self.source = source
         self.panel = panel

@@ -14,20 +14,33 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import Contraction, analyze
+from mirlo.targets.llvm.schedule.contraction.choices import (
+    choose_rows,
+    contiguous_sum,
+    count_of,
+    dot_tile,
+    wants_packing,
+)
 from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse, row_major
+from mirlo.targets.llvm.schedule.contraction.groups import (
+    NEVER,
+    WORTH_PACKING,
+    Group,
+    GroupedSum,
+    grouped_sum,
+    kind_of_group,
+    room_for,
+)
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     Piece,
     Span,
     TileQuestion,
-    choose_tile,
     edge_spans,
     pieces,
     spans,
 )
 
-PACK_FROM_ROWS = 6
-"""From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
 DOT_BELOW_ROWS = 16
 """Up to so many rows, dot products along the sum cost less than transposing the column operand."""
 MOST_SUMS = 64
@@ -89,6 +102,8 @@ class Plan:
     """What the choice of the tile depended on."""
     may_pack: bool = False
     """Whether copying panels is a choice, and not a need."""
+    group: Group | None = None
+    """Products that one instruction sums up, where there is one for them."""
     is_streamed: bool = True
     """Whether panels may be fetched ahead: whether they follow each other in the order of the loops."""
 
@@ -99,6 +114,12 @@ class Plan:
     @property
     def depth(self) -> Dim:
         return prod(axis.extent for axis in self.reduce)
+
+    @property
+    def panel_rows(self) -> Dim:
+        """Rows of a packed panel: products of the sum, or groups of them."""
+        assert self.packing is not None
+        return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
 
     @property
     def ahead(self) -> Form | None:
@@ -169,8 +190,11 @@ class Plan:
         return pieces(columns, self.lanes, self.machine.masked)
 
 
-def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
-    """Decide everything, or say why this contraction is none for register tiles."""
+def make_plan(contraction: Contraction, machine: Machine, constants: Collection[Any] = ()) -> Plan | Decline:
+    """Decide everything, or say why this contraction is none for register tiles.
+
+    `constants` are operands that may be stored anew before the kernel runs.
+    """
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
     spatial = sorted(contraction.spatial, key=lambda axis: -D.guess(writes[0].stride(axis)))
     lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
@@ -185,18 +209,13 @@ def make_plan(contraction: Contraction, machine: Machine) -> Plan | Decline:
         sides = _sides(contraction, lane_axis, spatial, allow_edge)
         if isinstance(sides, Decline):
             return sides
-        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes).plan()
+        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants).plan()
         edge = plan.rows.edge
         # Tiles can leave products out at their edges only along their rows, and where the taps are unrolled.
         is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
         if is_possible and sum(is_edge for _, is_edge in plan.row_spans) <= EDGE_TILES:
             break
     return plan
-
-
-def count_of(axes: Iterable[Axis]) -> int:
-    """Iterations of some loops; a guess where they are known at run time only."""
-    return prod(D.guess(axis.extent) for axis in axes)
 
 
 def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
@@ -236,9 +255,10 @@ class _Planner:
 
     def __init__(
         self, contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis,
-        spatial: list[Axis], writes: list[Form],
+        spatial: list[Axis], writes: list[Form], constants: Collection[Any] = (),
     ):  # fmt: skip
         self.contraction = contraction
+        self.constants = constants
         self.machine = machine
         self.rows = rows
         self.columns = columns
@@ -280,36 +300,46 @@ class _Planner:
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
         reuse = count_of(shared)
         few = columns.form.stride(lane_axis) != 1 and reuse < DOT_BELOW_ROWS and not self.windows
-        along = _contiguous_sum(rows, columns, order) if few and isinstance(lane_axis.extent, int) else None
+        along = contiguous_sum(rows, columns, order) if few and isinstance(lane_axis.extent, int) else None
+        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
+        is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
+        grouped = None
+        if group is not None and question.shared_rows and question.shared_columns and not is_open:
+            least = 0 if columns.access.value in self.constants else NEVER if along is not None else WORTH_PACKING
+            grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
+        if grouped is not None:
+            along, must_pack = None, not grouped.group.is_stored
+            question = replace(question, depth=max(1, question.depth // grouped.group.size))
+            machine = room_for(grouped.group, machine)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
-            row_axis, tile_rows, tile_vectors = _dot_tile(shared, lane_axis, machine)
+            row_axis, tile_rows, tile_vectors = dot_tile(shared, lane_axis, machine)
         else:
             candidates = self._row_candidates(shared or ([] if must_pack or panels else others))
-            row_axis, tile_rows, tile_vectors = _choose_rows(question, candidates, rows, machine)
+            row_axis, tile_rows, tile_vectors = choose_rows(question, candidates, rows, machine)
         width = tile_vectors * lanes
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
-        pack = along is None and _wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
+        pack = along is None and wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
         is_reused = width < D.guess(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
-        is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
-        rows.is_converted = (
-            not is_open and along is None and question.shared_rows and is_reused and rows.needs_cast(kind)
-        )
-        reduce, packing = self._fuse_reduce(order, pack)
+        rows.is_converted = not is_open and along is None and question.shared_rows and is_reused and (
+            rows.needs_cast(kind) if grouped is None else grouped.group.flips
+        )  # fmt: skip
+        reduce, packing = self._fuse_reduce(order, pack, grouped)
         overlap = along is None and not (question.shared_columns and question.shared_rows)
         if tile_rows * tile_vectors > MOST_SUMS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
         return Plan(
-            self.contraction, machine, rows, columns, lane_axis, row_axis,
+            self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
             row_loops=[axis for axis in rest if not columns.form.stride(axis)],
             reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
             unrolled=self._unrolled(reduce) if overlap else [], dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
             question=replace(question, rows=D.guess(row_axis.extent) if row_axis is not None else 1),
-            may_pack=along is None and columns.form.stride(lane_axis) == 1 and not is_cast,
+            may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
+            group=None if grouped is None else grouped.group,
         )  # fmt: skip
 
     def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
@@ -319,8 +349,14 @@ class _Planner:
         guarded = {window.position.id for window in self.rows.guards}
         return [axis for axis in axes if axis.id not in guarded]
 
-    def _fuse_reduce(self, order: list[Axis], pack: bool) -> tuple[list[Axis], Packing | None]:
+    def _fuse_reduce(
+        self, order: list[Axis], pack: bool, grouped: GroupedSum | None
+    ) -> tuple[list[Axis], Packing | None]:
         """The reduction axes as the kernel walks them, and how a panel is packed."""
+        if grouped is not None:
+            self.rows.form, self.columns.form = grouped.rows, grouped.columns
+            packing = Packing(grouped.panel, grouped.packed, grouped.columns, grouped.panel)
+            return grouped.reduce, None if grouped.group.is_stored else packing
         if not pack:
             reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
             return reduce, None
@@ -344,60 +380,10 @@ class _Planner:
         return found
 
 
-def _choose_rows(
-    question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
-) -> tuple[Axis | None, int, int]:
-    """The axis along which the tile's rows run, and the size of the tile."""
-    if not candidates:
-        rows, vectors, _ = choose_tile(question, machine)
-        return None, rows, vectors
-    total = count_of(candidates)
-    best = None
-    for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
-        step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
-        asked = replace(question, rows=D.guess(axis.extent), row_step=step)
-        rows, vectors, cycles = choose_tile(asked, machine)
-        cycles *= total // D.guess(axis.extent)
-        if best is None or cycles < best[0] * 0.98:
-            best = (cycles, axis, rows, vectors)
-    assert best is not None
-    return best[1:]
-
-
-def _contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
-    """The reduction axis along which both operands are contiguous."""
-    return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
-
-
-def _dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
-    """The axis of the rows, and how many rows and columns of dot products a tile has."""
-    row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
-    rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
-    fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
-    return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
-
-
-def _wants_packing(
-    columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, is_cast: bool, machine: Machine
-) -> bool:
-    """Whether the kernel copies each panel of the column operand before it uses it."""
-    if columns.form.stride(lane_axis) != 1:
-        return columns.form.stride(lane_axis) != 0
-    if machine.pack is not None and not is_cast:
-        return machine.pack
-    size = element_bytes(columns.access.element_type)
-    if reuse < PACK_FROM_ROWS:
-        return False
-    footprint = count_of(order) * D.guess(lane_axis.extent) * size
-    if footprint <= machine.l1_bytes // 2 and not is_cast:
-        return False
-    innermost = order[-1] if order else None
-    dense = innermost is not None and D.guess(columns.form.stride(innermost)) <= width
-    return is_cast or not dense
-
-
 @deciding
-def plan_of(blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine) -> Plan | Decline:
+def plan_of(
+    blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine, constants: Collection[Any] = ()
+) -> Plan | Decline:
     """How to compute some blocks, the first of which is the contraction, in register tiles."""
     found = analyze(blocks, kept)
-    return found if isinstance(found, Decline) else make_plan(found, machine)
+    return found if isinstance(found, Decline) else make_plan(found, machine, constants)

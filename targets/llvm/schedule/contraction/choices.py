@@ -1,0 +1,74 @@
+"""Choices that a plan consists of: the tile's rows, dot products or panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.forms import Axis
+from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
+
+PACK_FROM_ROWS = 6
+"""From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
+
+
+def count_of(axes: Iterable[Axis]) -> int:
+    """Iterations of some loops; a guess where they are known at run time only."""
+    return prod(D.guess(axis.extent) for axis in axes)
+
+
+def choose_rows(
+    question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
+) -> tuple[Axis | None, int, int]:
+    """The axis along which the tile's rows run, and the size of the tile."""
+    if not candidates:
+        rows, vectors, _ = choose_tile(question, machine)
+        return None, rows, vectors
+    total = count_of(candidates)
+    best = None
+    for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
+        step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
+        asked = replace(question, rows=D.guess(axis.extent), row_step=step)
+        rows, vectors, cycles = choose_tile(asked, machine)
+        cycles *= total // D.guess(axis.extent)
+        if best is None or cycles < best[0] * 0.98:
+            best = (cycles, axis, rows, vectors)
+    assert best is not None
+    return best[1:]
+
+
+def contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
+    """The reduction axis along which both operands are contiguous."""
+    return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
+
+
+def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
+    """The axis of the rows, and how many rows and columns of dot products a tile has."""
+    row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
+    rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
+    fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
+    return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
+
+
+def wants_packing(
+    columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, is_cast: bool, machine: Machine
+) -> bool:
+    """Whether the kernel copies each panel of the column operand before it uses it."""
+    if columns.form.stride(lane_axis) != 1:
+        return columns.form.stride(lane_axis) != 0
+    if machine.pack is not None and not is_cast:
+        return machine.pack
+    size = element_bytes(columns.access.element_type)
+    if reuse < PACK_FROM_ROWS:
+        return False
+    footprint = count_of(order) * D.guess(lane_axis.extent) * size
+    if footprint <= machine.l1_bytes // 2 and not is_cast:
+        return False
+    innermost = order[-1] if order else None
+    dense = innermost is not None and D.guess(columns.form.stride(innermost)) <= width
+    return is_cast or not dense

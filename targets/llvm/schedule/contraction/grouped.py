@@ -1,0 +1,208 @@
+"""Tiles whose instructions sum up several products in each lane, and the panels that they read.
+
+A group is what neighbours in the sum make: four bytes or two bf16, 32 bits. One group of a row is spread over all
+lanes, and multiplied with the groups of as many columns, which lie next to each other in the panel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.llvm.intrinsics.x86 import call_dot
+from mirlo.targets.llvm.schedule.contraction.body import emit_init
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.forms import Axis
+from mirlo.targets.llvm.schedule.contraction.groups import Group
+from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
+from mirlo.targets.llvm.schedule.contraction.places import Places
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.movement import turn
+
+SIGN = -128
+"""The sign bit of a byte."""
+
+
+class GroupedTiles(Tiles):
+    """Sums of rows x vectors, to each of which a step adds a group of products."""
+
+    @property
+    def group(self) -> Group:
+        assert self.plan.group is not None
+        return self.plan.group
+
+    def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
+        """Nothing is kept."""
+
+    def emit(self, places: Places, extent: Extent) -> None:
+        """A tile: its sums, what is computed from them, and the stores."""
+        kind = self.plan.contraction.product.accumulate_type
+        start = emit_init(self.plan.contraction.block, kind)
+        count = extent.rows * len(extent.cut)
+        sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
+        if self.group.flips:
+            sums += [self.code.zero(piece.lanes, kind) for piece in extent.cut]
+        sums = self._reduce(self.plan.reduce, places, sums, extent)
+        extra = sums[count:]
+        if extra:
+            sums = [
+                create("arith.subi", total.type, total, extra[i % len(extra)]) for i, total in enumerate(sums[:count])
+            ]
+        self.epilogue.finish(places, extent.rows, extent.cut, sums)
+
+    def _reduce(self, axes: list[Axis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+        if len(axes) != 1:
+            return super()._reduce(axes, places, sums, extent) if axes else self._add(places, sums, extent)
+        axis = axes[0]
+        if axis.extent:
+            sums = self.code.loop(
+                Span(0, axis.extent, 1), lambda i, *held: self._add(places.advance(axis, i), list(held), extent), sums
+            )
+        if self.group.tail:
+            sums = self._add(places.advance(axis, axis.extent), sums, extent, self.group.tail)
+        return sums
+
+    def _add(self, places: Places, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
+        """Add a group of products to each sum; `active` of them, where the group is not full."""
+        group, following = self.group, list(sums)
+        columns = [self._groups_of_columns(places.columns, piece) for piece in extent.cut]
+        stride = self.row_stride(places.rows)
+        for r in range(extent.rows):
+            row = self._group_of_row(places.rows, r * stride, active or group.size)
+            for p, piece in enumerate(extent.cut):
+                slot = r * len(extent.cut) + p
+                following[slot] = self._dot(following[slot], self._spread(row, piece.lanes), columns[p])
+        if group.flips:
+            byte = ir.IntegerAttr.get(ir.IntegerType.get_signless(8), SIGN)
+            for p, piece in enumerate(extent.cut):
+                slot = extent.rows * len(extent.cut) + p
+                signs = self.code.splat_constant(piece.lanes * group.size, byte)
+                following[slot] = self._dot(following[slot], signs, columns[p])
+        return following
+
+    def _dot(self, total: Any, row: Any, columns: Any) -> Any:
+        first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
+        return call_dot(self.group.instruction, total, first, second)
+
+    def _groups_of_columns(self, at: Cursor, piece: Piece) -> Any:
+        lanes = piece.lanes * self.group.size
+        position = at.position(piece.offset * self.group.size)
+        return self.code.load_vector(self.buffers.columns, position, Piece(0, lanes, lanes))
+
+    def _group_of_row(self, at: Cursor, shift: int, active: int) -> Any:
+        """A group of a row as a number of 32 bits; what is missing is zero."""
+        size, buffer = self.group.size, self.buffers.rows
+        if active == size:
+            value = self.code.load_vector(buffer, at.position(shift), Piece(0, size, size))
+        else:
+            value = self.code.zero(size, buffer.type.element_type)
+            for i in range(active):
+                element = self.code.load(buffer, at.position(shift + i))
+                place = ir.DenseI64ArrayAttr.get([i])
+                value = create("vector.insert", value.type, element, value, static_position=place)
+        if self.group.flips and not self.plan.rows.is_converted:
+            value = flipped(self.code, value)
+        bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
+        first = ir.DenseI64ArrayAttr.get([0])
+        return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
+
+    def _spread(self, row: Any, lanes: int) -> Any:
+        bits = create("vector.broadcast", ir.VectorType.get([lanes], row.type), row)
+        kind = ir.VectorType.get([lanes * self.group.size], self.buffers.rows.type.element_type)
+        return create("vector.bitcast", kind, bits)
+
+
+def flipped(code: Code, value: Any) -> Any:
+    """Bytes with their sign bit flipped."""
+    byte = ir.IntegerAttr.get(ir.IntegerType.get_signless(8), SIGN)
+    return create("arith.xori", value.type, value, code.splat_constant(value.type.shape[0], byte))
+
+
+class GroupedPanelCopy(PanelCopy):
+    """Copies a panel so that, for each group of the sum, the elements of a column lie next to each other."""
+
+    @property
+    def group(self) -> Group:
+        assert self.plan.group is not None
+        return self.plan.group
+
+    def emit(self, at: Cursor, cut: list[Piece]) -> None:
+        """Copy the panel whose first column is at this cursor."""
+        width = sum(piece.lanes for piece in cut) * self.group.size
+        read = Cursor(self.code, self.packing.source, at.base, at.offset)
+        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target.scaled(width)), cut)
+
+    def _level(self, axes: list[Axis], read: Cursor, write: Cursor, cut: list[Piece]) -> None:
+        axis, *inner = axes
+        if inner:
+            self.code.loop(
+                Span(0, axis.extent, 1),
+                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
+            )
+            return
+        if self.group.step == 1 and self.stride != 1:
+            for piece in cut:
+                self._turn_groups(axis, read.shift(piece.offset * self.stride), write, piece)
+            return
+        whole = axis.extent - (1 if self.group.tail else 0)
+        if whole:
+            self.code.loop(
+                Span(0, whole, 1),
+                lambda i: self._interleave(read.advance(axis, i), write.advance(axis, i), cut, self.group.size),
+            )
+        if self.group.tail:
+            self._interleave(read.advance(axis, whole), write.advance(axis, whole), cut, self.group.tail)
+
+    def _interleave(self, read: Cursor, write: Cursor, cut: list[Piece], active: int) -> None:
+        """A group of rows of the operand, whose elements lie next to each other in the panel."""
+        element, size = self.source.type.element_type, self.group.size
+        for piece in cut:
+            lines = [
+                self.code.load_lanes(
+                    self.source, read.position(i * self.group.step + piece.offset * self.stride), self.stride, piece
+                )
+                for i in range(active)
+            ]
+            lines += [self.code.zero(piece.lanes, element)] * (size - active)
+            while len(lines) > 1:
+                half = len(lines) // 2
+                lines = [_interleaved(lines[i], lines[i + half]) for i in range(half)]
+            self._put(lines[0], write, piece)
+
+    def _turn_groups(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
+        """Columns that each lie contiguously along the sum: squares of groups are transposed in registers."""
+        size = self.group.size
+        lanes = piece.lanes * size
+        bits = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(32))
+        kind = ir.VectorType.get([lanes], self.source.type.element_type)
+        elements = axis.extent * size - ((size - self.group.tail) if self.group.tail else 0)
+        columns = piece.active if isinstance(piece.active, int) else piece.lanes
+
+        def square(k: Any, count: int, active: int) -> None:
+            at, to = read.advance(axis, k), write.advance(axis, k)
+            lines = [
+                self.code.load_vector(self.source, at.position(c * self.stride), Piece(0, lanes, active))
+                for c in range(columns)
+            ]
+            turned = turn([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
+            for i, row in enumerate(turned[:count]):
+                value = create("vector.bitcast", kind, row)
+                self._put(value, to.shift(i * write.form.stride(axis)), piece)
+
+        whole = elements // lanes * piece.lanes
+        for span in spans(whole, piece.lanes):
+            self.code.loop(span, lambda k: square(k, piece.lanes, lanes))
+        if whole < axis.extent:
+            square(whole, axis.extent - whole, elements - whole * size)
+
+    def _put(self, value: Any, write: Cursor, piece: Piece) -> None:
+        lanes = piece.lanes * self.group.size
+        position = write.position(piece.offset * self.group.size)
+        self.code.store_vector(value, self.panel, position, Piece(0, lanes, lanes))
+
+
+def _interleaved(first: Any, second: Any) -> Any:
+    kind = ir.VectorType.get([2 * first.type.shape[0]], first.type.element_type)
+    return create("vector.interleave", kind, first, second)

@@ -1,0 +1,134 @@
+"""Products that one instruction sums up in each lane: four of bytes (VNNI), or two of bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.body import Factor, Product
+from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse
+from mirlo.targets.llvm.schedule.contraction.sides import Side
+
+WORTH_PACKING = 4
+"""Rows from which on columns are worth packing at run time for the sake of these instructions."""
+
+NEVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbours in the sum that are multiplied at once."""
+
+    size: int
+    instruction: str
+    """`vpdpbusd`, or `vdpbf16ps`."""
+    unsigned_columns: bool = False
+    """Whether the operand without a sign is that of the columns."""
+    flips: bool = False
+    """Whether the rows' sign bit is flipped, since both operands have a sign, or none has.
+
+    That adds 128 to each element, or takes it off; what it adds to the sums is computed as one more row of the tile.
+    """
+    is_stored: bool = False
+    """Whether the column operand lies in memory in groups: `pack-weights` did that."""
+    tail: int = 0
+    """Elements in the last group, if it is not full."""
+    step: Any = 0
+    """How far apart neighbours in the sum are in the column operand, where it is not stored in groups."""
+
+
+def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Machine) -> Group | None:
+    """The instruction for products of these factors, if the machine has one."""
+    if isinstance(product.accumulate_type, ir.F32Type):
+        is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
+            isinstance(factor.argument.type, ir.BF16Type) for factor in (rows, columns)
+        )
+        return Group(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
+    i8 = ir.IntegerType.get_signless(8)
+    if "u8xi8" not in machine.dots or product.accumulate_type != ir.IntegerType.get_signless(32):
+        return None
+    casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
+    if not all(casts) or any(factor.argument.type != i8 for factor in (rows, columns)):
+        return None
+    unsigned = [cast == "arith.extui" for cast in casts]
+    return Group(4, "vpdpbusd", unsigned_columns=unsigned[1], flips=unsigned[0] == unsigned[1])
+
+
+def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
+    """The cast that is all that is done to an element before it is multiplied; empty ones are done by the kernel."""
+    if not factor.body_ops:
+        return "none" if factor.result == factor.argument and "arith.extf" in casts else None
+    name = factor.body_ops[0].name
+    is_plain = len(factor.body_ops) == 1 and factor.body_ops[0].operands[0] == factor.argument
+    return name if is_plain and name in casts else None
+
+
+@dataclass(frozen=True)
+class GroupedSum:
+    """The loops of a sum whose innermost one goes by groups."""
+
+    group: Group
+    reduce: list[Axis]
+    """Innermost last; its extent counts whole groups."""
+    rows: Form
+    columns: Form
+    panel: Form
+    """The row of a group in a packed panel."""
+    packed: list[Axis]
+    """The same axes, with the group that is not full."""
+
+
+def grouped_sum(
+    group: Group, rows: Side, columns: Side, order: Sequence[Axis], lane_axis: Axis, alone: set[int],
+    may_pack: bool,
+) -> GroupedSum | None:  # fmt: skip
+    """How the sum is walked by groups; None where its innermost elements do not lie side by side in the rows.
+
+    `may_pack` says whether packing the columns pays, where they are not stored in groups.
+    """
+    last = order[-1] if order else None
+    taps = {window.tap.id for window in rows.guards}
+    if (
+        last is None
+        or columns.padded_shape is not None
+        or rows.edge is not None
+        or last.id in taps
+        or not isinstance(last.extent, int)
+    ):
+        return None
+    if rows.form.stride(last) != 1 or rows.form.stride(lane_axis) != 0:
+        return None
+    if columns.form.stride(last) == 1 and columns.form.stride(lane_axis) == group.size == last.extent:
+        reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], alone)
+        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, Form({}), reduce)
+    if not may_pack:
+        return None
+    fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
+    inner = fused[-1]
+    size, step = group.size, column_form.stride(inner)
+    groups = -(-inner.extent // size)
+    panel, weight = Form({inner.id: 1}), groups
+    for axis in reversed(fused[:-1]):
+        panel = panel + Form({axis.id: weight})
+        weight *= axis.extent
+    by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
+    made = replace(group, tail=inner.extent % size, step=step)
+    whole = [*fused[:-1], Axis(inner.id, inner.extent // size, True)]
+    return GroupedSum(made, whole, by_group[0], by_group[1], panel, [*fused[:-1], Axis(inner.id, groups, True)])
+
+
+def _by_groups(form: Form, axis: Axis, size: int) -> Form:
+    terms = dict(form.terms)
+    if axis.id in terms:
+        terms[axis.id] *= size
+    return Form(terms, form.constant)
+
+
+def room_for(group: Group | None, machine: Machine) -> Machine:
+    """The machine with the registers that are left for a tile, where the sums of flipped signs take some."""
+    if group is None or not group.flips or machine.tile is not None:
+        return machine
+    return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))

@@ -1,0 +1,132 @@
+"""Products of bytes and of bf16 by the instructions that sum up several: all signs, sizes, ways to lie in memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.machine import host_machine
+
+RELAX = {"u8": "ui8", "i8": "i8", "bf16": "bf16"}
+SHAPES = [(8, 16, 32), (7, 13, 19), (33, 70, 45), (20, 3, 9), (40, 4, 100)]
+"""Rows, products, columns."""
+
+
+def _random(dtype: str, *shape: int) -> np.ndarray:
+    random = np.random.default_rng(3)
+    if dtype == "bf16":
+        return random.standard_normal(shape).astype(ml_dtypes.bfloat16)
+    info = np.iinfo({"u8": np.uint8, "i8": np.int8}[dtype])
+    return random.integers(info.min, info.max + 1, shape).astype(info.dtype)
+
+
+def _compiled(text: str, folder: Path, machine: str | None = None, **params: np.ndarray) -> tuple[Any, str]:
+    """What is compiled from IR, and what its schedules say."""
+    path = folder / "given.mlir"
+    path.write_text(text)
+    store = ParameterStore()
+    for name, array in params.items():
+        store.add(name, array)
+    made = mirlo.compile(str(path), cache=False, save_ir=folder / "ir", params=store)
+    return made, next((folder / "ir").glob("*-schedule.mlir")).read_text()
+
+
+def _uses(schedule: str, dots: str, instruction: str) -> bool:
+    """Whether the instruction was taken where the machine has it (and the lanes do not run along the sum)."""
+    expected = dots in host_machine().dots
+    return (f'instruction = "{instruction}"' in schedule) == expected
+
+
+def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, turned: bool, is_constant: bool) -> str:
+    shape = f"{n}x{k}" if turned else f"{k}x{n}"
+    weight = f"tensor<{shape}x{RELAX[right]}>"
+    given = "" if is_constant else f", %w: {weight}"
+    constant = f'%w = "relax.constant"() {{param = "w"}} : () -> {weight}' if is_constant else ""
+    x, y = f"tensor<{m}x{k}x{RELAX[left]}>", f"tensor<{m}x{n}x{out}>"
+    return f"""func.func @main(%x: {x}{given}) -> {y} {{
+      {constant}
+      %0 = "relax.matmul"(%x, %w) {{out_dtype = {out}, transpose_rhs = {str(turned).lower()}}} : ({x}, {weight}) -> {y}
+      return %0 : {y}
+    }}"""
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
+def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: Path) -> None:
+    for i, (m, k, n) in enumerate(SHAPES):
+        turned = i % 2 == 1
+        x, w = _random(left, m, k), _random(right, *((n, k) if turned else (k, n)))
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        text = _matmul(m, k, n, left, right, "i32", turned, is_constant)
+        made, schedule = _compiled(text, folder, **({"w": w} if is_constant else {}))
+        found = made(x) if is_constant else made(x, w)
+        np.testing.assert_array_equal(found, x.astype(np.int32) @ (w.T if turned else w).astype(np.int32))
+        assert "dot = true" in schedule or _uses(schedule, "u8xi8", "vpdpbusd")
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_products_of_bf16(is_constant: bool, tmp_path: Path) -> None:
+    for i, (m, k, n) in enumerate(SHAPES):
+        turned = i % 2 == 1
+        x, w = _random("bf16", m, k), _random("bf16", *((n, k) if turned else (k, n)))
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        text = _matmul(m, k, n, "bf16", "bf16", "f32", turned, is_constant)
+        made, schedule = _compiled(text, folder, **({"w": w} if is_constant else {}))
+        found = made(x) if is_constant else made(x, w)
+        expected = x.astype(np.float64) @ (w.T if turned else w).astype(np.float64)
+        np.testing.assert_allclose(found, expected, atol=1e-5 * k, rtol=0)
+        assert "dot = true" in schedule or _uses(schedule, "bf16", "vdpbf16ps")
+
+
+CONVOLUTIONS = {
+    "3x3": ((2, 8, 9, 11), (20, 8, 3, 3), "padding = array<i64: 1, 1, 1, 1>"),
+    "strided": ((1, 3, 12, 12), (16, 3, 5, 5), "strides = array<i64: 2, 2>"),
+    "1x1": ((1, 12, 5, 7), (17, 12, 1, 1), ""),
+    "grouped": ((1, 16, 6, 6), (32, 8, 3, 3), "groups = 2 : i64, padding = array<i64: 1, 1, 1, 1>"),
+}
+
+
+@pytest.mark.parametrize("signs", ["u8", "i8"])
+@pytest.mark.parametrize("name", list(CONVOLUTIONS))
+def test_convolutions_of_bytes(name: str, signs: str, tmp_path: Path) -> None:
+    data, kernel, attributes = CONVOLUTIONS[name]
+    x, w = _random(signs, *data), _random("i8", *kernel)
+    expected = _convolution(x, w, attributes)
+    kinds = [f"tensor<{'x'.join(map(str, shape))}x{kind}>" for shape, kind in (
+        (data, RELAX[signs]), (kernel, "i8"), (expected.shape, "i32"),
+    )]  # fmt: skip
+    given = "{" + ", ".join(filter(None, ("out_dtype = i32", attributes))) + "}"
+    text = f"""func.func @main(%x: {kinds[0]}) -> {kinds[2]} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {kinds[1]}
+      %0 = "relax.conv"(%x, %w) {given} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      return %0 : {kinds[2]}
+    }}"""
+    made, schedule = _compiled(text, tmp_path, w=w)
+    np.testing.assert_array_equal(made(x), expected)
+    assert _uses(schedule, "u8xi8", "vpdpbusd")
+
+
+def _convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
+    """The sums of products, one tap after the other."""
+    pad = 1 if "padding" in attributes else 0
+    stride = 2 if "strides" in attributes else 1
+    groups = int(re.search(r"groups = (\d+)", attributes).group(1)) if "groups" in attributes else 1  # type: ignore[union-attr]
+    wide = np.pad(x.astype(np.int32), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    rows, columns = ((size - window) // stride + 1 for size, window in zip(wide.shape[2:], w.shape[2:], strict=True))
+    made = np.zeros((x.shape[0], w.shape[0], rows, columns), np.int32)
+    for data, kernel, out in zip(
+        np.split(wide, groups, 1), np.split(w.astype(np.int32), groups, 0), np.split(made, groups, 1), strict=True
+    ):
+        for i, j in np.ndindex(*w.shape[2:]):
+            part = data[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride][:, :, :rows, :columns]
+            out += np.einsum("nchw,oc->nohw", part, kernel[:, :, i, j])
+    return made
