@@ -28,7 +28,7 @@ from mirlo.targets.llvm.winograd.functions import (
 from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply
 
 
-@schedule("any", target="llvm", priority=110)
+@schedule("any", target="llvm", priority=70)
 def winograd_input(kernel: Any, context: Any) -> Any:
     """Winograd's transform of an image: tiles of it, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
@@ -51,7 +51,7 @@ def winograd_input(kernel: Any, context: Any) -> Any:
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 
-@schedule("any", target="llvm", priority=110)
+@schedule("any", target="llvm", priority=70)
 def winograd_output(kernel: Any, context: Any) -> Any:
     """Winograd's transform of products, with the elementwise blocks that follow, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)
