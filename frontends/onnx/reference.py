@@ -45,7 +45,8 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
   types. Loops whose rounds can be counted, and `Scan`, are unrolled, up to 1024 rounds; others become an `scf.while`,
   whose carried tensors keep their types, and which collects no outputs: their length would be known at run time only.
 - **Inputs that decide shapes** (axes, sizes, repeats, bounds of a range) and are known at run time only are taken where
-  the model declares the shape of the result as numbers. That they make that shape is checked at run time.
+  the model declares the shape of the result as numbers; that they make that shape is checked at run time. Most are
+  taken anyhow, and the sizes of results then follow the data ([dynamic shapes](dynamic-shapes.md)).
 - **Sequences, optional values and strings** exist at run time, where import time does not know them: such models
   become [programs](programs.md).
 - **Random numbers** are those of `numpy.random.RandomState` where the node gives a seed.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx_models import F32, make_model, node
@@ -101,3 +104,9 @@ def test_a_view_of_another_size_is_an_error():
     assert f(np.ones((2, 12), np.float32)).shape == (4, 6)
     with pytest.raises(InputError, match="a tensor of k\\*n elements is looked at as one of 24; the first: found 20"):
         f(np.ones((2, 10), np.float32))
+
+
+def test_the_page_about_it():
+    page = Path(__file__).resolve().parents[2] / "docs" / "dynamic-shapes.md"
+    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(page), "exec"), {})

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, abs_, ceil, clamp, constant, floor, select
 from mirlo.passes.legalize.helpers import shape_of, wide
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import decline, legalize
 
 F64 = "f64"
 
@@ -91,6 +91,9 @@ def _keys(d: Expr, a: float) -> Expr:
 
 @legalize("relax.resize", priority=-20)
 def resize_open(op: Any, b: Any) -> Any:
+    shape = shape_of(op.x)
+    if 0 in shape:
+        return decline("an empty tensor has nothing to interpolate", shape=shape)
     return b.call_prim(lambda p, x: _resize(op, p, x, None, None), op.x)
 
 
