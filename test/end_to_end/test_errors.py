@@ -8,6 +8,7 @@ import pytest
 from bad_models import write_all
 
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.passes.targets import target_names
 from mirlo.tools import opt
 from mirlo.tools.cli import main
 
@@ -88,7 +89,10 @@ unknown pass 'canonicalise'; did you mean 'canonicalize'?
         "compile good.onnx --pipeline legalize",
         "the module is not planned: run plan-memory before emitting code",
     ),
-    "unknown target": ("compile good.onnx --target lvm", "unknown target 'lvm'; did you mean 'llvm'? installed: llvm"),
+    "unknown target": (
+        "compile good.onnx --target lvm",
+        f"unknown target 'lvm'; did you mean 'llvm'? installed: {', '.join(target_names())}",
+    ),
     "IR syntax": (
         "compile syntax.mlir",
         """\

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
-from commands import MODELS as MODEL_FOLDER
 from commands import benchmark_model, mirlo, output_of, python
 
 from mirlo.tools import opt
@@ -64,17 +62,8 @@ def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> N
 MODELS = {"mobilenetv2": 1.05, "resnet50": 1.2, "vit_base": 1.05, "bert_base": 1.05, "gpt2": 1.35}
 
 
-MAX_LOADING, MAX_COMPILING = 1.0, 60.0
+MAX_LOADING = 1.0
 """Seconds."""
-MAX_SLOWDOWN = 5.0
-"""Beside ONNX Runtime, both on one thread."""
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_is_fast_enough(name: str) -> None:
-    out = output_of(python("-m", "benchmarks.measure", name, "--cache", MODEL_FOLDER, "--repeat", 5))
-    compiling, _, _, _, _, slowdown, error = json.loads(out)
-    assert compiling < MAX_COMPILING and slowdown < MAX_SLOWDOWN and error <= TOLERANCE
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -12,7 +12,6 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.pipeline import PassFailed
 from mirlo.runtime import packed
 from mirlo.runtime.errors import PackedFunctionError
 
@@ -158,7 +157,7 @@ def test_missing_function() -> None:
         _compile(_graph())
 
 
-def test_allocating_calls_are_refused() -> None:
+def test_calls_that_allocate_need_a_host_function() -> None:
     text = """
     func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = "relax.call_packed"(%x) {function = "my.f"} : (tensor<4xf32>) -> tensor<4xf32>
@@ -168,5 +167,5 @@ def test_allocating_calls_are_refused() -> None:
         '"my.f"',
         f'"my.f", operandSegmentSizes = array<i32: 1{", 0" * 15}>, resultSegmentSizes = array<i32: 1, 0, 0, 0>',
     )
-    with pytest.raises(PassFailed, match="call_packed' of 'my.f' allocates what it returns.*use relax.call_dps_packed"):
+    with pytest.raises(PackedFunctionError, match="calls 'my.f', not registered: register it with .*host_function"):
         _compile(text)
