@@ -1,0 +1,59 @@
+"""AffineGrid: the points of a regular grid, moved by a matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
+
+
+@converter("AffineGrid", since=20)
+def affine_grid(node: Node) -> Any:
+    """theta [N, 2, 3] or [N, 3, 4]; the sizes of the grid are [N, C, (D,) H, W], and are constants or of run time."""
+    theta, corners = node.type(0), node.attr.bool("align_corners", 0)
+    if theta.rank != 3 or theta.shape[1:] not in ((2, 3), (3, 4)):
+        raise NodeError(f"input 'theta' must be [N, 2, 3] or [N, 3, 4], got {theta}")
+    sizes = node.dims(1)
+    count = len(sizes) - 2
+    if theta.shape[1] != count:
+        raise NodeError(f"input 'size' must have {int(str(theta.shape[1])) + 2} numbers for {theta}, got {len(sizes)}")
+    grid = sizes[2:]
+    wide = "f64" if theta.dtype.name == "f64" else "f32"
+    kind = TensorType((), DTYPES[wide])
+    points = []
+    for i in reversed(range(count)):  # the last dim comes first
+        along = _places(node, grid[i], corners, kind)
+        column = node.emit("reshape", along, shape=tuple(grid[i] if j == i else 1 for j in range(count)))
+        points.append(node.emit("expand", column, shape=grid))
+    points.append(node.emit("full", shape=grid, value=1, dtype=wide))
+    base = node.emit("stack", points, axis=count)
+    total: Dim = 1
+    for dim in grid:
+        total = dim * total
+    rows = node.emit("reshape", base, shape=(1, total, count + 1))
+    matrix = node[0] if theta.dtype.name == wide else node.emit("cast", node[0], dtype=wide)
+    moved = node.emit("matmul", rows, matrix, transpose_rhs=True)
+    made = node.emit("reshape", moved, shape=(theta.shape[0], *grid, count))
+    return made if theta.dtype.name == wide else node.emit("cast", made, dtype=theta.dtype)
+
+
+def _places(node: Node, size: Dim, corners: bool, kind: TensorType) -> Any:
+    """From -1 to 1: the corners, or the centers, of `size` equal parts."""
+    one, two = (node.constant(number, kind) for number in (1, 2))
+    i = node.emit("cast", positions(node, size), dtype=kind.dtype)
+    if isinstance(size, int):
+        count = node.constant(size, kind)
+    else:
+        counted = node.emit("reshape", shape_vector(node, [size]), shape=())
+        count = node.emit("cast", counted, dtype=kind.dtype)
+    doubled = node.emit("multiply", i, two)
+    if corners:
+        last = node.emit("maximum", node.emit("subtract", count, one), one)
+        return node.emit("subtract", node.emit("divide", doubled, last), one)
+    return node.emit("subtract", node.emit("divide", node.emit("add", doubled, one), count), one)
