@@ -35,7 +35,11 @@ class DirectCall:
         self.entry = entry
         self.params = params
         self.arenas = arenas
-        self.inputs = [(numpy_dtype(spec.dtype), spec.static_shape) for spec in artifact.inputs]
+        self.inputs = []
+        for spec in artifact.inputs:
+            dtype = numpy_dtype(spec.dtype)
+            # The buffer protocol has no letter for bf16 and other types that NumPy was taught.
+            self.inputs.append((dtype, spec.static_shape, dtype.isbuiltin == 1))
         self.outputs: list[tuple[np.dtype, tuple[int, ...], int]] = []
         for spec in artifact.outputs:
             dtype = numpy_dtype(spec.dtype)
@@ -58,14 +62,14 @@ class DirectCall:
         addressof: Any = ctypes.addressof
         first_byte: Any = ctypes.c_char.from_buffer
         addresses = []
-        for (dtype, shape), value in zip(self.inputs, values, strict=True):
+        for (dtype, shape, has_letter), value in zip(self.inputs, values, strict=True):
             if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 return None
             flags = value.flags.num
             if flags & _READABLE != _READABLE:
                 return None
             # The buffer protocol tells the address sooner than NumPy does, of what may be written.
-            if flags & _WRITEABLE and value.size:
+            if has_letter and flags & _WRITEABLE and value.size:
                 addresses.append(addressof(first_byte(value)))
             else:
                 addresses.append(value.__array_interface__["data"][0])
