@@ -121,7 +121,10 @@ class _Reader:
     def _host(self, op: Any, env: dict[Any, Range]) -> None:
         if op.name == "func.call":
             self.row += 1
-            callee = self.functions[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+            name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            callee = self.functions.get(name)
+            if callee is None:
+                raise PassError(f"'{name}' is a function of the run time, which models on GPUs cannot call", op.location)
             block = callee.regions[0].blocks[0]
             inner = dict(zip(block.arguments, (env[value] for value in op.operands), strict=True))
             for nested in [o.operation for o in block.operations]:
@@ -145,7 +148,10 @@ class _Reader:
         elif op.name == "gpu.launch_func":
             self._launch(op, env)
         else:
-            raise PassError(f"'{op.name}' cannot run on the host of a GPU", op.location)
+            raise PassError(
+                f"'{op.name}': models on GPUs cannot decide or compute on the host yet; compile this one for target llvm",
+                op.location,
+            )
 
     def _launch(self, op: Any, env: dict[Any, Range]) -> None:
         reference = ir.SymbolRefAttr(op.attributes["kernel"]).value
