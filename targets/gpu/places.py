@@ -72,6 +72,30 @@ def address_of(data: Any) -> int:
     return ctypes.addressof(data)
 
 
+class Hazards:
+    """Which steps must wait for those before: those that touch what is written, or write what is touched."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Any, int, int, bool]] = []
+
+    def must_wait(self, touched: Sequence[tuple[Any, int, int, bool]]) -> bool:
+        """Whether a step has to wait; `touched` are ranges: a buffer, offset, size, and whether it is written.
+
+        Where it has, everything before is taken to be done.
+        """
+        waits = any(_collide(one, other) for one in touched for other in self._pending)
+        if waits:
+            self._pending.clear()
+        self._pending += touched
+        return waits
+
+
+def _collide(one: tuple[Any, int, int, bool], other: tuple[Any, int, int, bool]) -> bool:
+    if one[0] is not other[0] or not (one[3] or other[3]):
+        return False
+    return one[1] < other[1] + other[2] and other[1] < one[1] + one[2]
+
+
 class WhenCalled:
     """The entry function of a model that is placed on its device by the first call: it can be saved without one."""
 

@@ -15,6 +15,7 @@ from mirlo.dialects.core.dense import array_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 
 ARENA, TENSOR, PARAM, CONSTANT = "arena", "tensor", "param", "constant"
@@ -47,12 +48,15 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     arguments: tuple[Range, ...]
+    writes: tuple[bool, ...]
+    """For each argument whether the kernel writes it."""
     row: int
 
     def as_json(self) -> dict[str, Any]:
         return {
             "kernel": self.kernel, "grid": list(self.grid), "block": list(self.block),
-            "arguments": [argument.as_json() for argument in self.arguments], "row": self.row,
+            "arguments": [argument.as_json() for argument in self.arguments],
+            "writes": [i for i, written in enumerate(self.writes) if written], "row": self.row,
         }  # fmt: skip
 
 
@@ -96,6 +100,7 @@ class _Reader:
         self.functions = functions
         self.program = Program()
         self.globals: dict[str, int] = {}
+        self.kernels: dict[str, tuple[bool, ...]] = {}
         self.row = -1
 
     def run(self, main: Any) -> Program:
@@ -124,7 +129,9 @@ class _Reader:
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             callee = self.functions.get(name)
             if callee is None:
-                raise PassError(f"'{name}' is a function of the run time, which models on GPUs cannot call", op.location)
+                raise PassError(
+                    f"'{name}' is a function of the run time, which models on GPUs cannot call", op.location
+                )
             block = callee.regions[0].blocks[0]
             inner = dict(zip(block.arguments, (env[value] for value in op.operands), strict=True))
             for nested in [o.operation for o in block.operations]:
@@ -149,7 +156,7 @@ class _Reader:
             self._launch(op, env)
         else:
             raise PassError(
-                f"'{op.name}': models on GPUs cannot decide or compute on the host yet; compile this one for target llvm",
+                f"'{op.name}': models on GPUs cannot decide or compute on the host yet; compile it for target llvm",
                 op.location,
             )
 
@@ -163,7 +170,16 @@ class _Reader:
         arguments = operands[len(operands) - sizes[-1] - count : len(operands) - sizes[-1]]
         ranges = tuple(env[value] for value in arguments)
         grid, block = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
-        self.program.steps.append(Launch("::".join(reference), grid, block, ranges, max(self.row, 0)))
+        kernel = "::".join(reference)
+        self.program.steps.append(Launch(kernel, grid, block, ranges, self._writes(kernel), max(self.row, 0)))
+
+    def _writes(self, kernel: str) -> tuple[bool, ...]:
+        if not self.kernels:
+            for function in find(self.module, "gpu.func"):
+                own = ir.StringAttr(function.parent.attributes["sym_name"]).value
+                name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
+                self.kernels[name] = tuple(map(_is_written, function.regions[0].blocks[0].arguments))
+        return self.kernels[kernel]
 
     def _constant(self, name: str, op: Any) -> Range:
         if name not in self.globals:
@@ -174,6 +190,19 @@ class _Reader:
                     self.globals[name] = len(self.program.constants) - 1
         at = self.globals[name]
         return Range(CONSTANT, at, 0, len(self.program.constants[at]))
+
+
+def _is_written(argument: Any) -> bool:
+    """Whether a kernel does something else with a buffer than reading elements."""
+    return not all(
+        use.owner.operation.name in ("memref.load", "vector.load") or _is_source(use) for use in argument.uses
+    )
+
+
+def _is_source(use: Any) -> bool:
+    """Whether a buffer is what an asynchronous copy reads; its first operands are where it writes."""
+    op = use.owner.operation
+    return op.name == "nvgpu.device_async_copy" and use.operand_number >= 2
 
 
 def _bytes_of(value: Any) -> bytes:

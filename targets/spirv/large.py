@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -55,10 +55,12 @@ def hand_over_parts(program: Program, splits: dict[str, list[Split]]) -> None:
 def _with_parts(step: Launch, splits: list[Split]) -> Launch:
     positions = {split.position for split in splits}
     arguments = [a for i, a in enumerate(step.arguments) if i not in positions]
+    writes = [written for i, written in enumerate(step.writes) if i not in positions]
     for split in splits:
-        whole = step.arguments[split.position]
-        arguments += _parts(whole, split.part_bytes)
-    return Launch(step.kernel, step.grid, step.block, tuple(arguments), step.row)
+        parts = _parts(step.arguments[split.position], split.part_bytes)
+        arguments += parts
+        writes += [step.writes[split.position]] * len(parts)
+    return replace(step, arguments=tuple(arguments), writes=tuple(writes))
 
 
 def _parts(whole: Range, size: int) -> list[Range]:

@@ -12,6 +12,7 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.targets.gpu.places import (
+    Hazards,
     Region,
     WhenCalled,
     address_of,
@@ -125,6 +126,12 @@ class Model:
             return self._param_buffer, self.params[index].offset + offset, size
         return self._constant_buffer, self.constants[index].offset + offset, size
 
+    def _touched(self, step: dict[str, Any]) -> list[tuple[Buffer, int, int, bool]]:
+        """What a step reads and writes."""
+        if "copy" in step:
+            return [(*self.place(where), written) for where, written in zip(step["copy"], (False, True), strict=True)]
+        return [(*self.place(where), i in step["writes"]) for i, where in enumerate(step["arguments"])]
+
     # Commands
 
     def _commands(self, profiled: bool) -> Any:
@@ -136,31 +143,48 @@ class Model:
         inputs = len(self.artifact.inputs)
         self.pipelines.prepare(self.steps)
         commands = self.device.commands()
-        if self.tensors is not self.staging:
-            for region in self.regions[:inputs]:
-                self.device.copy(commands, self.staging, region.offset, self.tensors, region.offset, region.size)
-            self.device.barrier(commands)
-        row = -1
+        self._transfer(commands, self.staging, self.tensors, self.regions[:inputs])
         if profiled:
-            self.pipelines.begin_stamps(commands, len(self.artifact.kernels) + 1)
-        for step in self.steps:
-            if profiled:
-                while row < step["row"]:
-                    row += 1
-                    self.pipelines.stamp(commands, row)
-            if "copy" in step:
-                source, target = (self.place(where) for where in step["copy"])
-                self.device.copy(commands, source[0], source[1], target[0], target[1], source[2])
-            else:
-                self.pipelines.dispatch(commands, step, [self.place(where) for where in step["arguments"]])
-            self.device.barrier(commands)
-        if profiled:
-            while row < len(self.artifact.kernels):
-                row += 1
-                self.pipelines.stamp(commands, row)
-        if self.tensors is not self.staging:
-            for region in self.regions[inputs:]:
-                self.device.copy(commands, self.tensors, region.offset, self.staging, region.offset, region.size)
-            self.device.barrier(commands)
+            self._record_profiled(commands)
+        else:
+            hazards = Hazards()
+            for step in self.steps:
+                if hazards.must_wait(self._touched(step)):
+                    self.device.barrier(commands)
+                self._record_step(commands, step)
+        self.device.barrier(commands)
+        self._transfer(commands, self.tensors, self.staging, self.regions[inputs:])
         api().vkEndCommandBuffer(commands)
         return commands
+
+    def _record_profiled(self, commands: Any) -> None:
+        """Steps that wait for each other, with time stamps between: so that kernels are told apart."""
+        rows = len(self.artifact.kernels)
+        self.pipelines.begin_stamps(commands, rows + 1)
+        row = -1
+        for step in self.steps:
+            self.device.barrier(commands)
+            while row < step["row"]:
+                row += 1
+                self.pipelines.stamp(commands, row)
+            self._record_step(commands, step)
+        self.device.barrier(commands)
+        while row < rows:
+            row += 1
+            self.pipelines.stamp(commands, row)
+
+    def _record_step(self, commands: Any, step: dict[str, Any]) -> None:
+        places = [(buffer, offset, size) for buffer, offset, size, _ in self._touched(step)]
+        if "copy" in step:
+            source, target = places
+            self.device.copy(commands, source[0], source[1], target[0], target[1], source[2])
+        else:
+            self.pipelines.dispatch(commands, step, places)
+
+    def _transfer(self, commands: Any, source: Buffer, target: Buffer, regions: list[Region]) -> None:
+        """Tensors between the memory that is reached from here and that of the device, if these are two."""
+        if source is target:
+            return
+        for region in regions:
+            self.device.copy(commands, source, region.offset, target, region.offset, region.size)
+        self.device.barrier(commands)

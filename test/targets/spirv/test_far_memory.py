@@ -1,0 +1,44 @@
+"""Devices whose memory cannot be reached from the host: everything goes through a buffer in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from devices import needs_vulkan
+
+import mirlo
+from mirlo import R
+from mirlo.targets.spirv import loader
+from mirlo.targets.spirv.vulkan import Buffer, Device
+
+pytestmark = needs_vulkan()
+
+WEIGHT = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
+
+
+@mirlo.script
+def model(x: R.Tensor[(8, 64), R.f32]):
+    return R.softmax(R.matmul(x, R.const(WEIGHT)) * R.const(3.0, "f32"))
+
+
+def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, made = Device.buffer, []
+
+    def far(self: Device, size: int, host: bool = False) -> Buffer:
+        buffer = make(self, size, host)
+        buffer.local = not host
+        buffer.mapped = buffer.mapped if host else None
+        made.append(buffer)
+        return buffer
+
+    monkeypatch.setattr(Device, "buffer", far)
+    monkeypatch.setattr(loader, "CHUNK", 1000)  # weights in several pieces
+    compiled: Any = mirlo.compile(model, target="spirv", cache=False)
+    for seed in range(2):
+        (x,) = compiled.random_inputs(seed).values()
+        e = np.exp(x @ WEIGHT * 3)
+        np.testing.assert_allclose(compiled(x), e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
+    assert compiled.profile(x).microseconds > 0
+    assert any(buffer.mapped is None for buffer in made)
