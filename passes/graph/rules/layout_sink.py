@@ -59,6 +59,17 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
     return permuted(b.emit(type(op), *operands), axes, b)
 
 
+@layout("relax.quantize", "relax.dequantize")
+def sink_through_quantization(op: Any, b: Rewriter) -> Any:
+    """The axis of a vector of scales is renamed."""
+    inner = layout_permute(op.x, b)
+    if inner is None or op.block:
+        return decline("the operand is no layout permute, or scales are of blocks")
+    axis = inner.axes[op.axis % len(inner.axes)] if kind_of(op.scale).rank else op.axis
+    attributes = {**op.attribute_values(), "axis": axis}
+    return permuted(b.emit(type(op), inner.x, op.scale, op.zero_point, **attributes), list(inner.axes), b)
+
+
 def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
     """A value so that permuting it by `axes` gives it again, with its rank filled up as broadcasting does."""
     kind = kind_of(value)

@@ -1,0 +1,262 @@
+"""Products of quantized numbers as products of bytes, summed up as integers.
+
+Zero points move out of the sums: `sum (x - z) * w = sum x * w - z * sum w`, of which the last is a constant where the
+weights are. What follows, scales, biases, activations, quantization, is computed on the sums in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, padding_pairs, spatial_axes
+from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.rules import Decline, decline, recognize
+
+I32, F32 = DTYPES["i32"], DTYPES["f32"]
+BYTES = ("i8", "u8")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Bytes, and what they mean: `(value - zero) * scale`."""
+
+    value: Any
+    zero: Any = None
+    """None for 0; an array that broadcasts to the value, or a scalar that is computed, of type i32."""
+    scale: np.ndarray | None = None
+    axis: int = 0
+    """The axis that a vector of scales lies along."""
+
+
+@recognize("relax.matmul")
+def quantized_matmul(op: Any, b: Rewriter) -> Any:
+    """Operands that were dequantized, or whose zero points were taken off, are multiplied as bytes."""
+    found = _operands(op, b)
+    if isinstance(found, Decline):
+        return found
+    left, right = found
+    if min(kind_of(op.lhs).rank, kind_of(op.rhs).rank) < 2:
+        return decline("an operand is a vector")
+    rank = kind_of(op.rhs).rank
+    columns = rank - (2 if op.transpose_rhs else 1)
+    if _differs_along_sum(left, right, columns, rank):
+        return decline("a scale differs along an axis that is summed up")
+    total = _matmul_sums(op, left, right, b)
+    if isinstance(total, Decline) or left.scale is None:
+        return total
+    return _scaled(total, (left.scale * right.scale).reshape(-1), b)
+
+
+@recognize("relax.conv")
+def quantized_conv(op: Any, b: Rewriter) -> Any:
+    """Data and weights that were dequantized, or whose zero points were taken off, are multiplied as bytes."""
+    found = _operands(op, b)
+    if isinstance(found, Decline):
+        return found
+    data, weight = found
+    out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
+    if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
+        return decline("a scale differs along an axis that is summed up")
+    total = _conv_sums(op, data, weight, b)
+    if isinstance(total, Decline) or data.scale is None:
+        return total
+    made = _scaled(total, (data.scale * weight.scale).reshape(-1), b, op)
+    if op.bias is None:
+        return made
+    return b.emit(
+        OPS["add"], made, b.emit(OPS["reshape"], op.bias, shape=_channel_shape(op, kind_of(op.bias).shape[0]))
+    )
+
+
+def _operands(op: Any, b: Rewriter) -> tuple[Quantized, Quantized] | Decline:
+    """What is multiplied, as bytes."""
+    kind = kind_of(op.output).dtype
+    if op.out_dtype is not None or kind.name not in ("f32", "i32"):
+        return decline("it is a product of other numbers", dtype=kind.name)
+    found = []
+    for value in list(op.operation.operands)[:2]:
+        quantized = _dequantized(value, b) if kind is F32 else _centred(value, b)
+        if isinstance(quantized, Decline):
+            return quantized
+        found.append(quantized)
+    return found[0], _without_zero(found[1], b)
+
+
+def _dequantized(value: Any, b: Rewriter) -> Quantized | Decline:
+    op = defining(value, "relax.dequantize")
+    if op is None:
+        return decline("an operand is not dequantized")
+    if kind_of(op.x).dtype.name not in BYTES or op.block or not kind_of(op.x).is_static:
+        return decline("an operand is not of bytes with a scale per tensor or channel", operand=str(kind_of(op.x)))
+    scale = _known(op.scale, b)
+    zero = None if op.zero_point is None else _known(op.zero_point, b)
+    if scale is None or (op.zero_point is not None and zero is None):
+        return decline("a scale or zero point is computed at run time")
+    rank = kind_of(op.x).rank
+    axis = op.axis % rank if scale.ndim else 0
+    if zero is not None:
+        zero = _spread(zero.astype(np.int64), rank, axis) if zero.any() else None
+    return Quantized(op.x, zero, scale.astype(np.float32), axis)
+
+
+def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
+    """An i32 value that is bytes, less a zero point."""
+    op, zero = defining(value, "relax.subtract"), None
+    wide = value
+    if op is not None:
+        wide, zero = op.lhs, op.rhs
+        known = _known(zero, b)
+        if known is not None:
+            zero = known.astype(np.int64) if known.any() else None
+        elif kind_of(zero).rank:
+            return decline("a zero point that is computed differs along an axis")
+    cast = defining(wide, "relax.cast")
+    if cast is not None and kind_of(cast.x).dtype.name in BYTES and kind_of(cast.x).is_static:
+        return Quantized(cast.x, zero)
+    array = b.array(wide) if zero is None else None
+    if array is None or not array.size or array.min() < -128 or array.max() > 127:
+        return decline("an operand is not of bytes")
+    return Quantized(b.constant(array.astype(np.int8), kind_of(wide).with_dtype("i8"), b.name_of(wide)))
+
+
+def _differs_along_sum(left: Quantized, right: Quantized, columns: int, rank: int) -> bool:
+    """Whether scales are others than one for all on the left, and one for all or for each column on the right."""
+    if left.scale is None or right.scale is None:
+        return False
+    return left.scale.size != 1 or (right.scale.size != 1 and right.axis % rank != columns)
+
+
+def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
+    """Constant weights less their zero point, where these are bytes with a sign."""
+    array = _known(weight.value, b)
+    if array is None or (weight.zero is not None and not isinstance(weight.zero, np.ndarray)):
+        return weight
+    kind = kind_of(weight.value)
+    if weight.zero is None and kind.dtype.name == "i8":
+        return weight
+    centred = array.astype(np.int64) - (0 if weight.zero is None else weight.zero)
+    if not centred.size or centred.min() < -128 or centred.max() > 127:
+        return weight
+    name = b.name_of(weight.value)
+    return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=None)
+
+
+def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any:
+    """The sums of products, in i32."""
+    depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
+    attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
+    zeros = [_one_number(q.zero) for q in (left, right)]
+    if any(isinstance(zero, Decline) for zero in zeros):
+        return next(zero for zero in zeros if isinstance(zero, Decline))
+    total = b.emit(OPS["matmul"], left.value, right.value, out_dtype=I32, **attributes)
+    if zeros[0] is not None:
+        sums = _sums(right.value, -1 if op.transpose_rhs else -2, -2, b)
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(zeros[0], b)))
+    if zeros[1] is not None:
+        sums = _sums(left.value, -2 if op.transpose_lhs else -1, -1, b)
+        if zeros[0] is not None:
+            whole = b.emit(OPS["multiply"], _number(np.int64(depth), b), _number(zeros[0], b))
+            sums = b.emit(OPS["subtract"], sums, whole)
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(zeros[1], b)))
+    return total
+
+
+def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
+    """The sums of products, in i32, with the bias if that is i32 as well."""
+    if weight.zero is not None:
+        return decline("weights less their zero points are not bytes")
+    zero, array = _one_number(data.zero), _known(weight.value, b)
+    if isinstance(zero, Decline):
+        return zero
+    attributes = {**op.attribute_values(), "out_dtype": I32}
+    bias = op.bias if op.bias is not None and kind_of(op.bias).dtype is I32 else None
+    if zero is None:
+        return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
+    if array is None or not isinstance(zero, np.integer):
+        return decline("the data have a zero point, and the weights or the zero point are computed at run time")
+    # The border is what stands for zero: then every window holds all weights, and their sum is a constant.
+    kind = kind_of(data.value)
+    axes = spatial_axes(op.data_layout, kind.rank)
+    x, pads = data.value, [0] * (2 * kind.rank)
+    for axis, (begin, end) in zip(axes, padding_pairs(op.padding, len(axes)), strict=True):
+        pads[axis], pads[kind.rank + axis] = begin, end
+    if any(pads):
+        x = b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero))
+    out_axis, *_ = kernel_axes(op.kernel_layout, kind.rank)
+    sums = array.astype(np.int64).sum(axis=tuple(i for i in range(array.ndim) if i != out_axis)) * -int(zero)
+    given = _known(bias, b) if bias is not None else None
+    if bias is not None and given is None:
+        shift = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"))
+        bias = b.emit(OPS["add"], bias, shift)
+    else:
+        sums = sums + (0 if given is None else given)
+        bias = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"), "bias")
+    return b.emit(OPS["conv"], x, weight.value, bias, **{**attributes, "padding": ()})
+
+
+def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
+    """Sums along an axis, in i32, of which a dim of 1 stays in the place `kept`."""
+    kind = kind_of(value)
+    shape = list(kind.static_shape)
+    del shape[axis % kind.rank]
+    shape.insert(kept % kind.rank, 1)
+    array = _known(value, b)
+    if array is not None:
+        made = array.astype(np.int64).sum(axis=axis).astype(np.int32).reshape(shape)
+        return b.constant(made, TensorType.of(tuple(shape), "i32"), f"{b.name_of(value)}.sums")
+    wide = b.emit(OPS["cast"], value, dtype=I32)
+    summed = b.emit(OPS["reduce_sum"], wide, axes=[axis % kind.rank], keepdims=False)
+    return b.emit(OPS["reshape"], summed, shape=tuple(shape))
+
+
+def _one_number(zero: Any) -> Any:
+    """A zero point for a whole tensor: None, a number, or a value."""
+    if not isinstance(zero, np.ndarray):
+        return zero
+    first = zero.reshape(-1)[0]
+    return first if (zero == first).all() else decline("a zero point differs along an axis")
+
+
+def _number(zero: Any, b: Rewriter) -> Any:
+    if isinstance(zero, np.integer):
+        return b.constant(np.full((), zero, np.int32), TensorType.of((), "i32"))
+    return zero
+
+
+def _scaled(total: Any, scale: np.ndarray, b: Rewriter, conv: Any = None) -> Any:
+    """Sums times their scale, one or one per column or channel."""
+    shape: tuple[int, ...] = ()
+    if scale.size > 1:
+        shape = (scale.size,) if conv is None else _channel_shape(conv, scale.size)
+    made = b.constant(scale.astype(np.float32).reshape(shape), TensorType.of(shape, "f32"), "scale")
+    return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), made)
+
+
+def _channel_shape(op: Any, channels: Any) -> tuple[Any, ...]:
+    rank = kind_of(op.x).rank
+    return tuple(channels if i == channel_axis(op.data_layout, rank) else 1 for i in range(rank))
+
+
+def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """A vector along an axis, as what broadcasts to a tensor of this rank."""
+    return zero if zero.ndim == 0 else zero.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def _known(value: Any, b: Rewriter) -> np.ndarray | None:
+    """The array of a constant, or of one that is cast or reshaped."""
+    if is_constant(value):
+        return b.array(value)
+    cast = defining(value, "relax.cast")
+    if cast is not None:
+        inner = _known(cast.x, b)
+        return None if inner is None else inner.astype(kind_of(value).dtype.to_numpy())
+    reshape = defining(value, "relax.reshape")
+    inner = None if reshape is None else _known(reshape.x, b)
+    return None if inner is None or not kind_of(value).is_static else inner.reshape(kind_of(value).static_shape)

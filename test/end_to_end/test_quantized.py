@@ -1,0 +1,152 @@
+"""Quantized models: each form that ONNX has for them, against ONNX Runtime, within one step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+
+KINDS = {"u8": (np.uint8, TensorProto.UINT8, 117), "i8": (np.int8, TensorProto.INT8, -3)}
+
+
+def _random(dtype: type, *shape: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.random.default_rng(5).integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: dict[str, np.ndarray]) -> Any:
+    stored = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "quantized", inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def _check(model: Any, *arrays: np.ndarray, steps: int = 0) -> None:
+    """Compare; ONNX Runtime rounds once more or less where it requantizes."""
+    onnx.checker.check_model(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [spec.name for spec in session.get_inputs()]
+    expected = session.run(None, dict(zip(names, arrays, strict=True)))[0]
+    found = np.asarray(mirlo.compile(model, cache=False)(*arrays))
+    assert found.dtype == expected.dtype
+    assert len(np.unique(expected)) > 4
+    assert np.abs(found.astype(np.int64) - expected).max() <= steps
+
+
+def _network(kind: str) -> Any:
+    """Quantized convolutions with a residual add, and a classifier, in the form of QuantizeLinear, DequantizeLinear."""
+    dtype, onnx_type, zero = KINDS[kind]
+    random, constants, nodes = np.random.default_rng(6), {}, []
+
+    def through_bytes(x: str, scale: float) -> str:
+        constants[f"{x}.scale"], constants[f"{x}.zero"] = np.array(scale, np.float32), np.array(zero, dtype)
+        parameters = [f"{x}.scale", f"{x}.zero"]
+        nodes.append(helper.make_node("QuantizeLinear", [x, *parameters], [f"{x}.bytes"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{x}.bytes", *parameters], [f"{x}.real"]))
+        return f"{x}.real"
+
+    def weight(name: str, shape: tuple[int, ...], axis: int) -> str:
+        fan_in = np.prod(shape) / shape[axis]
+        constants[name] = random.integers(-127, 128, shape).astype(np.int8)
+        constants[f"{name}.scale"] = ((random.random(shape[axis]) + 0.5) / 90 / fan_in**0.5).astype(np.float32)
+        constants[f"{name}.zero"] = np.zeros(shape[axis], np.int8)
+        parameters = [f"{name}.scale", f"{name}.zero"]
+        nodes.append(helper.make_node("DequantizeLinear", [name, *parameters], [f"{name}.real"], axis=axis))
+        return f"{name}.real"
+
+    def convolution(x: str, y: str, shape: tuple[int, ...], **attributes: Any) -> None:
+        constants[f"{y}.bias"] = (random.standard_normal(shape[0]) / 10).astype(np.float32)
+        nodes.append(helper.make_node("Conv", [x, weight(f"{y}.w", shape, 0), f"{y}.bias"], [y], **attributes))
+
+    image = through_bytes("x", 3 / 128)
+    convolution(image, "a", (16, 3, 3, 3), pads=[1] * 4, strides=[2, 2])
+    nodes.append(helper.make_node("Relu", ["a"], ["b"]))
+    first = through_bytes("b", 3 / 128)
+    convolution(first, "c", (16, 16, 3, 3), pads=[1] * 4)
+    nodes.append(helper.make_node("Add", ["c", first], ["d"]))
+    convolution(through_bytes("d", 4 / 128), "e", (16, 1, 3, 3), group=16)
+    nodes.append(helper.make_node("GlobalAveragePool", [through_bytes("e", 3 / 128)], ["f"]))
+    nodes.append(helper.make_node("Flatten", ["f"], ["g"]))
+    nodes.append(helper.make_node("MatMul", [through_bytes("g", 1 / 128), weight("h.w", (16, 10), 1)], ["h"]))
+    through_bytes("h", 1 / 128)
+    nodes.pop()
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])
+    return _model(nodes, [x], [helper.make_tensor_value_info("h.bytes", onnx_type, [1, 10])], constants)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_quantize_and_dequantize(kind: str) -> None:
+    x = np.random.default_rng(7).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    _check(_network(kind), x, steps=1)
+
+
+@pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("u8", "u8"), ("i8", "i8")])
+@pytest.mark.parametrize("zeros", [(0, 0), (7, 0), (7, 3), (0, 3)])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_matmul_integer(left: str, right: str, zeros: tuple[int, int], is_constant: bool) -> None:
+    kinds = [KINDS[left], KINDS[right]]
+    constants = {f"z{i}": np.array(zeros[i], kinds[i][0]) for i in range(2)}
+    a, w = _random(kinds[0][0], 9, 21), _random(kinds[1][0], 21, 18)
+    inputs = [helper.make_tensor_value_info("a", kinds[0][1], [9, 21])]
+    if is_constant:
+        constants["w"] = w
+    else:
+        inputs.append(helper.make_tensor_value_info("w", kinds[1][1], [21, 18]))
+    node = helper.make_node("MatMulInteger", ["a", "w", "z0", "z1"], ["y"])
+    model = _model([node], inputs, [helper.make_tensor_value_info("y", TensorProto.INT32, [9, 18])], constants)
+    _check(model, *([a] if is_constant else [a, w]))
+
+
+def test_zero_point_of_run_time() -> None:
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [9, 32])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT32, [9, 18])]
+    model = _model(nodes, inputs, outputs, {"w": _random(np.int8, 32, 18)})
+    _check(model, np.random.default_rng(8).standard_normal((9, 32)).astype(np.float32))
+
+
+@pytest.mark.parametrize(("zero_x", "zero_w"), [(0, 0), (131, 0), (131, 2)])
+def test_conv_integer(zero_x: int, zero_w: int) -> None:
+    # ONNX Runtime takes weights without a sign here.
+    constants = {"w": _random(np.uint8, 8, 4, 3, 3), "zx": np.array(zero_x, np.uint8), "zw": np.array(zero_w, np.uint8)}
+    node = helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], pads=[1] * 4, strides=[2, 2])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4, 9, 9])]
+    model = _model([node], inputs, [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 8, 5, 5])], constants)
+    _check(model, _random(np.uint8, 1, 4, 9, 9))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_qlinear_matmul(kind: str) -> None:
+    dtype, onnx_type, zero = KINDS[kind]
+    constants = {
+        "sa": np.float32(0.02), "za": np.array(zero, dtype), "w": _random(np.int8, 24, 18), "sw": np.float32(0.01),
+        "zw": np.array(0, np.int8), "sy": np.float32(0.3), "zy": np.array(zero, dtype),
+    }  # fmt: skip
+    arrays = {name: np.asarray(array) for name, array in constants.items()}
+    node = helper.make_node("QLinearMatMul", ["a", "sa", "za", "w", "sw", "zw", "sy", "zy"], ["y"])
+    inputs = [helper.make_tensor_value_info("a", onnx_type, [9, 24])]
+    model = _model([node], inputs, [helper.make_tensor_value_info("y", onnx_type, [9, 18])], arrays)
+    _check(model, _random(dtype, 9, 24), steps=1)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_qlinear_conv(kind: str) -> None:
+    dtype, onnx_type, zero = KINDS[kind]
+    scales = (np.random.default_rng(9).random(8) / 50 + 0.01).astype(np.float32)
+    constants = {
+        "sx": np.array(0.02, np.float32), "zx": np.array(zero, dtype), "w": _random(np.int8, 8, 4, 3, 3),
+        "sw": scales, "zw": np.zeros(8, np.int8), "sy": np.array(0.4, np.float32), "zy": np.array(zero, dtype),
+        "b": np.arange(-400, 400, 100, np.int32),
+    }  # fmt: skip
+    node = helper.make_node("QLinearConv", ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"], ["y"], pads=[1] * 4)
+    inputs = [helper.make_tensor_value_info("x", onnx_type, [1, 4, 9, 9])]
+    model = _model([node], inputs, [helper.make_tensor_value_info("y", onnx_type, [1, 8, 9, 9])], constants)
+    _check(model, _random(dtype, 1, 4, 9, 9), steps=1)

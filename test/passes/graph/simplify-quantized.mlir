@@ -1,0 +1,81 @@
+// RUN: mirlo-opt %s --simplify --fold-constant --remove-dead --split-input-file | FileCheck %s
+
+// Dequantized operands are multiplied as bytes; the zero point of the data goes into a constant per column, the scales
+// into one factor. What follows stays.
+// CHECK-LABEL: func.func @qdq(
+// CHECK:         %[[W:.*]] = "relax.constant"() {value = dense<{{\[\[}}1, -2], [3, 4]]> : tensor<2x2xi8>}
+// CHECK:         %[[P:.*]] = "relax.matmul"(%arg0, %[[W]]) {out_dtype = i32} : (tensor<3x2xui8>, tensor<2x2xi8>) -> tensor<3x2xi32>
+// CHECK:         %[[Z:.*]] = "relax.constant"() {value = dense<{{\[\[}}40, 20]]> : tensor<1x2xi32>}
+// CHECK:         %[[T:.*]] = "relax.subtract"(%[[P]], %[[Z]])
+// CHECK:         %[[S:.*]] = "relax.constant"() {value = dense<[1.000000e+00, 2.000000e+00]> : tensor<2xf32>}
+// CHECK:         %[[F:.*]] = "relax.cast"(%[[T]]) {dtype = f32}
+// CHECK:         %[[R:.*]] = "relax.multiply"(%[[F]], %[[S]])
+// CHECK:         return %[[R]]
+func.func @qdq(
+// CHECK-DAG:     %[[W:.*]] = "relax.constant"() {value = dense<{{\[\[}}1, -2], [3, 4]]> : tensor<2x2xi8>}
+// CHECK-DAG:     %[[Z:.*]] = "relax.constant"() {value = dense<{{\[\[}}40, 20]]> : tensor<1x2xi32>}
+// CHECK-DAG:     %[[S:.*]] = "relax.constant"() {value = dense<[1.000000e+00, 2.000000e+00]> : tensor<2xf32>}
+// CHECK:         %[[P:.*]] = "relax.matmul"(%arg0, %[[W]]) {out_dtype = i32} : (tensor<3x2xui8>, tensor<2x2xi8>) -> tensor<3x2xi32>
+// CHECK-NEXT:    %[[T:.*]] = "relax.subtract"(%[[P]], %[[Z]])
+// CHECK-NEXT:    %[[F:.*]] = "relax.cast"(%[[T]]) {dtype = f32}
+// CHECK-NEXT:    %[[R:.*]] = "relax.multiply"(%[[F]], %[[S]])
+// CHECK-NEXT:    return %[[R]]
+func.func @qdq(%x: tensor<3x2xui8>) -> tensor<3x2xf32> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<10> : tensor<ui8>} : () -> tensor<ui8>
+  %w = "relax.constant"() {value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi8>} : () -> tensor<2x2xi8>
+  %ws = "relax.constant"() {value = dense<[2.0, 4.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<3x2xui8>, tensor<f32>, tensor<ui8>) -> tensor<3x2xf32>
+  %1 = "relax.dequantize"(%w, %ws) {axis = 1 : i64} : (tensor<2x2xi8>, tensor<2xf32>) -> tensor<2x2xf32>
+  %2 = "relax.matmul"(%0, %1) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  return %2 : tensor<3x2xf32>
+}
+
+// -----
+
+// Weights without a sign become such with one where their zero point allows it.
+// CHECK-LABEL: func.func @unsigned(
+// CHECK-DAG:     %[[W:.*]] = "relax.constant"() {value = dense<{{\[\[}}1, -128], [127, 0]]> : tensor<2x2xi8>}
+// CHECK:         %[[P:.*]] = "relax.matmul"(%arg0, %[[W]]) {out_dtype = i32} : (tensor<3x2xi8>, tensor<2x2xi8>) -> tensor<3x2xi32>
+// CHECK-NEXT:    return %[[P]]
+func.func @unsigned(%x: tensor<3x2xi8>) -> tensor<3x2xi32> {
+  %w = "relax.constant"() {value = dense<[[129, 0], [255, 128]]> : tensor<2x2xui8>} : () -> tensor<2x2xui8>
+  %z = "relax.constant"() {value = dense<128> : tensor<i32>} : () -> tensor<i32>
+  %0 = "relax.cast"(%x) {dtype = i32} : (tensor<3x2xi8>) -> tensor<3x2xi32>
+  %1 = "relax.cast"(%w) {dtype = i32} : (tensor<2x2xui8>) -> tensor<2x2xi32>
+  %2 = "relax.subtract"(%1, %z) : (tensor<2x2xi32>, tensor<i32>) -> tensor<2x2xi32>
+  %3 = "relax.matmul"(%0, %2) : (tensor<3x2xi32>, tensor<2x2xi32>) -> tensor<3x2xi32>
+  return %3 : tensor<3x2xi32>
+}
+
+// -----
+
+// Images are padded with what stands for zero; the sum of the weights goes into the bias.
+// CHECK-LABEL: func.func @image(
+// CHECK:         %[[X:.*]] = "relax.pad"(%arg0) {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>, value = 3.000000e+00 : f64}
+// CHECK:         %[[B:.*]] = "relax.constant"() {value = dense<-54> : tensor<1xi32>}
+// CHECK:         "relax.conv"(%[[X]], %{{.*}}, %[[B]]) {{.*}}out_dtype = i32{{.*}} : (tensor<1x1x6x6xui8>, tensor<1x1x3x3xi8>, tensor<1xi32>) -> tensor<1x1x4x4xi32>
+func.func @image(%x: tensor<1x1x4x4xui8>) -> tensor<1x1x4x4xf32> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<3> : tensor<ui8>} : () -> tensor<ui8>
+  %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<1x1x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xf32>
+  %1 = "relax.dequantize"(%w, %s) : (tensor<1x1x3x3xi8>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x1x4x4xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  return %2 : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+// A scale for each product of a sum cannot leave it.
+// CHECK-LABEL: func.func @along_the_sum(
+// CHECK:         "relax.matmul"({{.*}}) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+func.func @along_the_sum(%x: tensor<3x2xui8>) -> tensor<3x2xf32> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %w = "relax.constant"() {value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi8>} : () -> tensor<2x2xi8>
+  %ws = "relax.constant"() {value = dense<[2.0, 4.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %0 = "relax.dequantize"(%x, %s) : (tensor<3x2xui8>, tensor<f32>) -> tensor<3x2xf32>
+  %1 = "relax.dequantize"(%w, %ws) {axis = 0 : i64} : (tensor<2x2xi8>, tensor<2xf32>) -> tensor<2x2xf32>
+  %2 = "relax.matmul"(%0, %1) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  return %2 : tensor<3x2xf32>
+}
