@@ -15,6 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
+from mirlo.passes.locations import names_of
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
@@ -184,8 +185,24 @@ class Planned:
             self._bind(op)
         elif op.name == "arith.constant" and is_tensor(op.results[0]):
             self.buffers[op.results[0]] = self._global(op, op.attributes["value"])
-        elif op.name not in VIEWS:
+        elif op.name in VIEWS:
+            self._check_view(op)
+        else:
             scalars.emit(self, op)
+
+    def _check_view(self, op: Any) -> None:
+        """Where a size that data told decides whether a view has as many elements as what it looks at, that is checked.
+
+        What is known before the call is checked there.
+        """
+        before, after = (D.product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
+        if before == after or (self.symbols.is_early(before) and self.symbols.is_early(after)):
+            return
+        names = ", ".join(names_of(op.location)) or op.name
+        number = self.symbols.text_number(f"{names}: a tensor of {before} elements is looked at as one of {after}")
+        old, new = self.size(before), self.size(after)
+        runtime_calls.check(self.module, self.record, new, old, number)
+        runtime_calls.check(self.module, self.record, old, new, number)
 
     def buffer(self, value: Any) -> Any:
         """The buffer of a tensor, made where it is first asked for."""

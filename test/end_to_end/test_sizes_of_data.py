@@ -152,3 +152,12 @@ def test_wrong_sizes_are_errors(name: str) -> None:
     f = mirlo.compile(make_model(case.nodes, case.inputs, case.outputs, case.constants))
     with pytest.raises(InputError, match=message):
         f.run(dict(zip(case.inputs, map(np.asarray, arrays), strict=True)))
+
+
+def test_a_view_of_another_size_is_an_error() -> None:
+    nodes = [node("NonZero", "x", "i"), node("Reshape", "i s", "y")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n",))}, ["y"], {"s": ints(2, 2)}))
+    np.testing.assert_array_equal(f(np.float32([0, 1, 1, 0, 1, 1])), [[1, 2], [4, 5]])
+    for wrong in ([0, 1, 1], [1, 1, 1, 1, 1]):
+        with pytest.raises(InputError, match="is looked at as one of 4"):
+            f(np.float32(wrong))

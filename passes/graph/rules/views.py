@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.activation import Activation
 from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
@@ -23,7 +25,7 @@ _ELEMENTWISE = (
 )
 _LAST_AXIS = ("relax.softmax", "relax.log_softmax", "relax.layer_norm", "relax.rms_norm")
 
-Shape = tuple[int, ...]
+Shape = tuple[Dim, ...]
 
 
 @simplify(*_ELEMENTWISE)
@@ -43,7 +45,7 @@ def sink_through_binary(op: Any, b: Rewriter) -> Any:
         inner = raising(value)
         if inner is None or kind_of(value).shape != kind_of(op.output).shape:
             continue
-        source, target = kind_of(inner.x).static_shape, kind_of(value).static_shape
+        source, target = kind_of(inner.x).shape, kind_of(value).shape
         other = (op.rhs, op.lhs)[position]
         shape = narrowed(kind_of(other).shape, source, target)
         if shape is None:
@@ -70,22 +72,25 @@ def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
 
 
 def raising(value: Any) -> Any | None:
-    """The reshape that makes this value, if it adds dims to a static shape of one or more that an operator computes."""
+    """The reshape that makes this value, if it adds dims to a shape of one or more that an operator computes."""
     found = defining(value, "relax.reshape")
     if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):
         return None
     source, target = kind_of(found.x), kind_of(value)
-    fits = source.is_static and target.is_static and 0 < source.rank < target.rank and source.elements != 0
+    fits = 0 < source.rank < target.rank and source.elements == target.elements != 0
     return found if fits else None
 
 
 def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
     """The shape in which an operand that broadcasts to `target` broadcasts to `source`, the same elements meeting."""
-    if len(other) > len(target) or not all(isinstance(dim, int) for dim in other):
+    if len(other) > len(target):
+        return None
+    runs = _factors(source, target)
+    if runs is None:
         return None
     full = (1,) * (len(target) - len(other)) + tuple(other)
-    made: list[int] = []
-    for ours, theirs in _factors(source, target):
+    made: list[Dim] = []
+    for ours, theirs in runs:
         part = full[theirs]
         if part == target[theirs]:
             made += source[ours]
@@ -98,17 +103,22 @@ def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
     return tuple(made)
 
 
-def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]]:
-    """The smallest runs of dims on both sides that hold equally many elements."""
+def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
+    """The smallest runs of dims on both sides that hold equally many elements; None where symbols hide them."""
     found, i, j = [], 0, 0
     while i < len(source) or j < len(target):
-        first, left, right = (i, j), 1, 1
+        first = (i, j)
+        left: Dim = 1
+        right: Dim = 1
         while True:
-            if left <= right and i < len(source) and (left < right or i == first[0]):
+            difference = D.guess(left) - D.guess(right)
+            if difference <= 0 and i < len(source) and (difference < 0 or i == first[0]):
                 left, i = left * source[i], i + 1
-            elif j < len(target) and (right < left or j == first[1]):
+            elif j < len(target) and (difference > 0 or j == first[1]):
                 right, j = right * target[j], j + 1
             else:
                 break
+        if left != right:
+            return None
         found.append((slice(first[0], i), slice(first[1], j)))
     return found

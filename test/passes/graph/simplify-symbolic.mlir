@@ -26,8 +26,8 @@ func.func @shapes(%x: tensor<?x1x4xf32, #relax.dims<["n", 1, 4]>>, %y: tensor<?x
 
 // CHECK-LABEL: func.func @products(
 // CHECK:         "relax.matmul"(%arg0, %{{.*}}) : (tensor<?x3x4xf32, #relax.dims<["n", 3, 4]>>, tensor<4x2xf32>)
-// CHECK-NEXT:    %[[R:.*]] = "relax.reshape"
-// CHECK-NEXT:    "relax.relu"(%[[R]])
+// CHECK-NEXT:    %[[R:.*]] = "relax.relu"
+// CHECK-NEXT:    "relax.reshape"(%[[R]])
 func.func @products(%x: tensor<?x3x4xf32, #relax.dims<["n", 3, 4]>>) -> tensor<?x1x3x2xf32, #relax.dims<["n", 1, 3, 2]>> {
   %w = "relax.constant"() {value = dense<1.0> : tensor<4x2xf32>} : () -> tensor<4x2xf32>
   %two = "relax.constant"() {value = dense<[2.0, 3.0]> : tensor<2xf32>} : () -> tensor<2xf32>
