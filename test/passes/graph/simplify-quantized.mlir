@@ -11,15 +11,6 @@
 // CHECK:         %[[F:.*]] = "relax.cast"(%[[T]]) {dtype = f32}
 // CHECK:         %[[R:.*]] = "relax.multiply"(%[[F]], %[[S]])
 // CHECK:         return %[[R]]
-func.func @qdq(
-// CHECK-DAG:     %[[W:.*]] = "relax.constant"() {value = dense<{{\[\[}}1, -2], [3, 4]]> : tensor<2x2xi8>}
-// CHECK-DAG:     %[[Z:.*]] = "relax.constant"() {value = dense<{{\[\[}}40, 20]]> : tensor<1x2xi32>}
-// CHECK-DAG:     %[[S:.*]] = "relax.constant"() {value = dense<[1.000000e+00, 2.000000e+00]> : tensor<2xf32>}
-// CHECK:         %[[P:.*]] = "relax.matmul"(%arg0, %[[W]]) {out_dtype = i32} : (tensor<3x2xui8>, tensor<2x2xi8>) -> tensor<3x2xi32>
-// CHECK-NEXT:    %[[T:.*]] = "relax.subtract"(%[[P]], %[[Z]])
-// CHECK-NEXT:    %[[F:.*]] = "relax.cast"(%[[T]]) {dtype = f32}
-// CHECK-NEXT:    %[[R:.*]] = "relax.multiply"(%[[F]], %[[S]])
-// CHECK-NEXT:    return %[[R]]
 func.func @qdq(%x: tensor<3x2xui8>) -> tensor<3x2xf32> {
   %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
   %z = "relax.constant"() {value = dense<10> : tensor<ui8>} : () -> tensor<ui8>
