@@ -22,6 +22,12 @@ def count_of(axes: Iterable[Axis]) -> int:
     return prod(D.guess(axis.extent) for axis in axes)
 
 
+def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
+    """The question for rows along an axis."""
+    step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
+    return replace(question, rows=D.guess(axis.extent), row_step=step)
+
+
 def choose_rows(
     question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
 ) -> tuple[Axis | None, int, int]:
@@ -32,8 +38,7 @@ def choose_rows(
     total = count_of(candidates)
     best = None
     for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
-        step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
-        asked = replace(question, rows=D.guess(axis.extent), row_step=step)
+        asked = asked_for(question, axis, side)
         rows, vectors, cycles = choose_tile(asked, machine)
         cycles *= total // D.guess(axis.extent)
         if best is None or cycles < best[0] * 0.98:

@@ -15,6 +15,7 @@ from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.analysis import Contraction, analyze
 from mirlo.targets.llvm.schedule.contraction.choices import (
+    asked_for,
     choose_rows,
     contiguous_sum,
     count_of,
@@ -337,7 +338,7 @@ class _Planner:
             reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
             unrolled=self._unrolled(reduce) if overlap else [], dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
-            question=replace(question, rows=D.guess(row_axis.extent) if row_axis is not None else 1),
+            question=asked_for(question, row_axis, rows) if row_axis is not None else replace(question, rows=1),
             may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group,
         )  # fmt: skip
