@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
@@ -39,6 +40,8 @@ class Model:
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
         self.lock = threading.RLock()
+        self._memories: list[int] = []
+        self._pinned: list[int] = []
         cuda = driver()
         device = first_gpu()
         self._check_chip()
@@ -54,10 +57,12 @@ class Model:
             self._arena = self._allocate(program["arena"])
             self._tensors = self._allocate(total)
             self._staging = int(check(cuda.cuMemHostAlloc(total, 0), "reserving pinned memory"))
+            self._pinned.append(self._staging)
             self.constants, self._constants = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._params: int | None = None
         self._graph: Any = None
+        weakref.finalize(self, _release, self._context, self._memories, self._pinned).atexit = False
 
     def _check_chip(self) -> None:
         chip, found = find_chip(self.artifact.metadata["chip"]), capability()
@@ -89,7 +94,9 @@ class Model:
     # Memory
 
     def _allocate(self, size: int) -> int:
-        return int(check(driver().cuMemAlloc(max(size, 4)), f"reserving {size} bytes of the GPU's memory"))
+        made = int(check(driver().cuMemAlloc(max(size, 4)), f"reserving {size} bytes of the GPU's memory"))
+        self._memories.append(made)
+        return made
 
     def _upload(self, data: list[Any]) -> tuple[list[Region], int]:
         regions, total = lay_out([len(part) for part in data])
@@ -98,6 +105,8 @@ class Model:
             if region.size:
                 copied = driver().cuMemcpyHtoD(base + region.offset, address_of(part), region.size)
                 check(copied, "copying to the GPU")
+        # Copies from memory that is not pinned may still be under way, which the model's own stream does not wait for.
+        check(driver().cuCtxSynchronize(), "copying to the GPU")
         return regions, base
 
     def _place(self, where: list[Any]) -> int:
@@ -197,3 +206,13 @@ class Model:
         ctypes.memmove(stamps, (ctypes.c_uint64 * len(numbers))(*numbers), 8 * len(numbers))
         for event in events:
             check(cuda.cuEventDestroy(event), "freeing an event")
+
+
+def _release(context: Any, memories: list[int], pinned: list[int]) -> None:
+    """Give a model's memory back; what fails here has failed before, where it was told."""
+    cuda = driver()
+    cuda.cuCtxSetCurrent(context)
+    for address in memories:
+        cuda.cuMemFree(address)
+    for address in pinned:
+        cuda.cuMemFreeHost(address)

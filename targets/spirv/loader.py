@@ -7,6 +7,7 @@ again for each call: inputs to the device, one dispatch after another, outputs b
 from __future__ import annotations
 
 import ctypes
+import weakref
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
@@ -47,14 +48,16 @@ class Model:
         self.regions, total = tensors_of(artifact)
         with target.lock:
             self.pipelines = Pipelines(target, artifact)
-            self.arena = target.buffer(program["arena"])
-            self.staging = target.buffer(total, host=True)
+            self._buffers: list[Buffer] = []
+            self.arena = self._buffer(program["arena"])
+            self.staging = self._buffer(total, host=True)
             # Where the device computes in memory that is reached from here, tensors need no second place.
-            self.tensors = self.staging if self.staging.local else target.buffer(total)
+            self.tensors = self.staging if self.staging.local else self._buffer(total)
             self.constants, self._constant_buffer = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._param_buffer: Buffer | None = None
         self._recorded: dict[bool, Any] = {}
+        weakref.finalize(self, _release, target, self._buffers, self._recorded, self.pipelines).atexit = False
 
     def _check(self) -> None:
         lacking = [f for f in self.artifact.metadata["features"] if f not in self.device.features]
@@ -89,13 +92,19 @@ class Model:
 
     # Memory
 
+    def _buffer(self, size: int, host: bool = False) -> Buffer:
+        """Memory that is the model's as long as it lives."""
+        made = self.device.buffer(size, host)
+        self._buffers.append(made)
+        return made
+
     def _place_params(self, params: Any) -> None:
         self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
 
     def _upload(self, data: list[Any]) -> tuple[list[Region], Buffer]:
         """Bytes in memory of the device."""
         regions, total = lay_out([len(part) for part in data])
-        buffer = self.device.buffer(total)
+        buffer = self._buffer(total)
         if buffer.mapped is not None:
             for region, part in zip(regions, data, strict=True):
                 ctypes.memmove(buffer.mapped + region.offset, address_of(part), region.size)
@@ -188,3 +197,12 @@ class Model:
         for region in regions:
             self.device.copy(commands, source, region.offset, target, region.offset, region.size)
         self.device.barrier(commands)
+
+
+def _release(target: Device, buffers: list[Buffer], recorded: dict[bool, Any], pipelines: Pipelines) -> None:
+    """Give back what a model has on a device."""
+    with target.lock:
+        target.drop(list(recorded.values()))
+        pipelines.release()
+        for buffer in buffers:
+            target.free(buffer)

@@ -34,6 +34,19 @@ class Pipelines:
         self._descriptor_pools: list[Any] = []
         self._queries: Any = None
 
+    def release(self) -> None:
+        """Give everything back; no commands that use it may be left."""
+        vk, device = api(), self.device.handle
+        for kernel in self._kernels.values():
+            vk.vkDestroyPipeline(device, kernel.pipeline, None)
+        for pool in self._descriptor_pools:
+            vk.vkDestroyDescriptorPool(device, pool, None)
+        for slots, whole in self._layouts.values():
+            vk.vkDestroyPipelineLayout(device, whole, None)
+            vk.vkDestroyDescriptorSetLayout(device, slots, None)
+        if self._queries is not None:
+            vk.vkDestroyQueryPool(device, self._queries, None)
+
     def prepare(self, steps: list[dict[str, Any]]) -> None:
         """Make all pipelines that steps need, several at a time: drivers take long for each."""
         wanted = {s["kernel"]: (s["kernel"], len(s["arguments"]), s["block"]) for s in steps if "kernel" in s}
