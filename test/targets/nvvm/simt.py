@@ -243,13 +243,13 @@ class Block:
     # Control
 
     def scf_for(self, op: Any, mask: np.ndarray) -> None:
-        low, high, step, *carried = (self.env[v] for v in op.operands)
+        at, high, step, *carried = (self.env[v] for v in op.operands)
         body = op.regions[0].blocks[0]
-        low, high, step = (int(bound[mask][0]) for bound in (low, high, step))
-        for i in range(low, high, step):
-            values = [np.full(self.threads, i, np.int64), *carried]
-            self.env.update(zip(body.arguments, values, strict=True))
-            carried = self.run(body, mask)
+        while (active := mask & (at < high)).any():
+            self.env.update(zip(body.arguments, [at, *carried], strict=True))
+            following = self.run(body, active)
+            carried = [_where(active, new, old) for new, old in zip(following, carried, strict=True)]
+            at = at + step
         self.env.update(zip(op.results, carried, strict=True))
 
     def scf_if(self, op: Any, mask: np.ndarray) -> None:
@@ -259,6 +259,11 @@ class Block:
             results.append(self.run(region.blocks[0], taken) if len(region.blocks) else [])
         for result, yes, no in zip(op.results, *results, strict=True):
             self.env[result] = np.where(condition, yes, no).astype(yes.dtype)
+
+
+def _where(active: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """The new values of the threads that are active, the old ones of the others."""
+    return np.where(active.reshape(-1, *(1 for _ in new.shape[1:])), new, old).astype(new.dtype)
 
 
 def _product(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
