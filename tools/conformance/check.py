@@ -22,7 +22,7 @@ from mirlo.tools.conformance.samples import operands, sample, ulp_errors
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
 NOT_COMPUTED = frozenset(
-    f"relax.{name}" for name in ("constant", "call_tir", "call_dps_packed", "call_packed", "call_external")
+    f"relax.{name}" for name in ("constant", "call_tir", "call_dps_packed", "call_packed", "call_external", "bind_dims")
 )
 """Operators that have no numbers of their own."""
 
@@ -67,7 +67,7 @@ class Matrix:
 
 def names() -> list[str]:
     """Everything that can be checked."""
-    for module in ("elementwise", "arrays", "networks", "vision"):
+    for module in ("elementwise", "arrays", "networks", "vision", "dynamic"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
     return operators + [f"tir.{name}" for name in INTRINSICS]
