@@ -21,6 +21,7 @@ from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
 from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
+from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -32,7 +33,7 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact",
+    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OpError", "Pass", "PassError", "Pipeline", "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline", "elementwise",

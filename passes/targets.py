@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT
 from mirlo.runtime.errors import MirloError
 
@@ -50,6 +51,8 @@ class Target:
     """Whether its name may be followed by options in braces, which it is told as `options.target_options`."""
     symbolic_dims: bool = False
     """Whether it makes code for dims that are known when the model is called only."""
+    figures: Figures | None = None
+    """How fast its code is, for placement by estimated cost; a code generator says that itself."""
 
 
 _REGISTERED: dict[str, tuple[Target, str]] = {}

@@ -26,6 +26,8 @@ Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
 PRECISIONS = ("bf16", "f16")
 """Types of the numbers that products are computed from, where it is not f32."""
+PLACEMENTS = ("priority", "estimated", "measured")
+"""How several targets share a model."""
 LARGE = 100
 """Operators, constants included, of a graph that is worth several processes."""
 Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
@@ -69,8 +71,13 @@ class Wishes:
     params: ParameterStore | None
     tuning: Database | None
     precision: str | None
+    placement: str | Mapping[str, Sequence[int]] = "priority"
 
     def __post_init__(self) -> None:
+        if isinstance(self.placement, str) and self.placement not in PLACEMENTS:
+            raise ValueError(f"placement: expected {', '.join(PLACEMENTS)}, found {self.placement!r}")
+        if self.placement != "priority" and self.pipeline is not None:
+            raise ValueError("placement: a pipeline of your own says so itself, with the pass partition")
         if self.precision not in (None, *PRECISIONS):
             raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
         if self.precision is not None and self.pipeline is not None:
@@ -96,6 +103,7 @@ def compile(
     jobs: int | None = None,
     tune: Database | bool | float | str | os.PathLike[str] = True,
     precision: str | None = None,
+    placement: str | Mapping[str, Sequence[int]] = "priority",
 ) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -114,6 +122,9 @@ def compile(
     limits the processes that compile at once. `tune` is the database of `mirlo tune` whose findings are used: True for
     the usual file, if it is there, False for none; a number searches for that many seconds before. `precision`, "bf16"
     or "f16", stores weights in half of the memory and computes products from such numbers, with sums in f32.
+    `placement` says how several targets share the model: by "priority", the order of the list; by cost, "estimated"
+    from their figures or "measured" here, when what is slower than one target alone is not taken; or the numbers of the
+    nodes that each code generator may have.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -126,7 +137,9 @@ def compile(
     tuning = open_database(tune)
     if not isinstance(tune, bool) and isinstance(tune, (int, float)):
         tuning = _tuned(model, target, threads, shapes, tune, tell)
-    wishes = Wishes(shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning, precision)
+    wishes = Wishes(
+        shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning, precision, placement
+    )
     # What a saved schedule says is in its file, which is no part of a key.
     once = {"save_ir": save_ir and object(), "schedules": schedules and object()}
     once["tuning"] = tuning.digest if tuning is not None else None
@@ -207,9 +220,10 @@ def _compile(
         if chosen.prepare is not None and _is_large(module):
             chosen.prepare(options)
         steps = given if given is not None else Pipeline(opened.pipeline or make_pipeline(options))
+        first = _precision_steps(wishes.precision, opened.pipeline)
         if given is None and not opened.pipeline:
-            steps.prepend(targets.steps())
-        steps.prepend(_precision_steps(wishes.precision, opened.pipeline))
+            steps.prepend(_placing(module, session, targets, wishes, options, first, tell))
+        steps.prepend(first)
         instruments: list[Any] = [Steps(tell)]
         if session.options[RELEASE]:
             instruments.append(ReleaseWeights(session))
@@ -232,6 +246,25 @@ def _compile(
         return compiled(module, None if folder is None else folder / f"part{number}")
 
     return build_program(module, session, chosen.name, part), session
+
+
+def _placing(
+    module: Any, session: Session, targets: Any, wishes: Wishes, options: CompileOptions, before: str, tell: Progress
+) -> str:
+    """The passes that give parts of a model to code generators, as far as the placement that is wished for does."""
+    from mirlo.passes.byoc.restrict import as_text
+
+    if wishes.placement == "priority" or not targets.generators:
+        return str(targets.steps())
+    if isinstance(wishes.placement, str):
+        from mirlo.tools.place.compiling import decide
+
+        decision = decide(module, session, targets, wishes, options, before, tell)
+        session.notes.append(decision)
+        nodes: Mapping[str, Sequence[int]] = decision.nodes
+    else:
+        nodes = wishes.placement
+    return targets.steps(as_text(nodes)) if any(nodes.values()) else ""
 
 
 def _precision_steps(dtype: str | None, recorded: str | None) -> str:

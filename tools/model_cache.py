@@ -92,9 +92,9 @@ def ask(cache: Cache | None, model: Any, target: Target, options: Mapping[str, A
         return Unkept("only models in .onnx files are kept whole")
     if target.fingerprint is None:
         return Unkept(f"target '{target.name}' does not say what of the machine its code depends on")
-    extended = _extended(target)
-    if extended is not None:
-        return Unkept(extended)
+    added = extended(target)
+    if added is not None:
+        return Unkept(added)
     if options.get("strategies") == "measure":
         return Unkept("strategies are measured anew")
     given = {name: value for name, value in options.items() if value}
@@ -110,7 +110,7 @@ def ask(cache: Cache | None, model: Any, target: Target, options: Mapping[str, A
     return Question(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
 
 
-def _extended(target: Target) -> str | None:
+def extended(target: Target) -> str | None:
     """What this process added to the compiler, which no key can hold."""
     from mirlo.passes.targets import plugin_of
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Value
+from mirlo.passes.figures import Figures
 from mirlo.passes.options import OptionError, RegistrationError, make_from_options
 from mirlo.passes.registry import option
 from mirlo.passes.targets import TargetError, find_target, where_from
@@ -60,6 +61,8 @@ class CodeGenerator:
     """Of a generator that leaves code to Mirlo: the loader that defines what this code calls, before it is loaded."""
     copies: ClassVar[bool] = False
     """Whether tensors are copied to a memory of its own and back when a region is called; told in reports."""
+    figures: ClassVar[Figures | None] = None
+    """How fast it is, for placement by estimated cost."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a process of its own, which it may take down."""
 
@@ -78,6 +81,10 @@ class CodeGenerator:
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """What a user can leave with, by file name: source, models. `params` are those that the artifact asks for."""
         return {}
+
+    def fingerprint(self) -> str:
+        """What its speed depends on beside its options: the version of a library, say. Other text: measured anew."""
+        return ""
 
     @property
     def makes_artifacts(self) -> bool:

@@ -41,8 +41,8 @@ def _numbers(text: str, whole: str) -> Iterable[int]:
 
 
 def as_text(nodes: Mapping[str, Iterable[int]]) -> str:
-    """The option's text for nodes by target, in runs."""
-    return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items() if found)
+    """The option's text for nodes by target, in runs; one without a node is named as well, or all might be its."""
+    return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items())
 
 
 def _runs(numbers: list[int]) -> str:

@@ -86,11 +86,15 @@ class Targets:
 
     def placing(self, nodes: str = "") -> str:
         """The passes up to where each code generator has its module, in the layouts that it wants."""
+        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
+        own = (step for target in self.generators for step in _own_passes(target))
+        return ",".join([self.dividing(nodes), "outline-external", *own])
+
+    def dividing(self, nodes: str = "", before: str = "") -> str:
+        """The passes up to where the parts of a model are functions; `before` are passes that come first."""
         listed = ",".join(quote(str(target)) for target in self.generators)
         restricted = f" nodes={{{nodes}}}" if nodes else ""
-        steps = [PREPARING, f"partition{{targets={{{listed}}}{restricted}}}", "outline-external"]
-        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
-        return ",".join([*steps, *(step for target in self.generators for step in _own_passes(target))])
+        return ",".join(filter(None, [before, PREPARING, f"partition{{targets={{{listed}}}{restricted}}}"]))
 
     def __str__(self) -> str:
         return ",".join(map(str, self._all))

@@ -10,6 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
+from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import CHECKS, load_emitters
 from mirlo.targets.c.emit.movement import VIEWS
@@ -28,6 +29,7 @@ class CGenerator(CodeGenerator):
     """C source that one can read, compiled with the system's compiler."""
 
     name = "c"
+    figures = Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False)
     compiler: str = option("", "the compiler (default: $CC, or the first of cc, gcc, clang)")
     flags: tuple[str, ...] = option((), "further flags for the compiler")
     source_only: bool = option(False, "write the source, compile nothing")
@@ -36,6 +38,12 @@ class CGenerator(CodeGenerator):
         """Each operator that it writes is a composite of its own; merging makes regions of them."""
         names = sorted({*load_emitters(), *VIEWS})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
+
+    def fingerprint(self) -> str:
+        """The compiler that is used."""
+        from mirlo.targets.c.compiler import find_compiler
+
+        return find_compiler(self.compiler)
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """One file of source for all regions, and the library that the compiler makes of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.figures import Figures
 from mirlo.passes.targets import Target
 
 
@@ -57,5 +58,6 @@ TARGET = Target(
     prepare=_prepare,
     symbolic_dims=True,
     fingerprint=_fingerprint,
+    figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.figures import Figures
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn.native import api
@@ -27,6 +28,7 @@ class OneDnn(CodeGenerator):
     """Convolutions, matrix products, pooling, normalizations, what is done to their results, and views between them."""
 
     name = "onednn"
+    figures = Figures(gflops=100.0, gbytes=10.0, call_us=2.0)
     fpmath: str = option("strict", "how contractions may round their operands: strict, tf32, bf16, f16, any")
 
     def __post_init__(self) -> None:
@@ -38,6 +40,10 @@ class OneDnn(CodeGenerator):
         from mirlo.targets.onednn.patterns import patterns
 
         return patterns()
+
+    def fingerprint(self) -> str:
+        """The version of the library."""
+        return ".".join(map(str, load_library().version))
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """A plan of all regions."""

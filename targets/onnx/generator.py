@@ -11,6 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.byoc.read_external import node_of
+from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.model import node_model, region_model
@@ -25,6 +26,8 @@ class OnnxGenerator(CodeGenerator):
     """Regions as ONNX models, which an execution provider of ONNX Runtime runs."""
 
     name = "onnx"
+    figures = Figures(gflops=90.0, gbytes=10.0, call_us=30.0)
+    """Of the provider for the CPU; each call goes through Python."""
     provider: str = option("CPUExecutionProvider", "the execution provider, 'cuda' for CUDAExecutionProvider")
     provider_options: tuple[str, ...] = option((), "its options, 'device_id=0'")
     source_only: bool = option(False, "make the models, ask for no ONNX Runtime")
@@ -40,6 +43,10 @@ class OnnxGenerator(CodeGenerator):
             onnxruntime()
         names = sorted(load_exporters())
         return [(name.removeprefix("relax."), is_op(name).where(self._accepts, "onnx.accepts")) for name in names]
+
+    def fingerprint(self) -> str:
+        """The version of ONNX Runtime."""
+        return str(onnxruntime().__version__)
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """The models, one after the other."""

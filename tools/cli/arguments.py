@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_input, add_shapes, natural, positive
+from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -60,6 +60,7 @@ class Arguments(argparse.Namespace):
     report: Any
     """The file of `bench`; whether `compile` is to print one."""
     reports: list[str]
+    cost: str
     expect: str | None
     attempts: bool
     cache_dir: str | None
@@ -184,6 +185,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code generators "
         "take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: 'c{compiler=clang},llvm'",
     )
+    add_cost(group)
     group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     add_shapes(group)
     _add_strategies(group)

@@ -70,5 +70,6 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             cache=arguments.cache,
             jobs=arguments.jobs,
             precision=arguments.precision,
+            placement=arguments.cost,
         )
     return executable, progress

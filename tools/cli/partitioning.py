@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +43,22 @@ def execute(arguments: Arguments) -> None:
 
 
 def _survey(arguments: Arguments) -> Survey:
-    from mirlo.tools.place.survey import survey
+    from mirlo.passes.byoc.restrict import as_text
+    from mirlo.tools.models import open_model
+    from mirlo.tools.place.survey import divided, place
 
-    with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose):
-        return survey(arguments.model, arguments.target or "llvm", arguments.shapes)
+    targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
+    with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+        if arguments.cost != "priority":
+            from mirlo.tools.place.compiling import decide_alone
+
+            decision = decide_alone(
+                arguments.model, targets, arguments.cost, arguments.threads or 1, arguments.shapes, arguments.cache,
+                arguments.jobs, progress,
+            )  # fmt: skip
+            nodes = as_text(decision.nodes)
+        progress("place")
+        return replace(place(open_model(arguments.model, arguments.shapes), targets, nodes), decision=decision)
 
 
 def _print_node(survey: Survey, name: str) -> None:
@@ -61,9 +74,12 @@ def _print_node(survey: Survey, name: str) -> None:
 
 def _print(arguments: Arguments, survey: Survey) -> None:
     from mirlo.tools.place.as_text import report, totals
+    from mirlo.tools.place.decision import decision_lines
 
     brief = arguments.reports or arguments.expect
     print("\n".join(totals(survey) if brief else report(survey, arguments.attempts)))
+    if brief and survey.decision is not None:
+        print("\n".join(decision_lines(survey.decision)))
 
 
 def _write(path: Path, survey: Survey, title: str) -> None:

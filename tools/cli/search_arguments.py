@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.tools.cli.values import add_input, add_shapes, natural, positive
+from mirlo.tools.cli.measuring import add_cache_flags
+from mirlo.tools.cli.values import add_cost, add_input, add_shapes, natural, positive
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
 """Adds a command: its name, its purpose."""
@@ -84,5 +85,8 @@ def _add_partition(commands: Any, add: Add) -> None:
     parser.add_argument(
         "--node", metavar="NAME", help="tell only about this node: its name or operator, all that was tried"
     )
+    add_cost(parser)
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--attempts", action="store_true", help="tell for every node all patterns that were tried")
     add_shapes(parser)
+    add_cache_flags(parser, positive)

@@ -19,6 +19,16 @@ def add_input(parser: Any) -> None:
     )
 
 
+def add_cost(parser: Any) -> None:
+    parser.add_argument(
+        "--cost",
+        choices=("priority", "estimated", "measured"),
+        default="priority",
+        help="how several targets share the model: by their order (default), by the figures that they declare, or by "
+        "what is measured here, which is kept with the cache",
+    )
+
+
 def add_shapes(parser: Any) -> None:
     parser.add_argument(
         "--shape",

@@ -25,11 +25,12 @@ def label(node: NodeRecord) -> str:
 def as_json(survey: Survey) -> dict[str, Any]:
     """All that is known, as dictionaries, lists, strings and numbers."""
     placement = survey.placement
-    whole = survey.total.flops
+    whole, decision = survey.total.flops, survey.decision
     functions = {node.function for node in placement.nodes}
     return {
         "version": VERSION,
         "targets": [str(target) for target in (*survey.targets.generators, survey.targets.host) if target is not None],
+        "placement": {"by": "priority"} if decision is None else {"by": decision.how, "taken": decision.best},
         "totals": {
             "operators": survey.total.nodes,
             "flops": whole,

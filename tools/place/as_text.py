@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.place.as_json import as_json
+from mirlo.tools.place.decision import decision_lines
 from mirlo.tools.place.survey import Share, Survey
 
 TITLES = (
@@ -98,6 +99,9 @@ def report(survey: Survey, attempts: bool = False) -> Iterator[str]:
     """All of it."""
     yield from totals(survey)
     yield ""
+    if survey.decision is not None:
+        yield from decision_lines(survey.decision)
+        yield ""
     yield from regions(survey)
     yield ""
     yield "nodes:"

@@ -10,6 +10,8 @@ from typing import Any
 
 from mirlo.tools.place.as_json import as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
+from mirlo.tools.place.decision import TITLES as decision_titles
+from mirlo.tools.place.decision import Decision, candidate_rows
 from mirlo.tools.place.layout import Box, draw
 from mirlo.tools.place.survey import Survey
 
@@ -21,8 +23,8 @@ LONGEST = 34
 """Characters of a line in a box."""
 
 
-def page(survey: Survey, title: str, costs: Mapping[str, Any] | None = None) -> str:
-    """The text of the page; `costs` are alternatives that were compared."""
+def page(survey: Survey, title: str) -> str:
+    """The text of the page."""
     found = as_json(survey)
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
@@ -36,12 +38,20 @@ def page(survey: Survey, title: str, costs: Mapping[str, Any] | None = None) -> 
         "not_merged": found["not_merged"],
         "levels": levels,
         "first": _first(levels),
-        "costs": costs,
+        "costs": _costs(survey.decision),
     }  # fmt: skip
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     parts = {"title": _escaped(title), "style": _own("page.css"), "data": text, "script": _own("page.js")}
     # In one go: what is put in may hold braces, too.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
+
+
+def _costs(decision: Decision | None) -> dict[str, Any] | None:
+    """The alternatives that were compared."""
+    if decision is None:
+        return None
+    rows = candidate_rows(decision)
+    return {"title": f"alternatives by {decision.how} cost", "titles": decision_titles, "rows": rows}
 
 
 def _first(levels: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from mirlo.passes.byoc.way import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
 from mirlo.tools.models import OpenedModel, open_model
+from mirlo.tools.place.decision import Decision
 
 
 @dataclass
@@ -85,6 +86,8 @@ class Survey:
     layouts: Mapping[str, LayoutRecord] = field(default_factory=dict)
     nodes: str = ""
     """The restriction under which it was placed, as the option `nodes` of `partition` says it."""
+    decision: Decision | None = None
+    """What was compared before; None where targets were tried by priority."""
 
     @property
     def rest(self) -> str:
@@ -136,20 +139,25 @@ def survey(
     model: Any, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
 ) -> Survey:
     """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
+    return place(open_model(model, shapes), divided(target), nodes)
+
+
+def divided(target: str | Sequence[str]) -> Targets:
+    """The targets of these names; an error where none of them takes parts of models."""
     targets = Targets.parse(target)
     if not targets.generators:
         raise TargetError(
             f"target '{targets}' compiles whole models, there is nothing to divide: name a code generator before it, "
             f"such as 'onednn,{targets}'"
         )
-    return place(open_model(model, shapes), targets, nodes)
+    return targets
 
 
-def place(opened: OpenedModel, targets: Targets, nodes: str = "") -> Survey:
-    """Place the parts of a model that is open; its module is changed."""
+def place(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
+    """Place the parts of a model that is open, after these passes; its module is changed."""
     before = len(opened.session.notes)
     with opened.module.context, ir.Location.unknown():
-        Pipeline(targets.placing(nodes)).run(opened.module, opened.session)
+        Pipeline(",".join(filter(None, [before, targets.placing(nodes)]))).run(opened.module, opened.session)
     notes = opened.session.notes[before:]
     placement = next(note for note in notes if isinstance(note, Placement))
     layouts = {note.target: note for note in notes if isinstance(note, LayoutRecord)}

@@ -30,3 +30,4 @@ def test_examples(tmp_path: Path) -> None:
     assert pinned["totals"]["targets"]["onnx"]["share_of_flops"] == 1.0
     (tmp_path / "survey.py").write_text("\n".join(rest), encoding="utf-8")
     assert output_of(python(tmp_path / "survey.py", cwd=tmp_path)) == "5 of 5\nonnx\n"
+    assert all(f"`{name}" in TEXT for name in ("Figures", "CodeGenerator.fingerprint", "placement.json"))

@@ -1,0 +1,54 @@
+"""What was measured of placements: one JSON file beside the cache, shared by models and runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+
+VERSION = 1
+
+
+class KnownError(MirloError):
+    """A file that holds no measurements of placements, or cannot be read or written."""
+
+
+class Known:
+    """Decisions by the key of a model, its targets and this machine. Several processes may add to one file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def find(self, key: str) -> dict[str, Any] | None:
+        """What is known, if anything is."""
+        return self._read().get(key)
+
+    def add(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Keep an entry; what others added in the meantime stays."""
+        entries = {**self._read(), key: dict(entry)}
+        temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps({"version": VERSION, "entries": entries}) + "\n", encoding="utf-8")
+            os.replace(temporary, self.path)
+        except OSError as error:
+            raise KnownError(f"cannot write '{self.path}': {error.strerror or error}") from error
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        if not self.path.exists():
+            return {}
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            entries: dict[str, dict[str, Any]] = found["entries"] if found["version"] == VERSION else {}
+            if not all(isinstance(entry, dict) for entry in entries.values()):
+                raise TypeError("its entries are not objects")
+        except OSError as error:
+            raise KnownError(f"cannot read '{self.path}': {error.strerror or error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise KnownError(f"'{self.path}' holds no measurements of placements: {error}; delete it") from error
+        return entries

@@ -1,0 +1,88 @@
+"""Times of alternatives in one run: each after the other, round by round."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ROUNDS = 9
+ROUND_SECONDS = 0.02
+"""What one alternative runs at least in one round."""
+MAX_REPEATS = 100
+HOPELESS = 4.0
+"""What takes so many times longer than the fastest one is not timed again, if that takes time."""
+CHEAP = 20_000.0
+"""Microseconds that anything may take in every round."""
+PAUSE = 0.005
+"""After each turn: threads of a library may wait actively for a while, which the next one must not pay for."""
+TOLERANCE = 0.02
+"""How far results may be from those of the first one, of the largest value: what is fast and wrong is not taken."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time of one alternative."""
+
+    microseconds: float
+    ratio: float
+    """To the first one, the median of neighbouring rounds."""
+    agrees: bool = True
+
+
+def time_in_turns(executables: Mapping[str, Any]) -> dict[str, Timing]:
+    """Times of the same model compiled in several ways; the first one is what others are compared with."""
+    runs = list(executables.values())
+    inputs = list(runs[0].random_inputs(0).values())
+    results = [_results(run, inputs) for run in runs]
+    agree = [_agrees(found, results[0]) for found in results]
+    first = [min(_time(run, inputs, 1) for _ in range(2)) for run in runs]
+    times: list[list[float]] = [[microseconds] for microseconds in first]
+    quick = [i for i, microseconds in enumerate(first) if microseconds <= max(CHEAP, HOPELESS * min(first))]
+    for number in range(ROUNDS):
+        for i in quick if number % 2 == 0 else reversed(quick):
+            times[i].append(_time(runs[i], inputs, _repeats(first[i])))
+            time.sleep(PAUSE)
+    for i in quick:
+        del times[i][0]
+    base = times[0]
+    timings = {}
+    for name, found, fits in zip(executables, times, agree, strict=True):
+        ratios = [one / other for one, other in zip(found, base, strict=False)]
+        timings[name] = Timing(statistics.median(found), statistics.median(ratios), fits)
+    return timings
+
+
+def _results(run: Any, inputs: Sequence[Any]) -> list[Any]:
+    found = run(*inputs)
+    return [np.array(array) for array in (found if isinstance(found, tuple) else (found,))]
+
+
+def _agrees(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether floats are close; whole numbers are not compared, as they may be places of equal values."""
+    for one, other in zip(found, wanted, strict=True):
+        if one.shape != other.shape:
+            return False
+        if other.dtype.kind not in "fV":
+            continue
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        limit = TOLERANCE * max(1e-6, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+        if not np.allclose(a, b, rtol=TOLERANCE, atol=limit, equal_nan=True):
+            return False
+    return True
+
+
+def _repeats(microseconds: float) -> int:
+    return max(1, min(MAX_REPEATS, int(ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
+
+
+def _time(run: Any, inputs: Sequence[Any], repeats: int) -> float:
+    """Microseconds of one call."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run(*inputs)
+    return (time.perf_counter() - start) / repeats * 1e6
