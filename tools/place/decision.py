@@ -72,7 +72,7 @@ TITLES = ("alternative", "operators given away", "ms", "times the first")
 
 def candidate_rows(decision: Decision) -> list[tuple[str, ...]]:
     """The alternatives as people read them."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for candidate in decision.candidates:
         given = str(sum(map(len, candidate.nodes.values())))
         mark = " ← taken" if candidate.name == decision.best else ""

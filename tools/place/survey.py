@@ -155,10 +155,10 @@ def divided(target: str | Sequence[str]) -> Targets:
 
 def place(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
     """Place the parts of a model that is open, after these passes; its module is changed."""
-    before = len(opened.session.notes)
+    first = len(opened.session.notes)
     with opened.module.context, ir.Location.unknown():
         Pipeline(",".join(filter(None, [before, targets.placing(nodes)]))).run(opened.module, opened.session)
-    notes = opened.session.notes[before:]
+    notes = opened.session.notes[first:]
     placement = next(note for note in notes if isinstance(note, Placement))
     layouts = {note.target: note for note in notes if isinstance(note, LayoutRecord)}
     return Survey(targets, Indexed.of(placement), layouts, nodes)

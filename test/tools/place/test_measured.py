@@ -145,6 +145,15 @@ def test_estimated_from_the_command_line(model: Path, tmp_path: Path, capsys: py
     assert not mirlo.load(tmp_path / "m.mirlo").artifact.externals
 
 
+def test_the_model_that_is_placed_is_the_one_in_lower_precision(model: Path, tmp_path: Path) -> None:
+    executable = mirlo.compile(
+        model, "onnx,llvm", placement="measured", precision="f16", cache=tmp_path, save_ir=tmp_path / "ir"
+    )
+    x = np.random.default_rng(1).standard_normal((1, 4, 10, 10)).astype(np.float32)
+    assert np.allclose(executable(x), mirlo.compile(model, cache=tmp_path)(x), rtol=2e-2, atol=2e-2)
+    assert "f16" in next((tmp_path / "ir").glob("*-to-mixed-precision.mlir")).read_text()
+
+
 def test_wrong_ways_are_told(model: Path) -> None:
     with pytest.raises(ValueError, match="placement: expected priority, estimated, measured, found 'best'"):
         mirlo.compile(model, "c,llvm", placement="best")
