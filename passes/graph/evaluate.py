@@ -149,3 +149,19 @@ def _slice(op: Any, x: np.ndarray) -> np.ndarray:
         stop = None if stride < 0 and end < -x.shape[axis] else end
         cut[axis] = slice(begin, stop, stride)
     return x[tuple(cut)]
+
+
+@evaluator("dequantize")
+def _dequantize(op: Any, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray | None:
+    if x.dtype.kind not in "iu" or op.dtype.name != "f32" or scale.dtype != np.float32:
+        return None
+    wide = x.astype(np.int64) - (0 if zero is None else _along(op, x, zero).astype(np.int64))
+    return wide.astype(np.float32) * _along(op, x, scale)
+
+
+def _along(op: Any, x: np.ndarray, parameter: np.ndarray) -> np.ndarray:
+    """A scale or zero point for each element of x: one for all, one per position along the axis, or one per block."""
+    axis = op.axis % max(x.ndim, 1)
+    if op.block:
+        return np.repeat(parameter, op.block, axis).take(range(x.shape[axis]), axis)
+    return parameter if parameter.ndim == 0 else parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])

@@ -61,3 +61,18 @@ func.func @declined(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<
   %4 = "relax.negative"(%3) : (tensor<99xf32>) -> tensor<99xf32>
   return %1, %2, %4 : tensor<2xf32>, tensor<2xf32>, tensor<99xf32>
 }
+
+// Numbers are dequantized with scales along an axis, and in blocks.
+// CHECK-LABEL: func.func @dequantized
+// CHECK-DAG:     dense<{{\[\[}}5.000000e-01, 4.000000e+00], [1.500000e+00, 8.000000e+00]]> : tensor<2x2xf32>
+// CHECK-DAG:     dense<[1.000000e+00, 2.000000e+00, 1.200000e+01]> : tensor<3xf32>
+func.func @dequantized() -> (tensor<2x2xf32>, tensor<3xf32>) {
+  %x = "relax.constant"() {value = dense<[[2, 3], [4, 5]]> : tensor<2x2xui8>} : () -> tensor<2x2xui8>
+  %s = "relax.constant"() {value = dense<[0.5, 2.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %z = "relax.constant"() {value = dense<1> : tensor<2xui8>} : () -> tensor<2xui8>
+  %0 = "relax.dequantize"(%x, %s, %z) {axis = 1 : i64} : (tensor<2x2xui8>, tensor<2xf32>, tensor<2xui8>) -> tensor<2x2xf32>
+  %y = "relax.constant"() {value = dense<[1, 2, 3]> : tensor<3xi8>} : () -> tensor<3xi8>
+  %t = "relax.constant"() {value = dense<[1.0, 4.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %1 = "relax.dequantize"(%y, %t) {axis = 0 : i64, block = 2 : i64} : (tensor<3xi8>, tensor<2xf32>) -> tensor<3xf32>
+  return %0, %1 : tensor<2x2xf32>, tensor<3xf32>
+}
