@@ -29,7 +29,7 @@ class Machine:
     pack: bool | None = None
     """Whether panels of columns are copied, where measurements chose that."""
 
-    dots: frozenset[str] = frozenset()
+    dots: tuple[str, ...] = ()
     """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
     four of bytes with and without sign (VNNI), and `bf16`, two."""
 
@@ -92,10 +92,10 @@ def _host_features() -> dict[str, bool]:
     return dict(llvm.get_host_cpu_features())
 
 
-def _host_dots(machine: Machine) -> frozenset[str]:
+def _host_dots(machine: Machine) -> tuple[str, ...]:
     """The sums of products that the host has instructions for, on vectors of this machine's size."""
     if platform.machine().lower() not in ("x86_64", "amd64") or machine.vector_bytes < 32 or not machine.masked:
-        return frozenset()
+        return ()
     has = _host_features().get
     narrow = machine.vector_bytes < 64
     found = set()
@@ -103,7 +103,7 @@ def _host_dots(machine: Machine) -> frozenset[str]:
         found.add("u8xi8")
     if has("avx512bf16") and has("avx512vl"):
         found.add("bf16")
-    return frozenset(found)
+    return tuple(sorted(found))
 
 
 def _linux_caches() -> dict[int, tuple[int, int]]:

@@ -40,7 +40,7 @@ def _write(folder: Path, scale: float = 1.0, external: bool = False) -> Path:
 def keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep small models too, in a process whose tests have extended the compiler."""
     monkeypatch.setattr(compiling, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(model_cache, "_extended", lambda target: None)
+    monkeypatch.setattr(model_cache, "extended", lambda target: None)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def _reason(model: object, **options: object) -> str:
 def test_what_cannot_be_part_of_a_key_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path)
     assert "extended" in str(ask(Cache(tmp_path), path, LLVM, {})) or "mirlo.extend" not in model_cache.sys.modules
-    monkeypatch.setattr(model_cache, "_extended", lambda target: None)
+    monkeypatch.setattr(model_cache, "extended", lambda target: None)
     assert isinstance(
         ask(Cache(tmp_path), path, LLVM, {"threads": 2, "strategies": {"relax.conv": "im2col"}}), Question
     )
