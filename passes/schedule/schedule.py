@@ -6,6 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dim_attributes
@@ -18,7 +19,9 @@ from mirlo.passes.targets import chain
 SCHEDULES = "schedules"
 """Option of a session: by the name of a prim function, the schedule that the user gives for it."""
 FLOPS = "tir.flops"
-"""Attribute of a scheduled prim function: floating-point operations of one call; a number, or a dim as text."""
+"""Attribute of a scheduled prim function: arithmetic operations of one call; a number, or a dim as text."""
+_INTEGER = ("arith.muli", "arith.addi", "arith.subi")
+_CASTS = ("arith.extf", "arith.truncf")
 ANY = "any"
 """The subject of rules that look at every prim function."""
 
@@ -121,5 +124,8 @@ def _annotate_work(view: PrimView) -> None:
 
 
 def _counts(op: Any) -> bool:
-    """Whether a scalar operation is arithmetic on floats or a math function."""
-    return op.name.startswith("tir.") or (op.name.startswith("arith.") and op.name.endswith("f"))
+    """Whether a scalar operation is arithmetic on floats, a product or sum of integers, or a math function."""
+    if op.name in _INTEGER:
+        return isinstance(op.results[0].type, ir.IntegerType)  # computing an index is no work
+    is_float = op.name.startswith("arith.") and op.name.endswith("f") and op.name not in _CASTS
+    return op.name.startswith("tir.") or is_float
