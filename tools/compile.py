@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -235,7 +236,7 @@ def _compile(
             externals = detach_artifacts(module)
             artifact: Artifact = replace(emit(module, options), externals=externals)
         session.params.align(spec.name for spec in artifact.params)
-        return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session)})
+        return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_decided(session)})
 
     folder = None if wishes.save_ir is None else Path(wishes.save_ir)
     if session.options[RELEASE]:
@@ -282,6 +283,16 @@ def _memory_plan(session: Session) -> dict[str, Any]:
 
     records = [note for note in session.notes if isinstance(note, MemoryRecord)]
     return {"memory": {"bound": records[-1].bound, "in_place": records[-1].in_place}} if records else {}
+
+
+def _decided(session: Session) -> dict[str, Any]:
+    """What placement by cost took, for reports."""
+    if "mirlo.tools.place.decision" not in sys.modules:
+        return {}
+    from mirlo.tools.place.decision import Decision
+
+    decisions = [note for note in session.notes if isinstance(note, Decision)]
+    return {"placement": {"by": decisions[-1].how, "taken": decisions[-1].best}} if decisions else {}
 
 
 def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:

@@ -28,6 +28,8 @@ def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
 def _artifact_lines(artifact: Any) -> Iterator[str]:
     plan = artifact.metadata.get("memory", {})
     yield "memory of a call: " + arena_text(artifact.arena_bytes, plan)
+    if "placement" in artifact.metadata:
+        yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
     kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
     yield f"kernel calls: {len(artifact.kernels)}"
     yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})

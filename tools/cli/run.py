@@ -61,6 +61,7 @@ def _refuse_compilation(arguments: Arguments) -> None:
         "--threads": arguments.threads,
         "--pipeline": arguments.pipeline,
         "--save-ir": arguments.save_ir,
+        "--cost": None if arguments.cost == "priority" else arguments.cost,
     }
     for flag, value in flags.items():
         if value is not None:

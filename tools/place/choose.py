@@ -160,25 +160,18 @@ class _Chooser:
             best = min(costs, key=lambda name: costs[name])
             regions.append(RegionCost(region.function, region.target, len(region.nodes), costs, best))
         winners = [(region, cost.best) for region, cost in zip(self.regions, regions, strict=True)]
-        found = []
+        found: list[Candidate] = []
         for candidate in self.candidates(self._assigned(winners) if regions else None):
             survey = self.survey(self.problem.targets, as_text(candidate.nodes))
-            found.append(replace(candidate, microseconds=round(estimate.whole(survey), 3)))
+            cost = round(estimate.whole(survey), 3)
+            first = found[0].microseconds if found else cost
+            found.append(replace(candidate, microseconds=cost, ratio=round(cost / (first or 1.0), 4)))
         return self._decide("estimated", found, regions)
 
     def _estimated_on(self, estimate: Estimate, region: Any, name: str) -> float:
         if name == self.host:
             return estimate.on_host(region.nodes)
-        single = self.singles[name]
-        inside = set(region.nodes)
-        parts = [other for other in single.placement.regions if other.kept and inside & set(other.nodes)]
-        cost = sum(
-            # Of a larger region the part that is this one's.
-            estimate.region(single, other) * len(inside & set(other.nodes)) / len(other.nodes)
-            for other in parts
-        )
-        rest = inside - set(_taken(single, name))
-        return cost + estimate.on_host(sorted(rest))
+        return estimate.elsewhere(self.singles[name], region, name)
 
     def measured(self) -> Decision:
         """The least time, of alternatives that were compiled and run in turns."""

@@ -67,7 +67,7 @@ class Decision:
         return decision
 
 
-TITLES = ("alternative", "operators given away", "ms", "times the first")
+TITLES = ("alternative", "given away", "ms", "by the first")
 
 
 def candidate_rows(decision: Decision) -> list[tuple[str, ...]]:

@@ -56,19 +56,28 @@ class Estimate:
         return self.on_host(rest) + sum(self.region(survey, region) for region in regions)
 
     def region(self, survey: Survey, region: RegionRecord) -> float:
-        """One region: its composites, its call, and what crosses its boundary."""
-        figures = self.figures[region.target]
-        inside = set(region.composites)
-        groups = [taken.nodes for taken in survey.placement.taken if taken.function in inside]
+        """One region where it is: its composites, its call, and what crosses its boundary."""
+        return self._given(survey, region, region.target, frozenset(region.composites))
+
+    def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
+        """A region on another target: what that takes of it when it is alone, and the rest on the host."""
+        inside = set(region.nodes)
+        found = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
+        rest = inside.difference(*(taken.nodes for taken in found))
+        given = self._given(single, region, target, frozenset(taken.function for taken in found))
+        return given + self.on_host(sorted(rest))
+
+    def _given(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
+        figures = self.figures[target]
+        groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
         cost = figures.call_us + sum(self._group(nodes, figures) for nodes in groups)
         moved = (region.bytes_in or 0) + (region.bytes_out or 0)
         if figures.transfer_gbytes:
             cost += moved / figures.transfer_gbytes / 1e3
-        layout = survey.layouts.get(region.target)
+        layout = survey.layouts.get(target)
         if layout is not None and layout.left:
             # Which tensors are permuted is not recorded: an even part of what crosses boundaries, read and written.
-            regions = [other for other in survey.placement.regions if other.kept and other.target == region.target]
-            tensors = sum(other.tensors for other in regions)
+            tensors = sum(r.tensors for r in survey.placement.regions if r.kept and r.target == target)
             permuted = min(1.0, layout.left / tensors) if tensors else 0.0
             cost += 2 * moved * permuted / self.figures[self.host].gbytes / 1e3
         return cost

@@ -142,7 +142,11 @@ def test_estimated_from_the_command_line(model: Path, tmp_path: Path, capsys: py
     whys = {node["why_not"]["c"] for node in found["nodes"] if node["operator"] == "relax.conv"}
     assert len(whys) == 2 and all("it costs less elsewhere" in why for why in whys)
     assert main(["compile", str(model), *flags, "-o", str(tmp_path / "m.mirlo")]) == 0
-    assert not mirlo.load(tmp_path / "m.mirlo").artifact.externals
+    artifact = mirlo.load(tmp_path / "m.mirlo").artifact
+    assert not artifact.externals and artifact.metadata["placement"] == {"by": "estimated", "taken": "all on llvm"}
+    capsys.readouterr()
+    assert main(["run", str(tmp_path / "m.mirlo"), "--cost", "measured"]) == 1
+    assert "is compiled already: --cost is for 'mirlo compile'" in capsys.readouterr().err
 
 
 def test_the_model_that_is_placed_is_the_one_in_lower_precision(model: Path, tmp_path: Path) -> None:
