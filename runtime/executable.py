@@ -61,6 +61,7 @@ class Executable:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
         late = set(artifact.metadata.get("late", ()))
         self._late = {i for i, spec in enumerate(artifact.outputs) if late.intersection(map(str, spec.shape))}
+        self._allocates = bool(self._late) or bool(artifact.metadata.get("allocates"))
         self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
         for external in artifact.externals:
             for name in external.params:
@@ -169,7 +170,7 @@ class Executable:
             self._sizes.require(record)
             nbytes = self._sizes.arena_bytes(record)
         results = self._output_arrays(out, record, arrays)
-        late = Allocations() if self._late else None
+        late = Allocations() if self._allocates else None
         if late is not None:
             record[self._sizes.words - 1] = late.address
         addresses = [0 if array is None else _address(array) for array in (*arrays, *results)]

@@ -243,8 +243,9 @@ def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
     """Prim functions of operators with equal keys are the same, for equal operands."""
     attributes = op.attributes
     named = (attributes[i] for i in range(len(attributes)))
-    results = tuple(str(value.type) for value in op.results)
-    return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named), results
+    # Also what a rule looks at without handing it to the function, such as the dims of an operand.
+    types = tuple(str(value.type) for value in (*op.operands, *op.results))
+    return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named), types
 
 
 def _refusal(op: Any) -> Decline | None:

@@ -7,6 +7,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.packed import RECORD_WORDS
+from mirlo.passes.memory.runtime_calls import ALLOCATE
 from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
@@ -34,7 +35,9 @@ def emit(
     functions = packed.names_called(main)
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
     keys = [key for key in (SYMBOLS, SIZES, CHECKS, LATE) if key in main.attributes]
-    dynamic = {key.removeprefix("relax."): texts_of(main, key) for key in keys}
+    dynamic: dict[str, Any] = {key.removeprefix("relax."): texts_of(main, key) for key in keys}
+    if _declares(module, ALLOCATE):
+        dynamic["allocates"] = True
     words = RECORD_WORDS + len(dynamic["symbols"]) + len(dynamic["sizes"]) if dynamic else None
     entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels), words)
     units = split(module, entry, opt_level)
@@ -45,6 +48,12 @@ def emit(
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
         metadata={**llvm_host(), **({"packed": functions} if functions else {}), **dynamic},
     )  # fmt: skip
+
+
+def _declares(module: Any, name: str) -> bool:
+    """Whether the module has a function of this name."""
+    names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
+    return ir.StringAttr.get(name) in list(names)
 
 
 def texts_of(op: Any, attribute: str) -> list[str]:

@@ -106,6 +106,13 @@ def test_a_view_of_another_size_is_an_error():
         f(np.ones((2, 10), np.float32))
 
 
+def test_shapes_of_several_tensors_are_told_apart():
+    nodes = [node("Shape", "x", "a"), node("Shape", "z", "b")]
+    f = mirlo.compile(make_model(nodes, {"x": (F32, ("n", "m")), "z": (F32, ("m", "n"))}, ["a", "b"]))
+    a, b = f(np.ones((2, 5), np.float32), np.ones((5, 2), np.float32))
+    assert a.tolist() == [2, 5] and b.tolist() == [5, 2]
+
+
 def test_the_page_about_it():
     page = Path(__file__).resolve().parents[2] / "docs" / "dynamic-shapes.md"
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
