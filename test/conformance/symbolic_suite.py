@@ -1,6 +1,6 @@
 """ONNX's backend suite a second time: each case with the dims of its inputs replaced by symbols.
 
-    python -m mirlo.test.conformance.symbolic_suite            # or: cd test/conformance; python symbolic_suite.py
+    cd test/conformance; python symbolic_suite.py --sample 200
 
 Dims of one size get one symbol, so that what must agree does; dims of 1 stay, which broadcast, and so do lists of
 integers, whose length is a rank. The model is compiled before any array is seen, and declares nothing of its outputs'
