@@ -31,7 +31,7 @@ class Machine:
 
     dots: tuple[str, ...] = ()
     """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
-    four of bytes with and without sign (VNNI), and `bf16`, two."""
+    four of bytes with and without sign (VNNI), `i16`, two of 16-bit integers, and `bf16`, two."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of this size in one vector register."""
@@ -99,6 +99,8 @@ def _host_dots(machine: Machine) -> tuple[str, ...]:
     has = _host_features().get
     narrow = machine.vector_bytes < 64
     found = set()
+    if has("avx2") and (narrow or has("avx512bw")):
+        found.add("i16")
     if has("avx512vnni") and has("avx512vl") or (narrow and has("avxvnni")):
         found.add("u8xi8")
     if has("avx512bf16") and has("avx512vl"):

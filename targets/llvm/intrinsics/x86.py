@@ -54,14 +54,22 @@ def beside_whole(b: ValueBuilder, x: Num) -> Num:
     return _by_register(b, call, x)
 
 
-_DOTS = {"vpdpbusd": "llvm.x86.avx512.vpdpbusd.{bits}", "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps.{bits}"}
-"""Instructions that add the products of neighbours to each lane: of four unsigned and signed bytes, of two bf16."""
+_DOTS = {
+    "vpdpbusd": dict.fromkeys((128, 256, 512), "llvm.x86.avx512.vpdpbusd.{bits}"),
+    "vdpbf16ps": dict.fromkeys((128, 256, 512), "llvm.x86.avx512bf16.dpbf16ps.{bits}"),
+    "vpmaddwd": {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"},
+}
+"""Instructions that sum up the products of neighbours, of unsigned and signed bytes, bf16, 16-bit integers, by bits."""
 
 
 def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:
     """`total + sums of the products of neighbours`, of a 128, 256 or 512 bit vector of i32 or f32."""
-    name = _DOTS[instruction].format(bits=total.type.shape[0] * 32)
-    return _intrinsic(name, [total, first, second], total.type)
+    bits = total.type.shape[0] * 32
+    name = _DOTS[instruction][bits].format(bits=bits)
+    if instruction != "vpmaddwd":
+        return _intrinsic(name, [total, first, second], total.type)
+    made = _intrinsic(name, [first, second], total.type)
+    return ir.Operation.create("arith.addi", results=[total.type], operands=[total, made]).results[0]
 
 
 def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:

@@ -1,7 +1,7 @@
 """Tiles whose instructions sum up several products in each lane, and the panels that they read.
 
-A group is what neighbours in the sum make: four bytes or two bf16, 32 bits. One group of a row is spread over all
-lanes, and multiplied with the groups of as many columns, which lie next to each other in the panel.
+A group is what neighbours in the sum make: four bytes, two 16-bit integers or bf16, 32 bits. One group of a row is
+spread over all lanes, and multiplied with the groups of as many columns, which lie next to each other in the panel.
 """
 
 from __future__ import annotations
@@ -83,13 +83,15 @@ class GroupedTiles(Tiles):
         return following
 
     def _dot(self, total: Any, row: Any, columns: Any) -> Any:
+        # The operand without a sign comes first, where that matters.
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
         return call_dot(self.group.instruction, total, first, second)
 
     def _groups_of_columns(self, at: Cursor, piece: Piece) -> Any:
         lanes = piece.lanes * self.group.size
         position = at.position(piece.offset * self.group.size)
-        return self.code.load_vector(self.buffers.columns, position, Piece(0, lanes, lanes))
+        value = self.code.load_vector(self.buffers.columns, position, Piece(0, lanes, lanes))
+        return widened_bytes(value, self.group.unsigned_columns) if self.group.widens else value
 
     def _group_of_row(self, at: Cursor, shift: int, active: int) -> Any:
         """A group of a row as a number of 32 bits; what is missing is zero."""
@@ -102,16 +104,29 @@ class GroupedTiles(Tiles):
                 element = self.code.load(buffer, at.position(shift + i))
                 place = ir.DenseI64ArrayAttr.get([i])
                 value = create("vector.insert", value.type, element, value, static_position=place)
-        if self.group.flips and not self.plan.rows.is_converted:
-            value = flipped(self.code, value)
+        if not self.plan.rows.is_converted:
+            value = prepared_rows(self.code, self.group, value)
         bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
         first = ir.DenseI64ArrayAttr.get([0])
         return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
 
     def _spread(self, row: Any, lanes: int) -> Any:
         bits = create("vector.broadcast", ir.VectorType.get([lanes], row.type), row)
-        kind = ir.VectorType.get([lanes * self.group.size], self.buffers.rows.type.element_type)
-        return create("vector.bitcast", kind, bits)
+        element = ir.IntegerType.get_signless(16) if self.group.widens else self.buffers.rows.type.element_type
+        return create("vector.bitcast", ir.VectorType.get([lanes * self.group.size], element), bits)
+
+
+def prepared_rows(code: Code, group: Group, value: Any) -> Any:
+    """Elements of the rows as the instruction takes them."""
+    if group.widens:
+        return widened_bytes(value, group.unsigned_rows)
+    return flipped(code, value) if group.flips else value
+
+
+def widened_bytes(value: Any, is_unsigned: bool) -> Any:
+    """Bytes as 16-bit integers."""
+    kind = ir.VectorType.get(list(value.type.shape), ir.IntegerType.get_signless(16))
+    return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
 
 
 def flipped(code: Code, value: Any) -> Any:

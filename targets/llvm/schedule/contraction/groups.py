@@ -1,4 +1,4 @@
-"""Products that one instruction sums up in each lane: four of bytes (VNNI), or two of bf16."""
+"""Products that one instruction sums up in each lane: four of bytes (VNNI), two of 16-bit integers or bf16."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ class Group:
 
     size: int
     instruction: str
-    """`vpdpbusd`, or `vdpbf16ps`."""
+    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`."""
     unsigned_columns: bool = False
-    """Whether the operand without a sign is that of the columns."""
+    """Whether the columns have no sign; `vpdpbusd` takes one operand with and one without."""
+    unsigned_rows: bool = False
+    widens: bool = False
+    """Whether bytes become 16-bit integers in registers, or, in rows that are read several times, in a copy."""
     flips: bool = False
     """Whether the rows' sign bit is flipped, since both operands have a sign, or none has.
 
@@ -48,13 +51,15 @@ def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Mach
         )
         return Group(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
     i8 = ir.IntegerType.get_signless(8)
-    if "u8xi8" not in machine.dots or product.accumulate_type != ir.IntegerType.get_signless(32):
+    if product.accumulate_type != ir.IntegerType.get_signless(32):
         return None
     casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
     if not all(casts) or any(factor.argument.type != i8 for factor in (rows, columns)):
         return None
     unsigned = [cast == "arith.extui" for cast in casts]
-    return Group(4, "vpdpbusd", unsigned_columns=unsigned[1], flips=unsigned[0] == unsigned[1])
+    if "u8xi8" in machine.dots:
+        return Group(4, "vpdpbusd", unsigned[1], unsigned[0], flips=unsigned[0] == unsigned[1])
+    return Group(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
 
 
 def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.forms import Axis
-from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, flipped
+from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
@@ -91,11 +91,17 @@ class Kernel:
         group, lanes = self.plan.group, self.plan.lanes
         is_widened = side.is_converted and group is None
         kind = self.plan.contraction.product.accumulate_type if is_widened else side.access.element_type
+        if side.is_converted and group is not None and group.widens:
+            kind = ir.IntegerType.get_signless(16)
 
         def convert(element: Any, lanes: int) -> Any:
             if not side.is_converted:
                 return element
-            return converted(self.plan, side, element, lanes) if group is None else flipped(self.code, element)
+            return (
+                converted(self.plan, side, element, lanes)
+                if group is None
+                else prepared_rows(self.code, group, element)
+            )
 
         lanes *= 1 if group is None else group.size
         return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()

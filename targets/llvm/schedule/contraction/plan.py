@@ -324,7 +324,7 @@ class _Planner:
         kind = self.contraction.product.accumulate_type
         is_reused = width < D.guess(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
         rows.is_converted = not is_open and along is None and question.shared_rows and is_reused and (
-            rows.needs_cast(kind) if grouped is None else grouped.group.flips
+            rows.needs_cast(kind) if grouped is None else grouped.group.flips or grouped.group.widens
         )  # fmt: skip
         reduce, packing = self._fuse_reduce(order, pack, grouped)
         overlap = along is None and not (question.shared_columns and question.shared_rows)

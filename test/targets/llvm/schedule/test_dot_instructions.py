@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,20 @@ def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: P
         found = made(x) if is_constant else made(x, w)
         np.testing.assert_array_equal(found, x.astype(np.int32) @ (w.T if turned else w).astype(np.int32))
         assert "dot = true" in schedule or _uses(schedule, "u8xi8", "vpdpbusd")
+
+
+@pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
+@pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("u8", "u8")])
+def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = replace(host_machine(), dots=frozenset({"i16"}))
+    monkeypatch.setattr("mirlo.targets.llvm.machine.host_machine", lambda: without)
+    for i, (m, k, n) in enumerate([(33, 70, 45), (20, 3, 9), (1, 64, 32)]):
+        x, w = _random(left, m, k), _random(right, k, n)
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        made, schedule = _compiled(_matmul(m, k, n, left, right, "i32", False, True), folder, w=w)
+        np.testing.assert_array_equal(made(x), x.astype(np.int32) @ w.astype(np.int32))
+        assert 'instruction = "vpmaddwd"' in schedule
 
 
 @pytest.mark.parametrize("is_constant", [False, True])
