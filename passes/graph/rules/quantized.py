@@ -170,35 +170,44 @@ def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any
 
 def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
     """The sums of products, in i32, with the bias if that is i32 as well."""
-    if weight.zero is not None:
-        return decline("weights less their zero points are not bytes")
-    zero, array = _one_number(data.zero), _known(weight.value, b)
-    if isinstance(zero, Decline):
-        return zero
+    zero, array, weight_zero = _one_number(data.zero), _known(weight.value, b), _one_number(weight.zero)
+    found = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
+    if found is not None:
+        return found
+    if weight_zero is not None and (op.groups != 1 or not isinstance(weight_zero, np.integer)):
+        return decline("weights less their zero points are not bytes, and there are groups, or it is of run time")
     attributes = {**op.attribute_values(), "out_dtype": I32}
     bias = op.bias if op.bias is not None and kind_of(op.bias).dtype is I32 else None
-    if zero is None:
+    if zero is None and weight_zero is None:
         return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
-    if array is None or not isinstance(zero, np.integer):
-        return decline("the data have a zero point, and the weights or the zero point are computed at run time")
-    # The border is what stands for zero: then every window holds all weights, and their sum is a constant.
-    kind = kind_of(data.value)
-    axes = spatial_axes(op.data_layout, kind.rank)
-    x, pads = data.value, [0] * (2 * kind.rank)
+    if array is None or not (zero is None or isinstance(zero, np.integer)):
+        return decline("there are zero points, and the weights or the zero point of the data are of run time")
+    zero = np.int64(0) if zero is None else zero
+    x = _bordered(op, data.value, zero, b)
+    out_axis, *_ = kernel_axes(op.kernel_layout, array.ndim)
+    inner = tuple(i for i in range(array.ndim) if i != out_axis)
+    centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
+    shift = (centred.sum(axis=inner) * -zero).astype(np.int32)
+    made = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
+    bias = made if bias is None else b.emit(OPS["add"], bias, made)
+    attributes["padding"] = ()
+    total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
+    if weight_zero is None:
+        return total
+    # What each window of the data sums up to: the product with ones, one channel for all.
+    shape = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
+    ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
+    sums = b.emit(OPS["conv"], x, ones, **attributes)
+    return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(weight_zero, b)))
+
+
+def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
+    """Images with a border of what stands for zero: then every window holds all weights, and their sum is constant."""
+    rank = kind_of(x).rank
+    axes, pads = spatial_axes(op.data_layout, rank), [0] * (2 * rank)
     for axis, (begin, end) in zip(axes, padding_pairs(op.padding, len(axes)), strict=True):
-        pads[axis], pads[kind.rank + axis] = begin, end
-    if any(pads):
-        x = b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero))
-    out_axis, *_ = kernel_axes(op.kernel_layout, kind.rank)
-    sums = array.astype(np.int64).sum(axis=tuple(i for i in range(array.ndim) if i != out_axis)) * -int(zero)
-    given = _known(bias, b) if bias is not None else None
-    if bias is not None and given is None:
-        shift = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"))
-        bias = b.emit(OPS["add"], bias, shift)
-    else:
-        sums = sums + (0 if given is None else given)
-        bias = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"), "bias")
-    return b.emit(OPS["conv"], x, weight.value, bias, **{**attributes, "padding": ()})
+        pads[axis], pads[rank + axis] = begin, end
+    return b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero)) if any(pads) else x
 
 
 def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:

@@ -70,3 +70,21 @@ func.func @along_the_sum(%x: tensor<3x2xui8>) -> tensor<3x2xf32> {
   %2 = "relax.matmul"(%0, %1) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   return %2 : tensor<3x2xf32>
 }
+
+// -----
+
+// Where the zero point of the weights does not fit, what each window sums up to is computed as one more channel.
+// CHECK-LABEL: func.func @wide_weights(
+// CHECK:         %[[T:.*]] = "relax.conv"(%arg0, %{{.*}}, %{{.*}}) {out_dtype = i32} : (tensor<1x1x4x4xui8>, tensor<2x1x1x1xui8>, tensor<2xi32>)
+// CHECK:         %[[S:.*]] = "relax.conv"(%arg0, %{{.*}}) {{.*}}(tensor<1x1x4x4xui8>, tensor<1x1x1x1xi8>) -> tensor<1x1x4x4xi32>
+// CHECK:         %[[M:.*]] = "relax.multiply"(%[[S]], %{{.*}})
+// CHECK:         "relax.subtract"(%[[T]], %[[M]])
+func.func @wide_weights(%x: tensor<1x1x4x4xui8>) -> tensor<1x2x4x4xf32> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<3> : tensor<ui8>} : () -> tensor<ui8>
+  %w = "relax.constant"() {value = dense<[[[[0]]], [[[255]]]]> : tensor<2x1x1x1xui8>} : () -> tensor<2x1x1x1xui8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<1x1x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xf32>
+  %1 = "relax.dequantize"(%w, %s, %z) : (tensor<2x1x1x1xui8>, tensor<f32>, tensor<ui8>) -> tensor<2x1x1x1xf32>
+  %2 = "relax.conv"(%0, %1) : (tensor<1x1x4x4xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x4x4xf32>
+  return %2 : tensor<1x2x4x4xf32>
+}

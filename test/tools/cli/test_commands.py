@@ -260,3 +260,10 @@ def test_progress_on_a_terminal_is_one_line_that_vanishes() -> None:
     assert "\n" not in written and "\rcompiling m.onnx: emit (0 s)" in written
     assert written.split("\r")[-1] == "" and set(written.split("\r")[-2]) == {" "}
     assert list(progress.seconds) == ["import", "emit"]
+
+
+def test_precision(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ("compile", files / "m.onnx", "--shape", "image/x=5x8", "-o", tmp_path / "o.mirlo", "--precision", "bf16")
+    assert "to-mixed-precision" in _call(capsys, *model, "--timing", "--no-cache")
+    assert main([str(argument) for argument in (*model, "--pipeline", "simplify")]) == 1
+    assert "precision: a pipeline of your own says so itself" in capsys.readouterr().err
