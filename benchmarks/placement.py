@@ -12,12 +12,15 @@ import json
 import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from .models import all_names, path
-from .onednn import _session, _with_pauses
+from .onednn import _session
 
 TARGETS = ("onednn,llvm", "onnx,llvm", "onednn,onnx,llvm")
+PAUSE = 0.05
 MODELS = ("resnet50", "bert_base")
 COLUMNS = (
     ("model       ", "{}"),
@@ -43,7 +46,7 @@ def main() -> int:
         "--targets", nargs="+", default=TARGETS, help=f"lists of targets (default: {' '.join(TARGETS)})"
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of all (default: 1 2)")
-    parser.add_argument("--repeat", type=int, default=15, help="runs of each (default: 15)")
+    parser.add_argument("--repeat", type=int, default=16, help="runs of each (default: 16)")
     parser.add_argument("--cache", help="folder of the models (default: ~/.cache/mirlo/models)")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -88,7 +91,7 @@ def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
     expected = dict(zip(found, session.run(list(found), inputs), strict=True))
     error = max(float(np.abs(found[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in found)
     functions = [lambda: by_priority.run(inputs), lambda: measured.run(inputs), lambda: session.run(None, inputs)]
-    seconds = _with_pauses(functions, repeat)
+    seconds = _in_turns(functions, repeat)
     ratios = [
         statistics.median(ours / theirs for ours, theirs in zip(times, seconds[2], strict=True))
         for times in seconds[:2]
@@ -97,6 +100,19 @@ def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
     text = ", ".join(f"{name} {share:.2f} %" for name, share in shares.items())
     taken = measured.artifact.metadata.get("placement", {}).get("taken", "")
     return [text, error, *milliseconds, *ratios, taken]
+
+
+def _in_turns(functions: list[Callable[[], Any]], repeat: int) -> list[list[float]]:
+    """Seconds of each, to and fro: nobody always runs after the same other one, whose threads may still be waiting."""
+    seconds: list[list[float]] = [[] for _ in functions]
+    for number in range(repeat):
+        order = range(len(functions)) if number % 2 == 0 else reversed(range(len(functions)))
+        for i in order:
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            functions[i]()
+            seconds[i].append(time.perf_counter() - start)
+    return seconds
 
 
 if __name__ == "__main__":
