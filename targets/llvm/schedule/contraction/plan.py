@@ -305,7 +305,8 @@ class _Planner:
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
         is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
         grouped = None
-        if group is not None and question.shared_rows and question.shared_columns and not is_open:
+        is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be of run time
+        if group is not None and question.shared_rows and question.shared_columns and is_fixed:
             least = 0 if columns.access.value in self.constants else NEVER if along is not None else WORTH_PACKING
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
         if grouped is not None:

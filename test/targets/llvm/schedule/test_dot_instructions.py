@@ -145,3 +145,26 @@ def _convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
             part = data[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride][:, :, :rows, :columns]
             out += np.einsum("nchw,oc->nohw", part, kernel[:, :, i, j])
     return made
+
+
+@pytest.mark.parametrize(("left", "right", "out", "dots", "instruction"), [
+    ("u8", "i8", "i32", "u8xi8", "vpdpbusd"), ("i8", "i8", "i32", "u8xi8", "vpdpbusd"),
+    ("bf16", "bf16", "f32", "bf16", "vdpbf16ps"),
+])  # fmt: skip
+def test_rows_of_run_time(left: str, right: str, out: str, dots: str, instruction: str, tmp_path: Path) -> None:
+    """How many rows there are is known when the kernel is called."""
+    k, n = 70, 45
+    w = _random(right, k, n)
+    x, y = (f'tensor<?x{size}x{kind}, #relax.dims<["rows", {size}]>>' for size, kind in ((k, RELAX[left]), (n, out)))
+    weight = f"tensor<{k}x{n}x{RELAX[right]}>"
+    text = f"""func.func @main(%x: {x}) -> {y} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {weight}
+      %0 = "relax.matmul"(%x, %w) {{out_dtype = {out}}} : ({x}, {weight}) -> {y}
+      return %0 : {y}
+    }}"""
+    made, schedule = _compiled(text, tmp_path, w=w)
+    for rows in (1, 3, 40):
+        given = _random(left, rows, k)
+        wide = np.float64 if out == "f32" else np.int64
+        np.testing.assert_allclose(made(given), given.astype(wide) @ w.astype(wide), atol=1e-3, rtol=0)
+    assert _uses(schedule, dots, instruction)
