@@ -150,3 +150,18 @@ def test_qlinear_conv(kind: str) -> None:
     inputs = [helper.make_tensor_value_info("x", onnx_type, [1, 4, 9, 9])]
     model = _model([node], inputs, [helper.make_tensor_value_info("y", onnx_type, [1, 8, 9, 9])], constants)
     _check(model, _random(dtype, 1, 4, 9, 9), steps=1)
+
+
+def test_rows_of_run_time() -> None:
+    """A batch whose size is known when the model is called."""
+    constants = {"s": np.array(0.02, np.float32), "z": np.array(117, np.uint8), "w": _random(np.int8, 32, 18)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "s"], ["v"]),
+        helper.make_node("MatMul", ["d", "v"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 32])]
+    model = _model(nodes, inputs, [helper.make_tensor_value_info("y", TensorProto.UINT8, ["rows", 18])], constants)
+    _check(model, np.random.default_rng(10).standard_normal((9, 32)).astype(np.float32), steps=1)

@@ -44,6 +44,11 @@ def quantized_matmul(op: Any, b: Rewriter) -> Any:
     left, right = found
     if min(kind_of(op.lhs).rank, kind_of(op.rhs).rank) < 2:
         return decline("an operand is a vector")
+    # Rows may be of run time, but for what is summed up along them.
+    depth = kind_of(op.lhs).shape[-2 if op.transpose_lhs else -1]
+    is_known = kind_of(op.lhs).is_static or (isinstance(depth, int) and right.zero is None)
+    if not kind_of(op.rhs).is_static or not is_known:
+        return decline("an operand's size is known at run time only")
     rank = kind_of(op.rhs).rank
     columns = rank - (2 if op.transpose_rhs else 1)
     if _differs_along_sum(left, right, columns, rank):
@@ -61,6 +66,8 @@ def quantized_conv(op: Any, b: Rewriter) -> Any:
     if isinstance(found, Decline):
         return found
     data, weight = found
+    if not (kind_of(op.x).is_static and kind_of(op.weight).is_static):
+        return decline("an operand's size is known at run time only")
     out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
     if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
         return decline("a scale differs along an axis that is summed up")
@@ -93,7 +100,7 @@ def _dequantized(value: Any, b: Rewriter) -> Quantized | Decline:
     op = defining(value, "relax.dequantize")
     if op is None:
         return decline("an operand is not dequantized")
-    if kind_of(op.x).dtype.name not in BYTES or op.block or not kind_of(op.x).is_static:
+    if kind_of(op.x).dtype.name not in BYTES or op.block:
         return decline("an operand is not of bytes with a scale per tensor or channel", operand=str(kind_of(op.x)))
     scale = _known(op.scale, b)
     zero = None if op.zero_point is None else _known(op.zero_point, b)
@@ -118,7 +125,7 @@ def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
         elif kind_of(zero).rank:
             return decline("a zero point that is computed differs along an axis")
     cast = defining(wide, "relax.cast")
-    if cast is not None and kind_of(cast.x).dtype.name in BYTES and kind_of(cast.x).is_static:
+    if cast is not None and kind_of(cast.x).dtype.name in BYTES:
         return Quantized(cast.x, zero)
     array = b.array(wide) if zero is None else None
     if array is None or not array.size or array.min() < -128 or array.max() > 127:
@@ -150,7 +157,6 @@ def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
 
 def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any:
     """The sums of products, in i32."""
-    depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     zeros = [_one_number(q.zero) for q in (left, right)]
     if any(isinstance(zero, Decline) for zero in zeros):
@@ -162,6 +168,7 @@ def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any
     if zeros[1] is not None:
         sums = _sums(left.value, -2 if op.transpose_lhs else -1, -1, b)
         if zeros[0] is not None:
+            depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
             whole = b.emit(OPS["multiply"], _number(np.int64(depth), b), _number(zeros[0], b))
             sums = b.emit(OPS["subtract"], sums, whole)
         total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(zeros[1], b)))
