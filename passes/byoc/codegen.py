@@ -63,6 +63,9 @@ class CodeGenerator:
     """Whether tensors are copied to a memory of its own and back when a region is called; told in reports."""
     figures: ClassVar[Figures | None] = None
     """How fast it is, for placement by estimated cost."""
+    guarded: ClassVar[bool] = True
+    """Whether `codegen` runs in a fork of the compiler, where there are forks, so that a crash is an error. What it
+    leaves behind other than the artifact is lost."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a process of its own, which it may take down."""
 

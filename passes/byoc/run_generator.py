@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.passes.byoc.bundle import Bundle, write_bundle
 from mirlo.passes.byoc.codegen import CodeGenerator, ExternalModule
+from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.byoc.isolate import Crash, codegen_in_process
 from mirlo.passes.byoc.read_external import Constants, read_external
 from mirlo.passes.locations import describe
@@ -44,7 +45,9 @@ def run_generator(
             return _of_target(made, view), view.constants
         raise _failed(view, problem, bundle)
     try:
-        made = generator.codegen(view)
+        made = guarded(lambda: generator.codegen(view)) if generator.guarded else generator.codegen(view)
+    except Crash as crash:
+        raise _failed(view, str(crash), write_bundle(nested, view, options, folder)) from None
     except Exception as error:
         raise _failed(view, told(error), write_bundle(nested, view, options, folder)) from error
     problem = artifact_problem(made, view)

@@ -29,6 +29,7 @@ class CGenerator(CodeGenerator):
     """C source that one can read, compiled with the system's compiler."""
 
     name = "c"
+    guarded = False
     figures = Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False)
     compiler: str = option("", "the compiler (default: $CC, or the first of cc, gcc, clang)")
     flags: tuple[str, ...] = option((), "further flags for the compiler")

@@ -26,6 +26,7 @@ class OnnxGenerator(CodeGenerator):
     """Regions as ONNX models, which an execution provider of ONNX Runtime runs."""
 
     name = "onnx"
+    guarded = False
     figures = Figures(gflops=90.0, gbytes=10.0, call_us=30.0)
     """Of the provider for the CPU; each call goes through Python."""
     provider: str = option("CPUExecutionProvider", "the execution provider, 'cuda' for CUDAExecutionProvider")

@@ -91,6 +91,18 @@ module {
 // -----
 
 module {
+  // expected-error-re @below {{pass 'codegen-external' failed: the code generator of target 'crashes-here' (file {{.*}}/generators.py) crashed {{\(signal SIGSEGV\)}}; it was given 'r_0'{{.*}}runs it again}}
+  builtin.module @r attributes {relax.external = "crashes-here"} {
+    func.func @r_0(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+  }
+}
+
+// -----
+
+module {
   // expected-error @below {{pass 'codegen-external' failed: unknown target 'nobody'; }}
   builtin.module @r attributes {relax.external = "nobody"} {
     func.func @r_0(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -83,6 +83,7 @@ failing("garbage", lambda module: 42)
 failing("forgets", lambda module: Artifact("toy", ()))
 failing("invents", lambda module: Artifact("toy", module.names, params=("w9",)))
 failing("crashes", lambda module: ctypes.string_at(0), apart=True)
+failing("crashes-here", lambda module: ctypes.string_at(0))
 failing("exits", lambda module: __import__("os")._exit(3), apart=True)
 failing("works-apart", Toy().codegen, apart=True)
 
