@@ -19,7 +19,16 @@ from mirlo.dialects.tir.loops import For
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.loops import LoopHeader, axes_kinds, block_name, header, is_docstring, is_init, word_of
+from mirlo.frontends.script.loops import (
+    RANGES,
+    LoopHeader,
+    axes_kinds,
+    block_name,
+    header,
+    is_docstring,
+    is_init,
+    word_of,
+)
 
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}
@@ -199,8 +208,9 @@ class BufferForm(Interpreter):
     @contextmanager
     def _opened(self, loop: LoopHeader) -> Iterator[list[Expr]]:
         """The loops of a header, open; their indices."""
-        if loop.kind == "range":
-            for i in self.builder.range(loop.lower[0], loop.upper[0], loop.step):
+        if loop.kind in RANGES:
+            is_parallel = loop.kind == "parallel_range"
+            for i in self.builder.range(loop.lower[0], loop.upper[0], loop.step, is_parallel):
                 yield [i]
             return
         indices: list[Expr] = []

@@ -80,7 +80,7 @@ class AttributeSymbol:
     name: str
 
 
-LOOPS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding", "grid")
+LOOPS = ("serial", "parallel", "parallel_range", "vectorized", "unrolled", "thread_binding", "grid")
 TYPES = tuple(name for name in DTYPES)
 _TIR = (
     *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",

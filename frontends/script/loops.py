@@ -11,6 +11,9 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import LOOPS, Word
 
+RANGES = ("range", "parallel_range")
+"""Loops with a step: those of the compute builder, in order or independent of one another."""
+
 
 @dataclass(frozen=True)
 class LoopHeader:
@@ -44,7 +47,7 @@ def header(interpreter: Interpreter, node: Any) -> LoopHeader:
         return LoopHeader(kind, (0,) * len(extents), tuple(extents), 1, None, as_tuple)
     if kind == "thread_binding":
         return _thread_binding(interpreter, call)
-    bounds = interpreter.arguments(call, 1, 3 if kind == "range" else 2)
+    bounds = interpreter.arguments(call, 1, 3 if kind in RANGES else 2)
     for bound in bounds:
         _check_bound(interpreter, call, bound)
     lower, upper = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.buffers import WORKSPACE
+from mirlo.dialects.tir.buffers import PARALLEL, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
 from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, is_constant, scalar_dtype
@@ -177,12 +177,13 @@ class _BufferPrinter:
     def _print_scf_for(self, op: Any) -> None:
         if len(op.results):
             raise NotPrintable("'scf.for' with values that it carries")
-        _no_attributes(op)
+        _no_attributes(op, PARALLEL)
         bounds = list(op.operands)
         self.flush(*bounds)
         low, high, step = (self.scalars.text(v, typed=False) for v in bounds)
         listed = [high] if (low, step) == ("0", "1") else [low, high] if step == "1" else [low, high, step]
-        self._nested(op.regions[0].blocks[0], f"range({', '.join(listed)})")
+        word = "T.parallel_range" if PARALLEL in op.attributes else "range"
+        self._nested(op.regions[0].blocks[0], f"{word}({', '.join(listed)})")
 
     def _nested(self, body: Any, loop: str) -> None:
         name = self.fresh("i")
@@ -258,7 +259,7 @@ def _reads_memory(value: Any) -> bool:
     return not len(value.owner.regions) and any(_reads_memory(operand) for operand in value.owner.operands)
 
 
-def _no_attributes(op: Any) -> None:
+def _no_attributes(op: Any, *known: str) -> None:
     for i in range(len(op.attributes)):
-        if op.attributes[i].name != "operandSegmentSizes":
+        if op.attributes[i].name not in ("operandSegmentSizes", *known):
             raise NotPrintable(f"'{op.name}' with the attribute '{op.attributes[i].name}'")

@@ -98,11 +98,18 @@ class LoopBuilder:
         self._function = function
         self._last_if: Any = None
 
-    def range(self, lower: ExprLike, upper: ExprLike | None = None, step: ExprLike = 1) -> Iterator[Expr]:
-        """`for i in loops.range(n)`, `loops.range(low, high)`, `loops.range(low, high, step)`; the step is positive."""
+    def range(
+        self, lower: ExprLike, upper: ExprLike | None = None, step: ExprLike = 1, parallel: bool = False
+    ) -> Iterator[Expr]:
+        """`for i in loops.range(n)`, `loops.range(low, high)`, `loops.range(low, high, step)`; the step is positive.
+
+        `parallel` is as for `nest`.
+        """
         low, high = (constant(0, INDEX), lower) if upper is None else (lower, upper)
         bounds = [emit(lift(bound, INDEX).cast(INDEX)) for bound in (low, high, step)]
         loop = scf.ForOp(*bounds, [])
+        if parallel:
+            loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
             yield held(loop.induction_variable, INDEX)
             scf.YieldOp([])
@@ -116,9 +123,7 @@ class LoopBuilder:
         if not extents:
             yield []
             return
-        for i in self.range(extents[0]):
-            if parallel:
-                ir.InsertionPoint.current.block.owner.attributes[PARALLEL] = ir.UnitAttr.get()
+        for i in self.range(extents[0], parallel=parallel):
             for rest in self.nest(extents[1:], parallel):
                 yield [i, *rest]
 

@@ -10,10 +10,10 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import CONVERTERS, converter
 from mirlo.frontends.onnx.runtime_sizes import bind
 
-converter("Det")(simple("det"))
+CONVERTERS.add("", "Det", 1, simple("det"))
 
 
 @converter("Col2Im", since=18)

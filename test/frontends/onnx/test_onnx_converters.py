@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from commands import output_of, python
 from onnx import helper
 from onnx_models import F32, check, make_model, node
 
@@ -80,3 +81,14 @@ def test_unknown_relax_operator(context: Any) -> None:
 
     with pytest.raises(ValueError, match="relax has no operator 'addd': did you mean 'add'?"):
         import_model(own_model(), context=context)
+
+
+def test_none_of_mirlos_own_stands_among_the_users() -> None:
+    made = output_of(
+        python(
+            "-c",
+            "from mirlo.frontends.onnx import registry; registry.load_converters(); "
+            "print(registry.CONVERTERS.users.operators())",
+        )
+    )
+    assert made.strip() == "[]"
