@@ -25,8 +25,13 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     # Read first: a missing file should not cost a compilation.
     given = {name: read_array(path, name) for name, path in arguments.input}
-    executable = _executable(arguments)
+    executable: Any = _executable(arguments)
     sys.stdout.flush()
+    if not hasattr(executable, "artifact"):  # a program of several
+        from mirlo.tools.cli.run_program import run_program
+
+        run_program(executable, given, arguments)
+        return
     inputs = _inputs(executable, given, arguments)
     outputs = executable.run(inputs)
     _print_tensors("inputs", executable.inputs, inputs, {name for name, _ in arguments.input}, arguments.seed)

@@ -1,0 +1,69 @@
+"""`mirlo run` of a program: a model that works on sequences, optional values or strings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.files import write_arrays
+from mirlo.tools.cli.tables import columns
+
+if TYPE_CHECKING:
+    from mirlo.runtime.program import Program
+
+SHOWN = 60
+"""Letters of a value that are printed."""
+
+
+def run_program(program: Program, given: Mapping[str, Any], arguments: Arguments) -> None:
+    """Run it with the arrays given and random ones for other tensors, print."""
+    inputs = _inputs(program, given, arguments)
+    outputs = program.run(inputs)
+    _print("inputs", program.inputs, inputs)
+    _print("outputs", program.outputs, outputs)
+    if arguments.output_dir is not None:
+        arrays = {name: value for name, value in outputs.items() if hasattr(value, "dtype") and value.dtype != object}
+        for path in write_arrays(arguments.output_dir, arrays):
+            print(f"wrote {path}")
+    start = time.perf_counter()
+    for _ in range(arguments.repeat):
+        program.run(inputs)
+    seconds = (time.perf_counter() - start) / arguments.repeat
+    print(f"latency: {1000 * seconds:.2f} ms (mean of {arguments.repeat})")
+    if arguments.profile:
+        print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
+
+
+def _inputs(program: Program, given: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
+    import numpy as np
+
+    from mirlo.runtime.artifact import TensorSpec
+    from mirlo.runtime.inputs import random_input
+
+    ports = {port.name: port for port in program.inputs}
+    for name in (*given, *arguments.shapes):
+        if name not in ports:
+            raise CommandError(
+                f"{arguments.model} has no input '{name}'; inputs: {', '.join(map(str, program.inputs))}"
+            )
+    rng, values = np.random.default_rng(arguments.seed), dict(given)
+    for name, port in ports.items():
+        if name in given:
+            continue
+        shape = arguments.shapes.get(name, port.kind.shape or ())
+        if not port.kind.is_tensor or not all(isinstance(dim, int) for dim in shape):
+            what = "an array, --input NAME=FILE.npy, or its shape" if port.kind.is_tensor else "call it from Python"
+            raise CommandError(f"input '{name}' is {port.kind}, of which there are no random values: {what}")
+        values[name] = random_input(TensorSpec(name, port.kind.name, tuple(shape)), {}, rng)
+    return {name: values[name] for name in ports}
+
+
+def _print(title: str, ports: Any, values: Mapping[str, Any]) -> None:
+    rows = [(f"{title}:", "", "")]
+    for port in ports:
+        text = " ".join(str(values[port.name]).split())
+        rows.append((f"  {port.name}", str(port.kind), text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."))
+    print("\n".join(columns(rows)))
