@@ -20,6 +20,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.runner import PassFailed
 from mirlo.passes.session import Session
+from mirlo.tools.cutout import again, is_constant
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
@@ -98,26 +99,16 @@ def _alone(op: Any) -> Any:
     """A module that computes this operator of its operands."""
     with op.context, ir.Location.unknown():
         module = ir.Module.create()
-        kinds = [value.type for value in op.operands if not _is_constant(value)]
+        kinds = [value.type for value in op.operands if not is_constant(value)]
         with ir.InsertionPoint(module.body):
             main = func.FuncOp("main", ir.FunctionType.get(kinds, [value.type for value in op.results]))
         entry = main.add_entry_block()
         arguments = iter(list(entry.arguments))
         with ir.InsertionPoint(entry):
             # Weights stay weights: what is made of them ahead of time costs nothing.
-            operands = [_again(v.owner, []).results[0] if _is_constant(v) else next(arguments) for v in op.operands]
-            func.ReturnOp(list(_again(op, operands).results))
+            operands = [again(v.owner, []).results[0] if is_constant(v) else next(arguments) for v in op.operands]
+            func.ReturnOp(list(again(op, operands).results))
     return module
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
-
-
-def _again(op: Any, operands: list[Any]) -> Any:
-    """A copy of an operation with these operands."""
-    attributes = {named.name: named.attr for named in (op.attributes[i] for i in range(len(op.attributes)))}
-    return ir.Operation.create(op.name, [value.type for value in op.results], operands, attributes)
 
 
 def _time(module: Any, operator: str, name: str, target: str, compile: Compile) -> float | None:

@@ -18,6 +18,7 @@ from mirlo.passes.locations import node_of
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
+from mirlo.tools.cutout import is_constant
 from mirlo.tools.programs.detect import CALL, is_host, main_of
 from mirlo.tools.programs.outline import Outliner, captured
 
@@ -158,7 +159,7 @@ def _levels(operations: Sequence[Any]) -> list[int]:
 
 def _reads(op: Any) -> list[Any]:
     """The values that an operation needs from elsewhere; what is repeated where it is used does not count."""
-    return [source for value in captured(op) if (source := source_of(value)) is not None and not _is_constant(source)]
+    return [source for value in captured(op) if (source := source_of(value)) is not None and not is_constant(source)]
 
 
 def source_of(value: Any) -> Any:
@@ -166,10 +167,6 @@ def source_of(value: Any) -> Any:
     while isinstance(value, ir.OpResult) and value.owner.name == "tensor.extract":
         value = value.owner.operands[0]
     return value
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
 
 
 def _kind_text(mlir_type: Any) -> str:

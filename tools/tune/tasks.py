@@ -14,6 +14,7 @@ from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.tuned import kernel_key, name_of
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.tools.compile import CompileOptions
+from mirlo.tools.cutout import again, is_constant
 from mirlo.tools.models import open_model, require_sizes
 
 POINT = "apply-tuning"
@@ -84,7 +85,7 @@ def _alone(module: Any, function: Any, name: str) -> Any:
     """A module with the kernel and a graph that calls it as the model does: its weights are constants there too."""
     site = _first_call(module, name)
     made = ir.Module.create()
-    variable = [value for value in site.operands if not _is_constant(value)]
+    variable = [value for value in site.operands if not is_constant(value)]
     with ir.InsertionPoint(made.body):
         kinds = ir.FunctionType.get([v.type for v in variable], [r.type for r in site.results])
         main = func.FuncOp("main", kinds)
@@ -95,11 +96,11 @@ def _alone(module: Any, function: Any, name: str) -> Any:
     with ir.InsertionPoint(entry):
         operands = []
         for value in site.operands:
-            if _is_constant(value):
+            if is_constant(value):
                 operands.append(_stand_in(value))
             else:
                 operands.append(arguments[value] if arguments is not None else next(given))
-        func.ReturnOp(list(_again(site, operands).results))
+        func.ReturnOp(list(again(site, operands).results))
     return made
 
 
@@ -116,16 +117,7 @@ def _first_call(module: Any, name: str) -> Any:
     return found[0]
 
 
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
-
-
 def _stand_in(value: Any) -> Any:
     """A constant of the same type: what is in it does not matter for the time, where it lies does."""
     parameter = {"param": ir.StringAttr.get("weight_" + str(abs(hash(str(value.type))) % 10**8))}
     return ir.Operation.create("relax.constant", [value.type], [], parameter).results[0]
-
-
-def _again(op: Any, operands: list[Any]) -> Any:
-    attributes = {named.name: named.attr for named in (op.attributes[i] for i in range(len(op.attributes)))}
-    return ir.Operation.create(op.name, [value.type for value in op.results], operands, attributes)

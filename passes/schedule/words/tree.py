@@ -109,34 +109,30 @@ class Root:
     parent: None = None
 
     def leaves(self) -> Iterator[Leaf]:
-        yield from _leaves(self)
+        yield from leaves_of(self)
 
     def loops(self) -> Iterator[Loop]:
-        yield from _loops(self)
+        yield from loops_of(self)
 
 
 Node = Loop | Leaf | Root
 
 
-def _leaves(node: Node) -> Iterator[Leaf]:
+def leaves_of(node: Node) -> Iterator[Leaf]:
     if isinstance(node, Leaf):
         yield node
         return
     for child in node.body:
-        yield from _leaves(child)
+        yield from leaves_of(child)
 
 
-def _loops(node: Node) -> Iterator[Loop]:
+def loops_of(node: Node) -> Iterator[Loop]:
     if isinstance(node, Leaf):
         return
     for child in node.body:
         if isinstance(child, Loop):
             yield child
-        yield from _loops(child)
-
-
-leaves_of = _leaves
-loops_of = _loops
+        yield from loops_of(child)
 
 
 def axis_name(position: int) -> str:
