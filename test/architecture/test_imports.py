@@ -75,6 +75,22 @@ def test_passes_name_no_target() -> None:
     assert not naming
 
 
+# Targets for GPUs, and whose folders they may not look into.
+APART = {"gpu": ("llvm", "nvvm", "spirv"), "nvvm": ("llvm", "spirv"), "spirv": ("llvm", "nvvm")}
+
+
+@pytest.mark.parametrize("folder", APART)
+def test_what_targets_share_is_in_no_target(folder: str) -> None:
+    others = tuple(f"mirlo.targets.{other}." for other in APART[folder])
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in (ROOT / "targets" / folder).rglob("*.py")
+        for line, name in _names(path)
+        if name.startswith(others)
+    ]
+    assert not wrong
+
+
 def test_files_are_short() -> None:
     long = {str(p.relative_to(ROOT)): n for p in TESTED if (n := len(p.read_text().splitlines())) > MAX_LINES}
     assert not long

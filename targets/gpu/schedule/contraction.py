@@ -13,14 +13,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.blocks.contraction.analysis import analyze
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
 from mirlo.targets.gpu.schedule.finish import Reader, finish, multiply_add, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, launch_points, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
-from mirlo.targets.llvm.schedule.contraction.analysis import analyze
-from mirlo.targets.llvm.schedule.contraction.body import emit_init
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group
 
 THINNEST = 8
 """Fewer rows or columns than this are no tile."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction
+from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
+from mirlo.passes.schedule.blocks.contraction.forms import row_major
+from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside
-from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
-from mirlo.targets.llvm.schedule.contraction.epilogue import narrowed, widened
-from mirlo.targets.llvm.schedule.contraction.forms import row_major
-from mirlo.targets.llvm.schedule.evaluate import Memory
 
 
 def touch(contraction: Contraction, memory: Memory) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import add, launch_points, multiply
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
-from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed
-from mirlo.targets.llvm.schedule.space import Space, merge_all
 
 
 @dataclass

@@ -10,11 +10,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction
+from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
-from mirlo.targets.llvm.schedule.contraction.analysis import Access, Contraction
-from mirlo.targets.llvm.schedule.contraction.body import Factor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, row_major
 
 Indices = Mapping[int, Any]
 """Values of axes, by id."""

@@ -14,13 +14,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.combine import Reducer
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.rows import Rows, Walk, find_rows
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
-from mirlo.targets.llvm.schedule.combine import Reducer
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
-from mirlo.targets.llvm.schedule.group import Group
-from mirlo.targets.llvm.schedule.rows import RowsPlan as Rows
-from mirlo.targets.llvm.schedule.rows import Walk, plan_rows
 
 BLOCK = 128
 """Threads of a block; long rows have all of them."""
@@ -45,7 +44,7 @@ class RowsPlan:
 
 def plan(group: Group) -> RowsPlan | Decline:
     """How to compute these blocks row by row."""
-    found = plan_rows(group)
+    found = find_rows(group)
     if isinstance(found, Decline):
         return found
     if not any(math.prod(walk.own) >= SHORTEST for walk in found.walks if walk.reductions):
@@ -57,8 +56,6 @@ class _Emitter:
     def __init__(self, rows: Rows, memory: Memory):
         self.plan = rows
         self.memory = memory
-        self.stored = rows._stored()
-        rows._share(memory, self.stored)
         self.count = math.prod(rows.rows)
         longest = max(math.prod(_own(walk, len(rows.rows))) for walk in rows.walks)
         self.block = 2 * BLOCK if longest > LONG and self.count < 256 else BLOCK
@@ -68,11 +65,7 @@ class _Emitter:
         """Rows of a block."""
 
     def emit(self) -> None:
-        for walk in self.plan.walks:
-            for block in walk.blocks:
-                for operand in (*block.inputs, *block.outputs):
-                    if operand.value in self.stored or operand.value not in self.plan.group.made:
-                        self.memory.slot(operand.value)
+        self.stored = self.plan.prepare(self.memory)
         launch(-(-self.count // self.together), self.block, self._block)
 
     def _block(self, ids: Ids) -> None:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.gpu.schedule.contraction import plan_contraction
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
-from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.analysis import is_product
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, unfit
 
-LANES = Machine("gpu", vector_bytes=32, vector_registers=32, masked=True)
-"""What the analyses of rows and elements ask of a machine; they only decide what is too short to share."""
+
+@dataclass(frozen=True)
+class Lanes:
+    """What the analyses of rows ask of a machine; it only decides what is too short to share."""
+
+    vector_bytes: int = 32
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of this size that neighbouring threads read together."""
+        return max(1, self.vector_bytes // element_bytes)
+
+
+LANES = Lanes()
 _LONGEST = 16
 """Most blocks that are tried as one stage."""
 

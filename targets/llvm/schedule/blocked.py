@@ -16,17 +16,18 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.contraction import ContractionPlan
-from mirlo.targets.llvm.schedule.contraction.analysis import is_product
 from mirlo.targets.llvm.schedule.contraction.code import Code
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.kernel import Kernel
 from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.tiles import Span, spans
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, whole_function
+from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.lanes import fitting
+from mirlo.passes.schedule.blocks.space import Place
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.evaluate import Frame
-from mirlo.targets.llvm.schedule.space import Place
 
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
@@ -100,8 +99,7 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenC
     """Whole vectors, and at the end one under a mask, or a few of smaller powers of two."""
     if not isinstance(extent, int):
         return OpenChunks(lanes, unroll, extent)
-    while lanes > 1 and lanes // 2 >= extent:
-        lanes //= 2
+    lanes = fitting(lanes, extent)
     if not masked and lanes > extent:
         lanes //= 2
     unroll = max(1, min(unroll, extent // lanes))
@@ -119,19 +117,6 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenC
         rest.append((at, width, min(width, left)))
         at += min(width, left)
     return Chunks(lanes, unroll, main, tuple(rest))
-
-
-def widest_bytes(places: Sequence[Place], axis: int) -> int:
-    """Size of the largest element that differs from lane to lane; indices and conversions of them left out."""
-    made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
-    frame = Frame(None, axis, made)
-    sizes = [1]
-    for place in places:
-        for value in frame.varying(place):
-            if str(value.type) not in ("index", "i1") and place.linear(value) is None:
-                sizes.append(element_bytes(value.type))
-        sizes += [element_bytes(output.element_type) for output in place.block.outputs]
-    return max(sizes)
 
 
 def can_mask(places: Sequence[Place], machine: Machine) -> bool:

@@ -12,12 +12,13 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.movement import TurnedSweep, find_turned
 from mirlo.targets.llvm.schedule.pieces import pieces
-from mirlo.targets.llvm.schedule.space import Place, Space, merge_all
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.access import shuffle
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import Place, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.access import shuffle
-from mirlo.targets.llvm.schedule.chunks import plus, traps, widest_bytes, work
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
-from mirlo.targets.llvm.schedule.space import Place, Space
+from mirlo.targets.llvm.schedule.chunks import plus, traps, work
 
 _LARGEST = 16
 """Rows and columns of the largest tile."""

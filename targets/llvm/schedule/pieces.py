@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mirlo.targets.llvm.schedule.linear import EXTREMES, Linear, axis_index
-from mirlo.targets.llvm.schedule.space import Place, Space
+from mirlo.passes.schedule.blocks.linear import EXTREMES, Linear, axis_index
+from mirlo.passes.schedule.blocks.space import Place, Space
 
 _MOST = 12
 """More pieces than this are more code than they save."""

@@ -8,13 +8,14 @@ from typing import Any
 
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction import ContractionPlan, plan_contraction
-from mirlo.targets.llvm.schedule.contraction.analysis import is_product
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, whole_function
+from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.rows import RowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
 

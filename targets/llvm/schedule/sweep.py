@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.combine import Reducer
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import Place, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, widest_bytes, work
-from mirlo.targets.llvm.schedule.combine import Reducer
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
 from mirlo.targets.llvm.schedule.pieces import along
-from mirlo.targets.llvm.schedule.space import Place, Space
 
 
 class Sweep:

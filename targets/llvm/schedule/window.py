@@ -13,15 +13,17 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, widest_bytes, work
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
-from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
+from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.pieces import along, pieces
-from mirlo.targets.llvm.schedule.space import Space, merge_all
 
 _UNROLLED = 9
 """Windows of up to this many elements are written out instead of looped over."""

@@ -10,13 +10,14 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import Place, Space
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
-from mirlo.targets.llvm.schedule.evaluate import Frame, Memory, Point
-from mirlo.targets.llvm.schedule.group import Group, opaque_of_group, placed, whole_function
-from mirlo.targets.llvm.schedule.space import Place, Space
+from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.winograd.functions import (
     INPUT_BLOCK,
     OUTPUT_BLOCK,

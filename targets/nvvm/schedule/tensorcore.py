@@ -14,15 +14,15 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.analysis import analyze, is_product
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.finish import Reader, finish, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate, roles_of, values_of
 from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
-from mirlo.targets.llvm.schedule.contraction.analysis import analyze, is_product
-from mirlo.targets.llvm.schedule.contraction.body import count_operations, emit_init
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, unfit
 from mirlo.targets.nvvm.schedule.fragments import (
     COLUMNS,
     DEPTH,

@@ -7,10 +7,10 @@ from typing import Any
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.body import count_operations
+from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
-from mirlo.targets.llvm.schedule.contraction.body import count_operations
-from mirlo.targets.llvm.schedule.group import Group, unfit
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.rules import Decline, schedule
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.contraction.kernel import Kernel, summary
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
-from mirlo.targets.llvm.schedule.evaluate import Memory
-from mirlo.targets.llvm.schedule.group import Group, whole_function
+from mirlo.targets.llvm.schedule.group import whole_function
 
 
 @dataclass

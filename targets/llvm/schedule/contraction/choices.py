@@ -8,8 +8,8 @@ from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
 

@@ -10,10 +10,10 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
+from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
-from mirlo.targets.llvm.schedule.evaluate import Memory
 
 
 class Code:

@@ -10,9 +10,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.targets.llvm.schedule.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces

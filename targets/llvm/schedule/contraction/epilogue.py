@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, narrowed
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
-from mirlo.targets.llvm.schedule.contraction.body import count_operations
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
@@ -93,19 +92,3 @@ class Epilogue:
         if key not in seen:
             seen[key] = self.code.load_lanes(buffer, cursor.position(piece.offset * stride), stride, piece)
         return seen[key]
-
-
-def widened(value: Any, kind: Any) -> Any:
-    """A half-precision factor in the type of the sum; others are of that type already."""
-    return _cast("arith.extf", value, kind)
-
-
-def narrowed(value: Any, kind: Any) -> Any:
-    """A sum in the element type of the result."""
-    return _cast("arith.truncf", value, kind)
-
-
-def _cast(name: str, value: Any, kind: Any) -> Any:
-    is_vector = isinstance(value.type, ir.VectorType)
-    wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
-    return value if value.type == wanted else create(name, wanted, value)

@@ -10,10 +10,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
-from mirlo.targets.llvm.schedule.contraction.body import emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.groups import Group
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.places import Places

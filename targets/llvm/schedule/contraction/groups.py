@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.blocks.contraction.body import Factor, Product
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, fuse
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.body import Factor, Product
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 
 WORTH_PACKING = 4

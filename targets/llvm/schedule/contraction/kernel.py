@@ -9,10 +9,11 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
@@ -21,7 +22,6 @@ from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
-from mirlo.targets.llvm.schedule.evaluate import Memory
 
 PANELS_TO_SHARE = 8
 """From so many panels on, threads share the panels; below, they share the rows of each."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans

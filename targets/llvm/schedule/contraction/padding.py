@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 
 

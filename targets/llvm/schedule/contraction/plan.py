@@ -12,8 +12,9 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, fuse, row_major
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.analysis import Contraction, analyze
 from mirlo.targets.llvm.schedule.contraction.choices import (
     asked_for,
     choose_rows,
@@ -22,7 +23,6 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     dot_tile,
     wants_packing,
 )
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, fuse, row_major
 from mirlo.targets.llvm.schedule.contraction.groups import (
     NEVER,
     WORTH_PACKING,

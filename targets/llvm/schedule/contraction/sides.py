@@ -8,9 +8,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.llvm.schedule.contraction.analysis import Access
-from mirlo.targets.llvm.schedule.contraction.body import Factor
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, row_major
+from mirlo.passes.schedule.blocks.contraction.analysis import Access
+from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
 
 
 @dataclass(frozen=True)

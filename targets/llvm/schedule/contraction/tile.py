@@ -8,11 +8,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.passes.schedule.vectors import splat
-from mirlo.targets.llvm.schedule.contraction.body import emit_init
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue, widened
-from mirlo.targets.llvm.schedule.contraction.forms import Axis
+from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window

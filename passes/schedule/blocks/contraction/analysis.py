@@ -17,8 +17,8 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.llvm.schedule.contraction.body import Product, take_apart
-from mirlo.targets.llvm.schedule.contraction.forms import Axis, Form, divisors, form_of, moving
+from mirlo.passes.schedule.blocks.contraction.body import Product, take_apart
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, divisors, form_of, moving
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.vectors import vector_body
@@ -105,3 +106,19 @@ def count_operations(blocks: Sequence[BlockView]) -> int:
     """How many operations these bodies have, a measure of the code that each copy of them becomes."""
     heavy = 12  # an intrinsic expands to about this many
     return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)
+
+
+def widened(value: Any, kind: Any) -> Any:
+    """A half-precision factor in the type of the sum; others are of that type already."""
+    return _cast("arith.extf", value, kind)
+
+
+def narrowed(value: Any, kind: Any) -> Any:
+    """A sum in the element type of the result."""
+    return _cast("arith.truncf", value, kind)
+
+
+def _cast(name: str, value: Any, kind: Any) -> Any:
+    is_vector = isinstance(value.type, ir.VectorType)
+    wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
+    return value if value.type == wanted else create(name, wanted, value)

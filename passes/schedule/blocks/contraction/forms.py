@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.targets.llvm.schedule.linear import Linear, read_expression
+from mirlo.passes.schedule.blocks.linear import Linear, read_expression
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
-from mirlo.targets.llvm.schedule.linear import Linear
 
 if TYPE_CHECKING:
-    from mirlo.targets.llvm.schedule.evaluate import Point
+    from mirlo.passes.schedule.blocks.evaluate import Point
 
 Test = tuple[Linear, Any]
 """An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""

@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.tir.view import BlockView, OperandView
-from mirlo.targets.llvm.schedule.linear import (
+from mirlo.passes.schedule.blocks.linear import (
     Linear,
     arithmetic,
     axis_index,

@@ -10,12 +10,12 @@ from mirlo.dialects.bindings import affine, ir
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
+from mirlo.passes.schedule.blocks import access
+from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number, row_major
+from mirlo.passes.schedule.blocks.space import Place
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.vectors import flat, splat, vector_op
-from mirlo.targets.llvm.schedule import access
-from mirlo.targets.llvm.schedule.linear import Linear, axis_index, number, row_major
-from mirlo.targets.llvm.schedule.space import Place
 
 _UNBOUNDED = 1 << 40
 """An extent that says nothing."""

@@ -1,0 +1,29 @@
+"""How many lanes a loop has use for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.schedule.blocks.evaluate import Frame
+from mirlo.passes.schedule.blocks.space import Place
+
+
+def fitting(lanes: int, extent: int) -> int:
+    """The fewest lanes, halved from these, that still hold the whole loop; all of them where it is longer."""
+    while lanes > 1 and lanes // 2 >= extent:
+        lanes //= 2
+    return lanes
+
+
+def widest_bytes(places: Sequence[Place], axis: int) -> int:
+    """Size of the largest element that differs from lane to lane; indices and conversions of them left out."""
+    made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+    frame = Frame(None, axis, made)
+    sizes = [1]
+    for place in places:
+        for value in frame.varying(place):
+            if str(value.type) not in ("index", "i1") and place.linear(value) is None:
+                sizes.append(element_bytes(value.type))
+        sizes += [element_bytes(output.element_type) for output in place.block.outputs]
+    return max(sizes)

@@ -1,0 +1,308 @@
+"""Row by row: softmax, normalizations, reductions along memory.
+
+The blocks share their leading axes, the rows. Within a row each block either computes elements or reduces all of them;
+a row's scalars stay in registers, and blocks over the same elements share a walk where none needs the other's total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.block import SPATIAL
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, deciding, decline
+from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
+from mirlo.passes.schedule.blocks.linear import axis_index, number
+from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
+
+_SHORTEST = 8
+"""Reductions of fewer elements than this are not worth vectors and their final sums."""
+
+
+@dataclass
+class Walk:
+    """Blocks that go over a row together."""
+
+    own: tuple[Any, ...]
+    """Extents of the loops inside of a row."""
+    blocks: list[BlockView] = field(default_factory=list)
+    reductions: dict[int, Reducer] = field(default_factory=dict)
+    space: Space = field(default_factory=lambda: Space((), ()))
+
+
+@dataclass
+class Rows:
+    """What is computed row by row."""
+
+    group: Group
+    rows: tuple[Any, ...]
+    walks: list[Walk]
+
+    def prepare(self, memory: Memory) -> set[Any]:
+        """Ask for all memory that is needed, outside of all loops; returns the values that go there."""
+        stored = self._stored()
+        self._share(memory, stored)
+        for walk in self.walks:
+            for block in walk.blocks:
+                for operand in (*block.inputs, *block.outputs):
+                    if operand.value in stored or operand.value not in self.group.made:
+                        memory.slot(operand.value)
+        return stored
+
+    def walk_of(self, value: Any) -> int | None:
+        """Position of the walk that makes a value."""
+        for i, walk in enumerate(self.walks):
+            if any(output.value == value for block in walk.blocks for output in block.outputs):
+                return i
+        return None
+
+    def _stored(self) -> set[Any]:
+        """Values that go to memory: those that are kept, and elements that a later walk reads."""
+        stored = set(self.group.kept)
+        for i, walk in enumerate(self.walks):
+            for block in walk.blocks:
+                for operand in block.inputs:
+                    source = self.walk_of(operand.value)
+                    if source is not None and source < i and self._has_elements(self.walks[source], operand.value):
+                        stored.add(operand.value)
+        return stored
+
+    @staticmethod
+    def _has_elements(walk: Walk, value: Any) -> bool:
+        """Whether the value has many elements in a row."""
+        reduced = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
+        return bool(walk.own) and value not in reduced
+
+    def _share(self, memory: Memory, stored: set[Any]) -> None:
+        """Let a row's elements live where the row's result will be, if they are read no later than it is written."""
+        taken: set[Any] = set()
+        # In the order of the blocks: that of a set of values differs from run to run.
+        outputs = [output.value for block in self.group.blocks for output in block.outputs]
+        kept = [value for value in outputs if value in self.group.kept]
+        for value in (v for v in outputs if v in stored and v not in self.group.kept):
+            for result in (r for r in kept if r not in taken):
+                if self._can_share(value, result):
+                    memory.share(value, result)
+                    taken.add(result)
+                    break
+
+    def _can_share(self, value: Any, result: Any) -> bool:
+        target = self.walk_of(result)
+        if target is None or result.type != value.type or not self._has_elements(self.walks[target], result):
+            return False
+        written = _output_dims(self.walks[target], result)
+        for i, walk in enumerate(self.walks):
+            for place in walk.space.places:
+                for operand in place.block.inputs:
+                    if operand.value != value:
+                        continue
+                    if i > target or (i == target and place.dims(operand) != written):
+                        return False
+        source = self.walk_of(value)
+        return source is not None and source < target
+
+
+def _output_dims(walk: Walk, value: Any) -> Any:
+    for place in walk.space.places:
+        for output in place.block.outputs:
+            if output.value == value:
+                return place.dims(output)
+    return None
+
+
+@deciding
+def find_rows(group: Group) -> Rows | Decline:
+    """The rows and walks of these blocks, or why they are none."""
+    if not any(block.is_reduction for block in group.blocks):
+        return decline("no block reduces")
+    refusal = opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    count = _row_axes(group)
+    walks: list[Walk] = []
+    for block in group.blocks:
+        added = _add(walks, block, count, group)
+        if added is not None:
+            return added
+    rows = group.blocks[0].domain[:count]
+    for walk in walks:
+        refusal = _place(walk, rows, group)
+        if refusal is not None:
+            return refusal
+    return _merge_rows(Rows(group, rows, walks))
+
+
+def _row_axes(group: Group) -> int:
+    """How many leading axes are rows: spatial, the same in all blocks, and never mixed with the others."""
+    first = group.blocks[0]
+    count = min(len(block.spatial) for block in group.blocks)
+    made = group.made
+
+    def fits(block: BlockView, count: int) -> bool:
+        if block.axes[:count] != (SPATIAL,) * count or block.domain[:count] != first.domain[:count]:
+            return False
+        place = _standing(block)
+        row = place.where[:count]
+        inner = [operand for operand in block.inputs if operand.value in made]
+        return all(place.dims(operand)[:count] == row for operand in (*inner, *block.outputs))
+
+    while count and not all(fits(block, count) for block in group.blocks):
+        count -= 1
+    return count
+
+
+def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Decline | None:
+    """Put a block into the last walk, or into a new one."""
+    own = [i for i in range(rows, block.rank) if block.domain[i] != 1]
+    kinds = {block.axes[i] for i in own}
+    if len(kinds) > 1:
+        return decline("a block both computes and reduces within a row", block=block.name)
+    extents = tuple(block.domain[i] for i in own)
+    found: Reducer | None = None
+    if block.is_reduction:
+        found = reducer_of(block)
+        if found is None:
+            return decline("a reduction combines by no single associative operation", block=block.name)
+        if kinds == {SPATIAL}:
+            return decline("a reduction over one element per output is elementwise", block=block.name)
+    if not walks or not _joins(walks[-1], block, extents):
+        walks.append(Walk(extents))
+    walk = walks[-1]
+    if found is not None:
+        walk.reductions[len(walk.blocks)] = found
+    walk.blocks.append(block)
+    return None
+
+
+def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
+    """Whether a block can be computed in a walk: on the same elements, from no total that the walk makes."""
+    if walk.own != extents:
+        return False
+    totals = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
+    elements = {o.value: o for i, b in enumerate(walk.blocks) if i not in walk.reductions for o in b.outputs}
+    place = _standing(block)
+    for operand in block.inputs:
+        if operand.value in totals:
+            return False
+        if operand.value in elements and not _same_element(place, operand, elements[operand.value]):
+            return False
+    return True
+
+
+def _same_element(place: Place, operand: Any, output: Any) -> bool:
+    """Whether an operand is read where the block stands, and was written in the order of the axes."""
+    if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
+        return False
+    units = [size == 1 for size in output.shape]
+    own = iter(dim for dim in place.where if not dim.is_constant)
+    return all(unit or dim == next(own, None) for dim, unit in zip(place.dims(operand), units, strict=True))
+
+
+def _standing(block: BlockView) -> Place:
+    """The block with its own axes for loops, those of one element left out."""
+    return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
+
+
+def _place(walk: Walk, rows: tuple[Dim, ...], group: Group) -> Decline | None:
+    extents = (*rows, *walk.own)
+    places = []
+    for i, block in enumerate(walk.blocks):
+        inner = iter(range(len(rows), len(extents)))
+        loops = [a if a < len(rows) else next(inner) if block.domain[a] != 1 else None for a in range(block.rank)]
+        place = placed(block, loops, extents)
+        if i in walk.reductions:
+            place = Place(block, place.where, extents, walk.reductions[i].contributions)
+        places.append(place)
+    start = len(rows)
+    space = merge_all(_ordered(Space(extents, tuple(places)), start), start)
+    walk.space = space
+    if len(space.extents) == start:
+        return None
+    return _worth(walk, space, start, group) if walk.reductions else _storable(space)
+
+
+def _ordered(space: Space, start: int) -> Space:
+    """The loops of a row by how far apart their elements are in memory, the closest innermost."""
+    axes = range(start, len(space.extents))
+    sizes = [
+        (D.guess(D.product(o.shape)), [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes])
+        for p in space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
+    ]  # fmt: skip
+    outputs = [
+        [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes] for p in space.places for o in p.block.outputs
+        if all(p.flat(o).coefficient(a) for a in axes)
+    ]  # fmt: skip
+    steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
+    order = sorted(range(len(axes)), key=lambda i: -steps[i])
+    return space.order([*range(start), *(start + i for i in order)])
+
+
+def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
+    """A reduction in vectors must run along memory, and be long enough if nothing but reductions gains by it."""
+    axis, extent = len(space.extents) - 1, space.extents[-1]
+    rows = D.guess(D.product(space.extents[:start]))
+    total = D.guess(D.product(walk.own))
+    computes = any(not block.is_reduction and D.guess(D.product(block.domain)) > rows for block in group.blocks)
+    if total < _SHORTEST and not computes:
+        return decline("rows are too short for vectors", elements=total)
+    inputs = [(p, o) for p in space.places for o in p.needed_inputs if o.map is not None]
+    if inputs:
+        place, largest = max(inputs, key=lambda item: D.guess(D.product(item[1].shape)))
+        step = place.flat(largest).coefficient(axis)
+        if step not in (0, 1):
+            return decline("the reduction does not run along memory", block=place.block.name, step=step)
+    lanes = group.machine.lanes(widest_bytes(space.places, axis))
+    if D.guess(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
+        return decline("windows are too narrow for vectors", elements=extent)
+    if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
+        return decline("the innermost loop of a row is too short for vectors", elements=extent)
+    return _storable(space)
+
+
+def _is_window(place: Place, operand: Any, start: int) -> bool:
+    """Whether rows and their elements meet in one dim of an operand."""
+    return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
+
+
+def _storable(space: Space) -> Decline | None:
+    axis = len(space.extents) - 1
+    for place in space.places:
+        if place.block.is_reduction:
+            continue
+        for output in place.block.outputs:
+            step = place.flat(output).coefficient(axis)
+            if step != 1:
+                return decline("an output is not written along memory", block=place.block.name, step=step)
+    return None
+
+
+def _merge_rows(plan: Rows) -> Rows:
+    """Row loops merged where all walks allow it; rows of one element dropped."""
+    kept = [i for i, extent in enumerate(plan.rows) if extent != 1]
+    for walk in plan.walks:
+        space = walk.space
+        inner = range(len(plan.rows), len(space.extents))
+        position = {axis: i for i, axis in enumerate([*kept, *inner])}
+        walk.space = _without_units(space, position)
+    rows: Sequence[Dim] = [plan.rows[i] for i in kept]
+    axis = len(rows) - 2
+    while axis >= 0:
+        merged = [found for walk in plan.walks if (found := walk.space.merge(axis)) is not None]
+        if len(merged) == len(plan.walks):
+            for walk, space in zip(plan.walks, merged, strict=True):
+                walk.space = space
+            rows = [*rows[:axis], rows[axis] * rows[axis + 1], *rows[axis + 2 :]]
+        axis -= 1
+    return Rows(plan.group, tuple(rows), plan.walks)
+
+
+def _without_units(space: Space, position: dict[int, int]) -> Space:
+    extents = [space.extents[axis] for axis in position]
+    return space.substitute(lambda a: axis_index(position[a]) if a in position else number(0), extents)
