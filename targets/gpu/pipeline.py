@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str) -> str:
-    """From relax to buffers and kernels: what the emitters take."""
+def compile_pipeline(target: str, machine: str = "") -> str:
+    """From relax to buffers and kernels: what the emitters take; schedules are made for the machine of this name."""
+    planned = f"schedule{{target={target} machine={machine}}}" if machine else f"schedule{{target={target}}}"
     passes = [
         "simplify",
         "fold-constant",
@@ -20,7 +21,7 @@ def compile_pipeline(target: str) -> str:
         "canonicalize",
         "cse",
         "remove-dead",
-        f"schedule{{target={target}}}",
+        planned,
         "map-threads",
         "lower-loops",
         f"lower-intrinsics{{target={target}}}",

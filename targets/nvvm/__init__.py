@@ -9,8 +9,9 @@ from mirlo.passes.targets import Target
 
 def _pipeline(options: Any = None) -> str:
     from mirlo.targets.gpu.pipeline import compile_pipeline
+    from mirlo.targets.nvvm.options import parse_options
 
-    return compile_pipeline("nvvm")
+    return compile_pipeline("nvvm", parse_options(getattr(options, "target_options", "")).machine)
 
 
 def _emit(module: Any, options: Any) -> Any:
@@ -28,7 +29,7 @@ def _fingerprint() -> str:
 
 TARGET = Target(
     name="nvvm",
-    help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a} names the chip",
+    help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a tf32=true}: the chip, and f32 on its matrix units",
     parent="gpu",
     rule_modules=(
         "mirlo.targets.nvvm.intrinsics",

@@ -1,21 +1,56 @@
-"""Options of target `nvvm`: the chip that code is made for."""
+"""Options of target `nvvm`: the chip that code is made for, and whether products of f32 may be rounded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT, Chip, ChipError, find_chip
 
+_YES, _NO = ("true", "1"), ("false", "0")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `nvvm{chip=sm_90a tf32=true}` says."""
+
+    chip: Chip
+    tf32: bool = False
+    """Whether factors of f32 are rounded to 10 bits of fraction, so that the matrix units take them."""
+
+    @property
+    def machine(self) -> str:
+        """The same as one word: what the pass `schedule` is told."""
+        return f"{self.chip.name}+tf32" if self.tf32 else self.chip.name
+
+
+def parse_options(text: str) -> Options:
+    """The options in braces; without a chip that of this machine, or the one whose code most others run."""
+    name, tf32 = "", False
+    for part in text.split():
+        key, _, value = part.partition("=")
+        if key == "chip":
+            name = value
+        elif key == "tf32":
+            if value not in _YES + _NO:
+                raise ChipError(f"option tf32 of target 'nvvm' is true or false, found '{value}'")
+            tf32 = value in _YES
+        else:
+            raise ChipError(f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}, tf32=true|false")
+    return Options(find_chip(name or _present() or DEFAULT), tf32)
+
+
+def planned_for(options: Mapping[str, Any]) -> Options:
+    """What schedule rules plan for, of the options that they are given."""
+    name, _, rest = str(options.get("machine") or "").partition("+")
+    return parse_options(" ".join([*([f"chip={name}"] if name else []), *([f"{rest}=true"] if rest else [])]))
+
 
 def chosen_chip(options: str) -> Chip:
-    """The chip of `chip=sm_90a`; without options that of this machine, or the one whose code most others run."""
-    name = ""
-    for part in options.split():
-        key, _, value = part.partition("=")
-        if key != "chip":
-            raise ChipError(f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}")
-        name = value
-    return find_chip(name or _present() or DEFAULT)
+    """The chip of the options of a target."""
+    return parse_options(options).chip
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,13 +31,19 @@ def ptx_of(programs: Sequence[Program], chip: str) -> str:
         return ptx_of_module(module, chip)
 
 
-def ptx_of_module(module: Any, chip: str) -> str:
-    """The PTX of a module."""
-    pipeline: Any = find_target("nvvm").pipeline
-    Pipeline(pipeline(None)).run(module, Session(), [])
+def ptx_of_module(module: Any, chip: str, others: str = "") -> str:
+    """The PTX of a module, by the chip and other options of the target."""
+    run_pipeline(module, chip, others)
     artifact = emit(module, find_chip(chip))
     places = {tuple(kernel["code"]) for kernel in artifact.metadata["kernels"].values()}
     return "".join(artifact.code[at : at + size].decode() for at, size in places)
+
+
+def run_pipeline(module: Any, chip: str, others: str = "") -> None:
+    """Everything up to kernels, in place."""
+    pipeline: Any = find_target("nvvm").pipeline
+    options = SimpleNamespace(target_options=f"chip={chip} {others}")
+    Pipeline(pipeline(options)).run(module, Session(), [])
 
 
 def assemble(programs: Sequence[Program], chip: str) -> Assembled | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.llvmtext import readable_by_older
-from mirlo.targets.nvvm.options import chosen_chip
+from mirlo.targets.nvvm.options import chosen_chip, parse_options, planned_for
 from mirlo.targets.nvvm.ptx import assemble, check_translated
 
 
@@ -50,6 +52,7 @@ def test_functions_that_nobody_defines_are_named() -> None:
     [
         ("nvvm{chip=sm_91}", "unknown chip 'sm_91'; did you mean 'sm_89'?"),
         ("nvvm{chap=3}", "target 'nvvm' has no option 'chap'"),
+        ("nvvm{tf32=maybe}", "option tf32 of target 'nvvm' is true or false, found 'maybe'"),
         ("llvm{chip=sm_80}", "target 'llvm' takes no options, found 'llvm{chip=sm_80}'"),
     ],
 )
@@ -61,6 +64,13 @@ def test_options_that_do_not_exist(target: str, message: str) -> None:
 
 def test_chips_are_chosen_by_name() -> None:
     assert chosen_chip("chip=sm_90a").name == "sm_90a"
+
+
+def test_schedules_are_told_the_chip() -> None:
+    text = "chip=sm_90a tf32=true"
+    options = parse_options(text)
+    assert planned_for({"machine": options.machine}) == options
+    assert "machine=sm_90a+tf32}" in str(Pipeline.named("nvvm", SimpleNamespace(target_options=text)))
 
 
 def test_without_a_driver_the_message_says_what_to_do() -> None:
