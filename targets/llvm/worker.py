@@ -27,15 +27,26 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 def receive(stream: BinaryIO) -> Any:
     """Read one message; EOFError when there will be none."""
-    (size,) = LENGTH.unpack(_exactly(stream, LENGTH.size))
-    return pickle.loads(_exactly(stream, size))
+    head = _exactly(stream, LENGTH.size)
+    if not head:
+        raise EOFError
+    size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else 0
+    content = _exactly(stream, size)
+    if not size or len(content) < size:
+        raise OSError("the other end went away within a message")
+    return pickle.loads(content)
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    content = stream.read(size)
-    if len(content) < size:
-        raise EOFError
-    return content
+    """So many bytes, or what there is before the end."""
+    # One read of a pipe gives what it holds at the moment, which is less than a large message.
+    content = bytearray()
+    while len(content) < size:
+        part = stream.read(size - len(content))
+        if not part:
+            break
+        content += part
+    return bytes(content)
 
 
 def main() -> None:

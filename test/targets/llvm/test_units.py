@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from mirlo.targets.llvm import processes
 from mirlo.targets.llvm.object_code import Entry
 from mirlo.targets.llvm.processes import Task, compile_all
 from mirlo.targets.llvm.units import split
+from mirlo.targets.llvm.worker import receive, send
 
 CHAIN = """
 func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -126,11 +129,33 @@ def tasks():
     return [Task(unit.name, unit.text, unit.entry) for unit in _units(PLANNED)] * 3
 
 
+def compile_here(tasks) -> list[bytes]:
+    with make_context():
+        return compile_all(tasks, 2, jobs=1)
+
+
 def test_processes_make_what_this_one_makes(tasks) -> None:
     with make_context():
-        here = compile_all(tasks, 2, jobs=1)
         there = compile_all(tasks, 2, jobs=3)
-    assert here == there
+    assert there == compile_here(tasks)
+
+
+def test_a_large_kernel_does_not_end_a_process(tasks) -> None:
+    large = [Task(task.name, f"{task.text}\n// {'x' * 500_000}", task.entry) for task in tasks]
+    with make_context():
+        made = compile_all(large, 2, jobs=2)
+    assert processes._processes[0].is_alive()
+    assert made == compile_here(tasks)
+
+
+@pytest.mark.parametrize("cut", [4, 20])
+def test_half_a_message_is_not_the_end(cut: int) -> None:
+    whole = io.BytesIO()
+    send(whole, ("text", 2, None))
+    with pytest.raises(OSError, match="within a message"):
+        receive(io.BytesIO(whole.getvalue()[:cut]))
+    with pytest.raises(EOFError):
+        receive(io.BytesIO())
 
 
 def test_an_error_in_a_process_names_the_kernel(tasks) -> None:
