@@ -13,7 +13,7 @@ from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
-from mirlo.frontends.onnx import functions, regions, schema
+from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.equations import solve
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
@@ -139,13 +139,15 @@ class Body:
 
     def repeat(
         self,
-        body: Any,
+        round_: loops.Round | Any,
         limit: Value | None,
         going: Value | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        return regions.repeat(self, body, limit, going, carried, room)
+        if not isinstance(round_, loops.Round):
+            round_ = loops.round_of_graph(self, round_, len(carried))
+        return loops.repeat(self, round_, limit, going, carried, room)
 
     # Graphs and nodes
 

@@ -51,13 +51,16 @@ class Builder(Protocol):
 
     def repeat(
         self,
-        body: Any,
+        round_: Any,
         limit: Value | None,
         going: Value | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        """Import a graph as the body of an scf.while; what it carried when it ended."""
+        """A graph, or a `loops.Round`, as the body of an scf.while; what it carried when it ended.
+
+        With room for so many rows, then what each round gave beside it, and how many rounds there were.
+        """
 
 
 class Node:

@@ -17,6 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.values import Value, constant
 
 WRONG = -1
 """A size that says that something else is wrong."""
@@ -56,6 +57,18 @@ def shape_vector(node: Node, shape: Sequence[Dim]) -> Any:
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
+
+
+def as_value(made: Any) -> Value:
+    """What was emitted, as a value of the model."""
+    return Value("", type_of(made), ir=made)
+
+
+def dim_value(node: Node, dim: Dim) -> Value:
+    """A dim as a number: i64 of rank 0."""
+    if isinstance(dim, int):
+        return constant("", np.array(dim, np.int64))
+    return as_value(node.emit("reshape", shape_vector(node, [dim]), shape=()))
 
 
 def numbers(node: Node, values: Any) -> Any:

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.sizes import places
 from mirlo.passes.schedule.loops import index
 
 
@@ -60,15 +64,20 @@ def mask_of(lanes: Sequence[bool]) -> Any:
     return create("arith.constant", mask_type, value=values)
 
 
-def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
-    """Elements of a contiguous buffer at these indices, some of them vectors; lanes off in the mask read nothing."""
-    if not any(is_vector(i) for i in indices):
-        return memref.LoadOp(buffer, list(indices)).result
+def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
+    """Elements of a contiguous buffer at these indices, some of them vectors; lanes off in the mask read nothing.
+
+    The shape is that of the tensor in the buffer, which tells more than the buffer's where that is unbounded.
+    """
     kind = buffer.type
+    if list(kind.shape) != [UNBOUNDED]:
+        shape = kind.shape
+    if not any(is_vector(i) for i in indices):
+        return memref.LoadOp(buffer, places(shape, indices)).result
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
     linear: Any = None
-    stride = 1
-    for position, dim in reversed(list(zip(indices, kind.shape, strict=True))):
+    stride: Dim = 1
+    for position, dim in reversed(list(zip(indices, shape, strict=True))):
         scaled: Any = position
         if stride != 1:
             factor = index(stride)
@@ -80,7 +89,7 @@ def gather(buffer: Any, indices: Sequence[Any], lanes: int, mask: Any = None) ->
             linear = create("arith.addi", index_vector, splat(linear, lanes), splat(scaled, lanes))
         else:
             linear = create("arith.addi", ir.IndexType.get(), linear, scaled)
-        stride *= dim
+        stride = stride * dim
     result = ir.VectorType.get([lanes], kind.element_type)
     filler = splat(emit_constant(0, kind.element_type), lanes)
     enabled = lane_mask(lanes, lanes) if mask is None else mask
@@ -97,7 +106,7 @@ def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None
     for op in block.body_ops:
         operands = [env[v] for v in op.operands]
         if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-            made = [gather(operands[0], operands[1:], lanes, mask)]
+            made = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]
         else:
             made = vector_op(op, operands, lanes)
         for old, new in zip(op.results, made, strict=True):

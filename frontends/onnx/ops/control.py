@@ -63,7 +63,7 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
         for sequence, value in zip(collected, results[len(carried) :], strict=True):
             sequence.append(value)
         done += 1
-    return [*carried, *(_stacked(node, sequence, 0) for sequence in collected)]
+    return [*carried, *(stacked(node, sequence, 0) for sequence in collected)]
 
 
 def _compiled(
@@ -89,119 +89,9 @@ def _first(node: Node, rows: Any, count: Any) -> Any:
     return node.emit("slice_dims", rows, begin=zeros, shape=(count, *found.shape[1:]), strides=ones)
 
 
-@converter("Scan", since=9)
-def scan(node: Node) -> Any:
-    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
-    states = _states(len(node.inputs), count, body)
-    results = len(body.output) - states
-    sequences = [
-        _elements(node, states + i, axis, backwards)
-        for i, (axis, backwards) in enumerate(
-            zip(
-                _per_value(node, "scan_input_axes", count),
-                _per_value(node, "scan_input_directions", count),
-                strict=True,
-            )
-        )
-    ]
-    if len({len(sequence) for sequence in sequences}) != 1:
-        raise NodeError(f"the scanned inputs must have one length, got {', '.join(str(len(s)) for s in sequences)}")
-    output_axes = _per_value(node, "scan_output_axes", results)
-    output_directions = _per_value(node, "scan_output_directions", results)
-    carried = [node.any_value(i) for i in range(states)]
-    collected: list[list[AnyValue]] = [[] for _ in range(results)]
-    for done, elements in enumerate(zip(*sequences, strict=True)):
-        made = node.builder.branch(body, [*carried, *elements], f"{done}/")
-        carried = made[:states]
-        for sequence, value in zip(collected, made[states:], strict=True):
-            sequence.append(value)
-    stacked = [
-        _stacked(node, sequence[::-1] if backwards else sequence, axis)
-        for sequence, axis, backwards in zip(collected, output_axes, output_directions, strict=True)
-    ]
-    return [*carried, *stacked]
-
-
-def _states(inputs: int, count: int, body: Any) -> int:
-    """How many of the inputs are carried from round to round."""
-    states = inputs - count
-    if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:
-        raise NodeError(f"attribute 'num_scan_inputs' is {count}, which does not fit {inputs} inputs and the body")
-    return states
-
-
-@converter("Scan")
-def batched_scan(node: Node) -> Any:
-    """Operator set 8: every input has a batch dim first, and the sequences of a batch have lengths of their own."""
-    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
-    states = _states(len(node.inputs) - 1, count, body)
-    batch = node.type(1).shape[0] if node.type(1).rank else 0
-    if not isinstance(batch, int) or batch < 1:
-        raise NodeError(f"every input must have a known batch dim first, got {node.type(1)}")
-    directions = _per_value(node, "directions", count)
-    sequences = [_elements(node, 1 + states + i, 1, backwards) for i, backwards in enumerate(directions)]
-    longest = len(sequences[0])
-    lengths = node.ints(0) if node.has(0) else [longest] * batch
-    if len(lengths) != batch or any(not 1 <= length <= longest for length in lengths):
-        raise NodeError(f"input 'sequence_lens' must be {batch} numbers from 1 to {longest}, got {lengths}")
-    samples = [_one_of_batch(node, body, i, states, sequences, lengths[i]) for i in range(batch)]
-    return [_stacked(node, values, 0) for values in zip(*samples, strict=True)]
-
-
-def _one_of_batch(
-    node: Node, body: Any, index: int, states: int, sequences: list[list[Value]], length: int
-) -> list[Any]:
-    """The states after the last round, and the outputs of the rounds, with zeros after them."""
-
-    def own(value: Value) -> Value:
-        position = node.constant(np.array(index, np.int64))
-        made = node.emit("gather", node.builder.ssa(value), position, axis=0)
-        return Value("", type_of(made), ir=made)
-
-    carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
-    collected: list[list[Any]] = [[] for _ in body.output[states:]]
-    for step in range(length):
-        made = node.builder.branch(
-            body, [*carried, *(own(sequence[step]) for sequence in sequences)], f"{index}/{step}/"
-        )
-        carried = made[:states]
-        for sequence, value in zip(collected, made[states:], strict=True):
-            sequence.append(node.builder.ssa(value))
-    for sequence in collected:
-        zero = node.emit("full", shape=type_of(sequence[0]).shape, value=0, dtype=type_of(sequence[0]).dtype)
-        sequence += [zero] * (len(sequences[0]) - length)
-    return [*carried, *(node.emit("stack", sequence, axis=0) for sequence in collected)]
-
-
-def _per_value(node: Node, attribute: str, count: int) -> list[int]:
-    values = node.attr.ints(attribute, None) or [0] * count
-    if len(values) != count:
-        raise NodeError(f"attribute '{attribute}' must have {count} numbers, got {len(values)}")
-    return values
-
-
-def _elements(node: Node, index: int, axis: int, backwards: int) -> list[Value]:
-    """The slices of an input along an axis, in the order in which they are scanned."""
-    found = node.type(index)
-    if not -found.rank <= axis < found.rank:
-        raise NodeError(f"attribute 'scan_input_axes' names axis {axis} of {found}")
-    length = found.shape[axis]
-    if not isinstance(length, int):
-        raise NodeError(f"the number of rounds must be known, but it is {length}; fix the shapes of the model's inputs")
-    _require_few(length - 1)
-    pieces = node.emit("split", node[index], axis=axis, sizes=(1,) * length) if length > 1 else node[index]
-    values = [node.emit("squeeze", x, axes=[axis]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
-    made = [Value("", type_of(value), ir=value) for value in values]
-    return made[::-1] if backwards else made
-
-
-def _stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
+def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
+    """What rounds collected, as one value."""
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
     values = [node.builder.ssa(value) if isinstance(value, (Value, ListValue)) else value for value in sequence]
     return node.emit("stack", values, axis=axis)
-
-
-def _require_few(done: int) -> None:
-    if done >= MOST_ROUNDS:
-        raise NodeError(f"loops of more than {MOST_ROUNDS} rounds are not supported")

@@ -1,4 +1,4 @@
-"""Recurrent layers, unrolled: the number of steps is known, and each step is a few operators."""
+"""Recurrent layers: each step is a few operators. Few steps are unrolled; others, and an open number, are a loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.loops import Round, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_value, dim_value
+from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST_STEPS = 1024
-"""Longer sequences would make functions that take too long to compile."""
+"""Longer sequences would make functions that take too long to compile, and become loops."""
 
 # activation, in lower case: relax operator, then default alpha and beta where it has them
 _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
@@ -144,28 +148,24 @@ def _layer(
     batch_first = bool(node.attr.int("layout", 0))
     x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
     length, batch, _ = type_of(x).shape
-    if not isinstance(length, int) or not 0 < length <= MOST_STEPS:
-        raise NodeError(f"the number of steps must be known and from 1 to {MOST_STEPS}, got {length}")
     direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
     count = 2 if direction == "bidirectional" else 1
     hidden = node.type(2).shape[-1]
     if "hidden_size" in node.attr and node.attr.int("hidden_size") != hidden:
         wanted = node.attr.int("hidden_size")
         raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
-    if node.type(1).shape[0] != count:
-        raise NodeError(
-            f"attribute 'direction' is '{direction}', but input 'W' is {node.type(1)}: expected {count} first"
-        )
+    require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
-    valid = _valid_steps(node, length)
+    lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
+    run = _unroll if isinstance(length, int) and 0 < length <= MOST_STEPS else _loop
     outputs: list[Any] = []
     finals: list[list[Any]] = [[] for _ in range(states)]
     for at in range(count):
         chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
         made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias)
         backwards = direction == "reverse" or at == 1
-        sequence, last = _unroll(made, projected, tuple(_pick(node, s, at) for s in initial), step, backwards, valid)
+        sequence, last = run(made, projected, tuple(_pick(node, s, at) for s in initial), step, backwards, lengths)
         outputs.append(sequence)
         for final, state in zip(finals, last, strict=True):
             final.append(state)
@@ -210,16 +210,8 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
     return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
 
 
-def _valid_steps(node: Node, length: int) -> list[Any] | None:
-    """For each step, which sequences of the batch are long enough to have it: [batch, 1]."""
-    if not node.has(4):
-        return None
-    lengths = node.emit("expand_dims", node[4], axes=[1])
-    return [node.emit("less", node.constant(t, node.type(4)), lengths) for t in range(length)]
-
-
 def _unroll(
-    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, valid: list[Any] | None
+    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
 ) -> tuple[Any, States]:
     """The outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
@@ -229,13 +221,43 @@ def _unroll(
     inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
     outputs: list[Any] = [None] * length
     for t in range(length)[:: -1 if backwards else 1]:
-        made = step(d, inputs[t], states)
-        outputs[t] = made[0]
-        if valid is not None:  # a sequence that is over keeps its state and has zeros for output
-            made = tuple(node.emit("where", valid[t], new, old) for new, old in zip(made, states, strict=True))
-            outputs[t] = node.emit("where", valid[t], outputs[t], node.constant(0, type_of(outputs[t])))
-        states = made
+        number = None if lengths is None else node.constant(t, node.type(4))
+        outputs[t], states = _stepped(d, inputs[t], states, step, number, lengths)
     return node.emit("stack", outputs, axis=0), states
+
+
+def _loop(
+    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
+) -> tuple[Any, States]:
+    """As `_unroll`, in a loop of as many rounds as there are steps."""
+    node = d.node
+    length = type_of(projected).shape[0]
+
+    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        at = from_the_end(length, number.ir) if backwards else number.ir
+        x = node.emit("gather", projected, at, axis=0)
+        place = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
+        output, made = _stepped(d, x, tuple(map(node.builder.ssa, values)), step, place, lengths)
+        return going, list(map(as_value, made)), [as_value(output)]
+
+    count = dim_value(node, length)
+    loop = Round(make, backwards=[backwards])
+    *made, rows, _ = node.builder.repeat(loop, count, None, list(map(as_value, states)), length)
+    return rows, tuple(map(node.builder.ssa, made))
+
+
+def _stepped(d: _Direction, x: Any, states: States, step: Step, number: Any, lengths: Any) -> tuple[Any, States]:
+    """The output of a step, and the states after it: a sequence that is over keeps its own, and has zeros for output.
+
+    `lengths`, [batch, 1], says which those are, of the step of this number.
+    """
+    made = step(d, x, states)
+    if lengths is None:
+        return made[0], made
+    node = d.node
+    valid = node.emit("less", number, lengths)
+    output = node.emit("where", valid, made[0], node.constant(0, type_of(made[0])))
+    return output, tuple(node.emit("where", valid, new, old) for new, old in zip(made, states, strict=True))
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:

@@ -1,0 +1,239 @@
+"""Loops whose rounds run time counts: scf.while, whose region is a graph of the model, or what a converter does.
+
+`body` is the import of the function that the loop is part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core.dims import UNKNOWN, Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
+from mirlo.frontends.onnx.node import relax_op, type_of
+from mirlo.frontends.onnx.objects import object_of
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value, constant
+from mirlo.runtime.kinds import Kind
+
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a loop does in each round."""
+
+    make: Callable[[Value, Value, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
+    """Of the number of the round, whether it is wanted, and what is carried: whether to go on, what is carried on, and
+    what is collected."""
+    carried: Sequence[Any] = ()
+    """What the model declares of what is carried, if anything."""
+    collected: Sequence[Any] = ()
+    """What the model declares of what is collected, if anything."""
+    backwards: Sequence[bool] = ()
+    """Of what is collected, whether its first row is that of the last round."""
+
+
+def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
+    """The round that the body of ONNX's Loop is."""
+
+    def make(count: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        condition, *results = body.branch(graph, [count, going, *values])
+        return condition, results[:carried], results[carried:]
+
+    return Round(make, carried=graph.input[2:], collected=graph.output[1 + carried :])
+
+
+def repeat(
+    body: Any,
+    round_: Round,
+    limit: Value | None,
+    going: Value | None,
+    carried: Sequence[AnyValue],
+    room: Dim | None = None,
+) -> list[Any]:
+    """A loop of as many rounds as `limit` says, as long as `going`, and what a round gives first, is true.
+
+    With `room`, the most rounds that there can be, what a round gives beside what is carried is collected: the results
+    are then followed by tensors of that many rows, and the number of rows that are used.
+    """
+    most = None if limit is None else scalar_of(body, limit, "M")
+    flag = constant("", np.array(True)) if going is None else going
+    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
+    starts = [of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True)]
+    inits = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, flag, "cond"), *starts]
+    if room is not None:
+        inits += [_rows(room, found) for found in _collected_types(body, round_, inits, kinds)]
+    types = [value.type for value in inits]
+    for _ in range(ATTEMPTS):
+        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in made.regions)
+        found = _round(body, round_, made, after, kinds, room)
+        if found is not None and found != kinds:
+            # An object carries less than was thought, such as elements of any shape: the body is imported anew.
+            made.erase()
+            _require_kept(carried, kinds, found)
+            kinds = found
+            continue
+        with ir.InsertionPoint(before):
+            count, goes_on = list(before.arguments)[:2]
+            if most is not None:
+                goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
+            scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+        results = list(made.results)
+        values = [value_of(result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
+        return values if room is None else [*values, *results[2 + len(kinds) :], results[0]]
+    raise NodeError("what the loop carries changes its kind in every round")
+
+
+def _at(declared: Sequence[Any], index: int) -> Any:
+    return declared[index] if index < len(declared) else None
+
+
+def _collected_types(body: Any, round_: Round, inits: Sequence[Any], kinds: list[Kind]) -> list[TensorType]:
+    """The types of what a round collects: it is imported once to see, and thrown away."""
+    types = [value.type for value in inits]
+    probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
+    _, after = (region.blocks.append(*types) for region in probe.regions)
+    with body.inside(probe, after):
+        _, _, collected = _imported(body, round_, after, kinds)
+        values = [value for value in collected if isinstance(value, Value)]
+        if len(values) < len(collected):
+            raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
+        found = [_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values)]
+    probe.erase()
+    return found
+
+
+def _as_declared(found: TensorType, declared: Any) -> TensorType:
+    """The type that the body declares, where its dims are known in a round only."""
+    if declared is None:
+        return found
+    tensor = declared.type.tensor_type
+    dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+    if found.is_static or not tensor.HasField("shape") or None in dims:
+        return found
+    wanted = found.with_shape(tuple(int(dim or 0) for dim in dims))
+    return wanted if _may_be(found, wanted) else found
+
+
+def _rows(room: Dim, row: TensorType) -> Any:
+    return relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+
+
+def _imported(body: Any, round_: Round, block: Any, kinds: list[Kind]) -> tuple[Value, list[AnyValue], list[AnyValue]]:
+    """A round in its block: whether to go on, what is carried, what is collected."""
+    arguments = list(block.arguments)
+    count, going = (Value("", type_of(x), ir=x) for x in arguments[:2])
+    given = [value_of(x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
+    for value in (count, going, *given):
+        value.region = body.depth
+    condition, results, collected = round_.make(count, going, given)
+    if not isinstance(condition, Value):
+        raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
+    return condition, results, collected
+
+
+def _round(body: Any, round_: Round, loop: Any, block: Any, kinds: list[Kind], room: Dim | None) -> list[Kind] | None:
+    """Import a round into its block. Where values of these kinds do not hold what it gives, the kinds that do."""
+    with body.inside(loop, block):
+        condition, results, collected = _imported(body, round_, block, kinds)
+        results = [_conformed(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
+        joined = [
+            new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
+            for kind, new in zip(kinds, results, strict=True)
+        ]
+        if joined != kinds:
+            return joined
+        values = [of_kind(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
+        for i, (rows, new) in enumerate(zip(list(block.arguments)[2 + len(kinds) :], collected, strict=False)):
+            kind = type_of(rows)
+            made = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
+            row = relax_op("expand_dims").make(body.ssa(made), axes=[0])
+            place = block.arguments[0]
+            if _at(round_.backwards, i):
+                assert room is not None
+                place = from_the_end(room, place)
+            place = relax_op("reshape").make(place, shape=(1, 1))
+            values.append(relax_op("scatter_nd").make(rows, place, row))
+        one = body.ssa(constant("", np.array(1, np.int64)))
+        counted = relax_op("add").make(block.arguments[0], one)
+        scf.YieldOp([counted, scalar_of(body, condition, "cond"), *values])
+    return None
+
+
+def from_the_end(length: Dim, number: Any) -> Any:
+    """length - 1 - number, of rank 0."""
+    last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
+    return relax_op("subtract").make(last, number)
+
+
+def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
+    """A tensor whose dims may well be those of the kind, but only run time tells, as one of that kind, checked."""
+    wanted = tensor_type(kind)
+    if wanted is None or not isinstance(value, Value) or value.type == wanted or not _may_be(value.type, wanted):
+        return value
+    found = body.ssa(value)
+    actual = relax_op("dims_tensor").make(dims=value.type.shape)
+    expected = relax_op("dims_tensor").make(dims=wanted.shape)
+    wrong = body.ssa(constant("", np.array(-1, np.int64)))
+    checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
+    names = [body.fresh_symbol(value.name or "carried") for _ in wanted.shape]
+    what = f"what the loop carries as {wanted} is {value.type} after a round"
+    relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
+    zeros, ones = [0] * wanted.rank, [1] * wanted.rank
+    made = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
+    return Value(value.name, wanted, ir=made)
+
+
+def _may_be(found: TensorType, wanted: TensorType) -> bool:
+    pairs = zip(found.shape, wanted.shape, strict=False)
+    return (
+        found.dtype is wanted.dtype
+        and found.rank == wanted.rank
+        and all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
+    )
+
+
+def _require_kept(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> None:
+    for old, kind, new in zip(carried, kinds, found, strict=True):
+        if new != kind and (kind.is_tensor or join(kind, new) != new):
+            raise NodeError(
+                f"'{old.name}' is {kind} before the loop and {new} after a round: what a loop whose rounds are counted "
+                "at run time carries must keep its type"
+            )
+
+
+def of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:
+    """The SSA value of a value where one of this kind is wanted, a tensor or an object."""
+    return body.ssa(value) if tensor_type(kind) is not None else object_of(value, body.any_ssa)
+
+
+def scalar_of(body: Any, value: Value, name: str) -> Any:
+    """A tensor of one element as one of rank 0."""
+    if value.type.elements != 1:
+        raise NodeError(f"'{name}' must have one element, got {value.type}")
+    found = body.ssa(value)
+    return relax_op("reshape").make(found, shape=()) if value.type.rank else found
+
+
+def value_of(made: Any, kind: Kind) -> AnyValue:
+    """The value that an SSA value of this kind is."""
+    found = tensor_type(kind)
+    return ObjectValue("", kind, ir=made) if found is None else Value("", found, ir=made)
+
+
+def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
+    """What a loop carries: of sequences, what the body says of their elements, else elements of any shape."""
+    if isinstance(value, Value):
+        return value.kind
+    if graph_input is not None and graph_input.type.WhichOneof("value") in ("sequence_type", "optional_type"):
+        said = kind_of_proto(graph_input.type, f"'{graph_input.name}'")
+        if join(said, value.kind) == said:
+            return said
+    return without_shapes(value.kind)

@@ -1,0 +1,217 @@
+"""Scan: rounds over slices of sequences. Few rounds are unrolled; others, and an open number of them, are a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import require_equal_dims
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.loops import Round, from_the_end
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.control import MOST_ROUNDS, stacked
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_value, dim_value, vector
+from mirlo.frontends.onnx.values import AnyValue, Value
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """What is scanned: the slices of a tensor along an axis, perhaps from the last one on."""
+
+    node: Node
+    value: Any
+    axis: int
+    backwards: bool
+
+    @property
+    def length(self) -> Dim:
+        return type_of(self.value).shape[self.axis]
+
+    def at(self, number: Any) -> Value:
+        """The slice of a round, whose number is a tensor of rank 0."""
+        place = from_the_end(self.length, number) if self.backwards else number
+        return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
+
+    def slices(self) -> list[Value]:
+        """All of them, of which there is a known number, in the order of the rounds."""
+        length = self.length
+        assert isinstance(length, int)
+        pieces = self.node.emit("split", self.value, axis=self.axis, sizes=(1,) * length) if length > 1 else self.value
+        pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+        made = [as_value(self.node.emit("squeeze", x, axes=[self.axis])) for x in pieces]
+        return made[::-1] if self.backwards else made
+
+
+@converter("Scan", since=9)
+def scan(node: Node) -> Any:
+    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
+    states = _states(len(node.inputs), count, body)
+    results = len(body.output) - states
+    axes = _per_value(node, "scan_input_axes", count)
+    backwards = _per_value(node, "scan_input_directions", count)
+    sequences = [_sequence(node, states + i, axes[i], backwards[i]) for i in range(count)]
+    output_axes = _per_value(node, "scan_output_axes", results)
+    output_backwards = _per_value(node, "scan_output_directions", results)
+    carried = [node.any_value(i) for i in range(states)]
+    length = _length(sequences)
+    if not isinstance(length, int) or not 0 < length <= MOST_ROUNDS:
+        made = _rounds(node, body, carried, sequences, dim_value(node, length), length, output_backwards)
+        return [*made[:states], *map(_with_axis, [node] * results, made[states:], output_axes)]
+    collected: list[list[AnyValue]] = [[] for _ in range(results)]
+    for done, elements in enumerate(zip(*(each.slices() for each in sequences), strict=True)):
+        made = node.builder.branch(body, [*carried, *elements], f"{done}/")
+        carried = made[:states]
+        for sequence, value in zip(collected, made[states:], strict=True):
+            sequence.append(value)
+    return [
+        *carried,
+        *(
+            stacked(node, sequence[::-1] if reverse else sequence, axis)
+            for sequence, axis, reverse in zip(collected, output_axes, output_backwards, strict=True)
+        ),
+    ]
+
+
+def _rounds(
+    node: Node,
+    body: Any,
+    carried: Sequence[AnyValue],
+    sequences: Sequence[_Sequence],
+    rounds: Value,
+    room: Dim,
+    backwards: Sequence[int],
+) -> list[Any]:
+    """A loop of so many rounds: what it carried, and what it collected, with zeros where there is more room."""
+
+    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        made = node.builder.branch(body, [*values, *(sequence.at(number.ir) for sequence in sequences)])
+        return going, made[: len(carried)], made[len(carried) :]
+
+    *made, _ = node.builder.repeat(
+        Round(
+            make,
+            carried=body.input[: len(carried)],
+            collected=body.output[len(carried) :],
+            backwards=[bool(each) for each in backwards],
+        ),
+        rounds,
+        None,
+        carried,
+        room,
+    )
+    return made
+
+
+def _with_axis(node: Node, rows: Any, axis: int) -> Any:
+    """Rows as slices along another axis than the first."""
+    rank = type_of(rows).rank
+    if not -rank <= axis < rank:
+        raise NodeError(f"attribute 'scan_output_axes' names axis {axis} of {type_of(rows)}")
+    axes = list(range(1, rank))
+    axes.insert(axis % rank, 0)
+    return node.emit("permute", rows, axes=axes) if axis % rank else rows
+
+
+@converter("Scan")
+def batched_scan(node: Node) -> Any:
+    """Operator set 8: every input has a batch dim first, and the sequences of a batch have lengths of their own."""
+    body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
+    states = _states(len(node.inputs) - 1, count, body)
+    batch = node.type(1).shape[0] if node.type(1).rank else 0
+    if batch == 0:
+        raise NodeError(f"every input must have a batch dim first, got {node.type(1)}")
+    backwards = _per_value(node, "directions", count)
+    sequences = [_sequence(node, 1 + states + i, 1, each) for i, each in enumerate(backwards)]
+    longest = _length(sequences)
+    lengths = _lengths(node, longest, batch)
+    if lengths is not None:
+        assert isinstance(longest, int) and isinstance(batch, int)
+        slices = [sequence.slices() for sequence in sequences]
+        samples = [_one_of_batch(node, body, i, states, slices, lengths[i]) for i in range(batch)]
+        return [stacked(node, values, 0) for values in zip(*samples, strict=True)]
+
+    def make(number: Value, going: Value, _: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        own = [
+            _Sequence(node, node.emit("gather", each.value, number.ir, axis=0), 0, each.backwards) for each in sequences
+        ]
+        carried = [as_value(node.emit("gather", node[1 + i], number.ir, axis=0)) for i in range(states)]
+        rounds = dim_value(node, longest)
+        if node.has(0):
+            given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
+            rounds = as_value(node.emit("minimum", given.ir, node.builder.ssa(rounds)))
+        made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.output) - states))
+        return going, [], [each if isinstance(each, Value) else as_value(each) for each in made]
+
+    *made, _ = node.builder.repeat(Round(make), dim_value(node, batch), None, [], batch)
+    return made
+
+
+def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
+    """How many rounds each sequence of the batch has; None where that is known at run time only, or many."""
+    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MOST_ROUNDS:
+        return None
+    if not node.has(0):
+        return [longest] * batch
+    if not node.value(0).is_constant:
+        return None
+    lengths = node.ints(0)
+    if len(lengths) != batch or any(not 1 <= length <= longest for length in lengths):
+        raise NodeError(f"input 'sequence_lens' must be {batch} numbers from 1 to {longest}, got {lengths}")
+    return lengths
+
+
+def _one_of_batch(
+    node: Node, body: Any, index: int, states: int, slices: Sequence[Sequence[Value]], length: int
+) -> list[Any]:
+    """The states after the last round, and the outputs of the rounds, with zeros after them."""
+
+    def own(value: Value) -> Value:
+        position = node.constant(np.array(index, np.int64))
+        return as_value(node.emit("gather", node.builder.ssa(value), position, axis=0))
+
+    carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
+    collected: list[list[Any]] = [[] for _ in body.output[states:]]
+    for step in range(length):
+        made = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
+        carried = made[:states]
+        for sequence, value in zip(collected, made[states:], strict=True):
+            sequence.append(node.builder.ssa(value))
+    for rows in collected:
+        zero = node.emit("full", shape=type_of(rows[0]).shape, value=0, dtype=type_of(rows[0]).dtype)
+        rows += [zero] * (len(slices[0]) - length)
+    return [*carried, *(node.emit("stack", rows, axis=0) for rows in collected)]
+
+
+def _states(inputs: int, count: int, body: Any) -> int:
+    """How many of the inputs are carried from round to round."""
+    states = inputs - count
+    if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:
+        raise NodeError(f"attribute 'num_scan_inputs' is {count}, which does not fit {inputs} inputs and the body")
+    return states
+
+
+def _per_value(node: Node, attribute: str, count: int) -> list[int]:
+    values = node.attr.ints(attribute, None) or [0] * count
+    if len(values) != count:
+        raise NodeError(f"attribute '{attribute}' must have {count} numbers, got {len(values)}")
+    return values
+
+
+def _sequence(node: Node, index: int, axis: int, backwards: int) -> _Sequence:
+    found = node.type(index)
+    if not -found.rank <= axis < found.rank:
+        raise NodeError(f"attribute 'scan_input_axes' names axis {axis} of {found}")
+    return _Sequence(node, node[index], axis % found.rank, bool(backwards))
+
+
+def _length(sequences: Sequence[_Sequence]) -> Dim:
+    """The one length of all sequences."""
+    first = sequences[0].length
+    for other in sequences[1:]:
+        require_equal_dims(other.length, first, "the lengths of the scanned inputs")
+    return first
