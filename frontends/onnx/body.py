@@ -78,8 +78,9 @@ class Body:
         self.observer = observer or Observer()
         self.problems: list[str] = []
         self._named_tensors = named_tensors
-        self._names: dict[Any, str] = {}
-        """Names in the store by where the elements are in memory: a tensor that is met again is not stored again."""
+        self._names: dict[Any, tuple[str, Any]] = {}
+        """Names in the store by where the elements are in memory: a tensor that is met again is not stored again.
+        With the arrays, so that nothing else comes to lie there."""
         self._steps: list[tuple[Step, Scope]] = []
         """The nodes that are being imported, each inside the one before."""
         self.solvable: set[str] = set()
@@ -273,15 +274,15 @@ class Body:
         """Put the elements of a value into the store; its name there is the model's, where that is free."""
         assert value.known is not None
         array = value.known
-        place = (array.__array_interface__["data"][0], array.shape, array.dtype)
+        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         if place not in self._names:
             is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor
             if is_named and value.name not in self.store:
                 self.store.add(value.name, array, source=self.model.path)
-                self._names[place] = value.name
+                self._names[place] = value.name, array
             else:
-                self._names[place] = self.store.add_unique(value.name or "constant", array)
-        return self._names[place]
+                self._names[place] = self.store.add_unique(value.name or "constant", array), array
+        return self._names[place][0]
 
     @contextmanager
     def _region_of(self, value: Value | ObjectValue) -> Iterator[None]:

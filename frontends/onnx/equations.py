@@ -59,7 +59,7 @@ MULTIPLE = "_times"
 def multiple_of(dim: Dim, number: int) -> Dim:
     """A dim that must be a multiple of a number, as such."""
     name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
-    return D.symbol(f"{name}_per_{number}{MULTIPLE}") * number
+    return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
 
 
 def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:

@@ -65,8 +65,12 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None) -> b
 
 
 def _lower(module: Any) -> None:
+    manager = passmanager.PassManager.parse(lower_pipeline())
+    # After each of so many passes it takes longer than the passes themselves; what goes to LLVM is looked at below.
+    manager.enable_verifier(False)
     try:
-        passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+        manager.run(module.operation)
+        module.operation.verify()
     except ir.MLIRError as error:
         raise PassError(f"lowering to the LLVM dialect failed: {error}") from error
     noinline = ir.UnitAttr.get()

@@ -44,7 +44,7 @@ def judge(seed: int) -> Verdict:
 
     content, mutation = broken_file(seed)
     try:
-        compile_model(content)
+        compile_model(content, jobs=1)
     except MirloError as error:
         return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
     except Exception as error:

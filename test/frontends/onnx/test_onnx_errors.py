@@ -269,3 +269,9 @@ def test_sizes_that_no_memory_holds(context: Any) -> None:
     assert "beyond any memory" in message(context, padded)
     relu = make_model([node("Relu", "x", "y")], {"x": (F32, [2**63 - 1])}, ["y"])
     assert "input 'x': a dim of 9223372036854775807 elements is beyond any memory" in message(context, relu)
+
+
+def test_groups_that_do_not_divide_a_number_of_channels(context: Any) -> None:
+    made = node("GroupNormalization", "x s s", "y", num_groups=2)
+    model = make_model([made], {"x": (F32, [1, 33, 4]), "s": (F32, [33])}, ["y"], opset=21)
+    assert "'num_groups' is 2, which does not divide the channels of f32[1, 33, 4]" in message(context, model)

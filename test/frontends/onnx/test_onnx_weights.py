@@ -249,3 +249,11 @@ def test_damaged_bytes_never_crash(context: Any) -> None:
             assert str(error)
     assert refused > 100
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2_000_000
+
+
+def test_a_square_weight_and_its_transpose_are_two(context: Any) -> None:
+    weight = np.arange(64, dtype=np.float32).reshape(8, 8)
+    nodes = [node("Transpose", "w", "t"), node("Add", "w x", "a"), node("Add", "t x", "b")]
+    _, store = import_model(make_model(nodes, {"x": (F32, [8, 8])}, ["a", "b"], {"w": weight}), context=context)
+    held = [store.get(name) for name in store.names()]
+    assert len(held) == 2 and np.array_equal(held[0], weight) and np.array_equal(held[1], weight.T)

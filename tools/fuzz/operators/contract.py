@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
-from mirlo.tools.fuzz.pool import DIMS, Plan, Pool
+from mirlo.tools.fuzz.pool import Plan, Pool
 
 EINSUMS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->i", "ij->ji", "i,j->ij", "bij,kj->bik", "bhid,bhjd->bhij")
 
@@ -15,7 +15,7 @@ EINSUMS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->i", "ij->ji", "i,j->ij", "bij,kj
 @plans(4)
 def matmul(pool: Pool) -> Plan:
     x = pool.floats(1, 4)
-    k, n = x.shape[-1], pool.choice(DIMS)
+    k, n = x.shape[-1], pool.choice(pool.dims)
     batch = [dim if pool.chance(0.7) else 1 for dim in x.shape[:-2]]
     batch = batch[pool.number(0, len(batch)) if pool.chance(0.5) else 0 :]
     y = pool.of_shape((k,) if pool.chance(0.1) else (*batch, k, n), x.dtype)
@@ -27,7 +27,7 @@ def gemm(pool: Pool) -> Plan:
     x = pool.floats(2, 2)
     trans_a, trans_b = pool.number(0, 1), pool.number(0, 1)
     m, k = x.shape[::-1] if trans_a else x.shape
-    n = pool.choice(DIMS)
+    n = pool.choice(pool.dims)
     y = pool.of_shape((n, k) if trans_b else (k, n), x.dtype)
     bias = pool.of_shape(pool.choice(((n,), (1, n), (m, n), (m, 1), ())), x.dtype) if pool.chance(0.6) else None
     attributes: dict[str, Any] = {"transA": trans_a, "transB": trans_b}
