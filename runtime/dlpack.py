@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.runtime.dtypes import element_type_of, element_type_of_dlpack, numpy_dtype
+from mirlo.runtime.dtypes import ElementType, element_type_of, element_type_of_dlpack, numpy_dtype
 
 _CPU_DEVICES = {1: "cpu", 3: "cuda_host", 11: "rocm_host"}
 _DEVICE_NAMES = {**_CPU_DEVICES, 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda_managed"}
-_READ_ONLY = 1
+READ_ONLY = 1
+"""Flag of a versioned tensor that must not be written."""
+UNVERSIONED, VERSIONED = b"dltensor", b"dltensor_versioned"
+"""Names of capsules that nobody has consumed."""
 
 
 class DLDevice(ctypes.Structure):
@@ -56,11 +59,8 @@ class DLPackError(ValueError):
 def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False) -> np.ndarray:
     """An array over the memory of a tensor; `owner` is kept alive as long as the array is."""
     if tensor.device.device_type not in _CPU_DEVICES:
-        raise DLPackError(f"it is on device '{_device_name(tensor.device.device_type)}'; move it to the CPU first")
-    element = element_type_of_dlpack(tensor.dtype.code, tensor.dtype.bits) if tensor.dtype.lanes == 1 else None
-    if element is None:
-        code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
-        raise DLPackError(f"its DLPack type (code {code}, {bits} bits, {lanes} lanes) is not an element type")
+        raise DLPackError(f"it is on device '{device_name(tensor.device.device_type)}'; move it to the CPU first")
+    element = element_of(tensor)
     dtype = numpy_dtype(element.name)
     shape = tuple(tensor.shape[: tensor.ndim])
     if 0 in shape:
@@ -71,25 +71,54 @@ def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False
     return array if array.dtype == dtype else array.view(dtype)
 
 
+def element_of(tensor: DLTensor) -> ElementType:
+    """The element type of a tensor."""
+    code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
+    element = element_type_of_dlpack(code, bits) if lanes == 1 else None
+    if element is None:
+        raise DLPackError(f"its DLPack type (code {code}, {bits} bits, {lanes} lanes) is not an element type")
+    return element
+
+
 def from_dlpack(value: Any) -> np.ndarray:
     """An array over the memory of any object with `__dlpack__`, of every element type (numpy's own has no bf16)."""
     device, _ = value.__dlpack_device__()
     if device not in _CPU_DEVICES:
-        raise DLPackError(f"it is on device '{_device_name(device)}'; move it to the CPU first")
+        raise DLPackError(f"it is on device '{device_name(device)}'; move it to the CPU first")
+    tensor, owner, read_only = tensor_of(value)
+    return array_of_tensor(tensor, owner, read_only)
+
+
+def is_on_cpu(device: int) -> bool:
+    """Whether a DLPack device is memory of the CPU."""
+    return device in _CPU_DEVICES
+
+
+def tensor_of(value: Any, **how: Any) -> tuple[DLTensor, Any, bool]:
+    """What `__dlpack__` gives: a tensor, what keeps its memory alive, and whether it must not be written.
+
+    `how` is passed on: `stream`, say, where the memory is on a GPU.
+    """
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
+        capsule = value.__dlpack__(max_version=(1, 0), **how)
     except TypeError:  # a producer from before DLPack 1.0
-        capsule = value.__dlpack__()
+        capsule = value.__dlpack__(**how)
     # The capsule is kept, not consumed: its destructor frees the tensor when the last array over it is gone.
-    if _is_valid(capsule, b"dltensor_versioned"):
-        pointer = _get_pointer(capsule, b"dltensor_versioned")
-        versioned = DLManagedTensorVersioned.from_address(pointer)
+    if is_capsule(capsule, VERSIONED):
+        versioned = DLManagedTensorVersioned.from_address(_get_pointer(capsule, VERSIONED))
         if versioned.major != 1:
             raise DLPackError(f"its DLPack version is {versioned.major}.{versioned.minor}; versions 0 and 1 are known")
-        return array_of_tensor(versioned.dl_tensor, capsule, bool(versioned.flags & _READ_ONLY))
-    if _is_valid(capsule, b"dltensor"):
-        return array_of_tensor(DLManagedTensor.from_address(_get_pointer(capsule, b"dltensor")).dl_tensor, capsule)
+        return versioned.dl_tensor, capsule, bool(versioned.flags & READ_ONLY)
+    if is_capsule(capsule, UNVERSIONED):
+        return DLManagedTensor.from_address(_get_pointer(capsule, UNVERSIONED)).dl_tensor, capsule, False
     raise DLPackError("its __dlpack__ gave no DLPack capsule")
+
+
+def data_type_of(element: ElementType) -> DLDataType:
+    """How an element type is told in DLPack."""
+    # DLPack packs types of fewer than 8 bits; in Mirlo they lie in bytes, and travel as such.
+    code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
+    return DLDataType(code, element.dlpack_bits, 1)
 
 
 def tensor_of_array(array: np.ndarray) -> DLTensor:
@@ -97,14 +126,12 @@ def tensor_of_array(array: np.ndarray) -> DLTensor:
     element = element_type_of(array.dtype)
     if element is None:
         raise DLPackError(f"numpy type {array.dtype} is not an element type")
-    # DLPack packs types of fewer than 8 bits; in Mirlo they lie in bytes, and travel as such.
-    code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
     dims = ctypes.c_int64 * array.ndim
     tensor = DLTensor(
         data=array.ctypes.data,
         device=DLDevice(1, 0),
         ndim=array.ndim,
-        dtype=DLDataType(code, element.dlpack_bits, 1),
+        dtype=data_type_of(element),
         shape=dims(*array.shape),
         strides=dims(*(step // array.itemsize for step in array.strides)),
         byte_offset=0,
@@ -135,10 +162,11 @@ class _Memory:
         }
 
 
-def _device_name(device: int) -> str:
+def device_name(device: int) -> str:
+    """A kind of device as messages call it."""
     return _DEVICE_NAMES.get(device, f"DLPack device {device}")
 
 
 _api = ctypes.pythonapi
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))

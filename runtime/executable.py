@@ -17,12 +17,14 @@ from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
 from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
+from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, Sizes
@@ -35,9 +37,14 @@ class Memory:
     weights_bytes: int
     arena_bytes: int
     """Of each call in progress."""
+    device_arena_bytes: int = 0
+    """Of the model on its device, for all calls."""
 
     def __str__(self) -> str:
-        return f"weights {self.weights_bytes / 2**20:.1f} MiB, arena {self.arena_bytes / 2**20:.1f} MiB per call"
+        weights = f"weights {self.weights_bytes / 2**20:.1f} MiB"
+        if self.device_arena_bytes:
+            return f"{weights}, arena {self.device_arena_bytes / 2**20:.1f} MiB on the device"
+        return f"{weights}, arena {self.arena_bytes / 2**20:.1f} MiB per call"
 
 
 class Executable:
@@ -45,12 +52,13 @@ class Executable:
 
     Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's protocol
     or numpy's array interface; they are used where they are, unless they are not contiguous. The result is an array,
-    or a tuple of arrays if the model has several outputs. `run` takes and gives dicts instead.
+    or a tuple of arrays if the model has several outputs. `run` takes and gives dicts instead, `on_device` gives
+    arrays that stay on the device.
 
     Calls from several threads run at the same time, each with an arena of its own.
     """
 
-    def __init__(self, artifact: Artifact, store: ParameterStore) -> None:
+    def __init__(self, artifact: Artifact, store: ParameterStore, device: int | None = None) -> None:
         artifacts.check_params(artifact, store)
         self._sizes = Sizes(artifact)
         _check_signature(artifact, self._sizes)
@@ -72,7 +80,7 @@ class Executable:
         self._functions = packed.resolve(artifact.packed, "the model", self._externals.functions)
         self._params = self._params_array()
         self._arenas = ArenaPool(artifact.arena_bytes)
-        self._code = load_code(artifact)
+        self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
         self._output_names = [spec.name for spec in artifact.outputs]
         fits = DirectCall.fits(artifact, self._code.entry)
@@ -91,7 +99,7 @@ class Executable:
     @property
     def memory(self) -> Memory:
         """Bytes of the weights (shared by all calls) and of the arena of a call."""
-        return Memory(self._store.nbytes, self.artifact.arena_bytes)
+        return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena)
 
     @property
     def externals(self) -> LoadedExternals:
@@ -115,6 +123,21 @@ class Executable:
             values = bind(self.inputs, (), inputs)
         results = self._execute(values, out)
         return dict(zip(self._output_names, results, strict=True))
+
+    def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
+        """Runs the model and leaves the results on its device, as `DeviceArray`s; returns before they are there.
+
+        Inputs are arrays on the device (with `__dlpack__` or `__cuda_array_interface__`), used where they are, or on
+        the CPU. The call comes after what was given to `stream` before, and what is given to it next comes after the
+        call: a handle, or a stream of PyTorch, CuPy or `cuda.core`; without one CUDA's default stream. `out` are
+        arrays on the device to write the outputs to.
+        """
+        results = self._run_on_device(bind(self.inputs, arrays, named), out, stream)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def to(self, device: int) -> Executable:
+        """The model on another device of this machine, by its number."""
+        return Executable(self.artifact, self._store, device)
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
         """Arrays that fit the inputs: floats of a normal distribution, integers 0 and 1; `dims` sizes the symbols."""
@@ -147,6 +170,8 @@ class Executable:
     def release_arenas(self) -> None:
         """Gives back the scratch memory that is kept for the next calls."""
         self._arenas.release()
+        if self._code.release is not None:
+            self._code.release()
 
     def __repr__(self) -> str:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
@@ -159,16 +184,14 @@ class Executable:
             made = self._direct.run(values)
             if made is not None:
                 return made
+        if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
+            return self._from_device(self._run_on_device(values, None, None), out)
         dims: dict[str, int] = {}
         # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         record = self._sizes.record(dims)
-        nbytes = self.artifact.arena_bytes
-        if self._sizes.is_dynamic:
-            # Without tensors the entry function checks the sizes of the inputs, and tells the others.
-            self._code.entry(None, None, ctypes.addressof(record), None)
-            self._sizes.require(record)
-            nbytes = self._sizes.arena_bytes(record)
+        self._measure(record)
+        nbytes = self._sizes.arena_bytes(record) if self._sizes.is_dynamic else self.artifact.arena_bytes
         results = self._output_arrays(out, record, arrays)
         late = Allocations() if self._allocates else None
         if late is not None:
@@ -181,6 +204,30 @@ class Executable:
             packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
         self._sizes.require(record)
         return results if late is None else self._late_outputs(results, late, record, out)
+
+    def _measure(self, record: Any) -> None:
+        """Let compiled code check the sizes of the inputs, and tell the others: an entry function without tensors."""
+        if self._sizes.is_dynamic:
+            self._code.entry(None, None, ctypes.addressof(record), None)
+            self._sizes.require(record)
+
+    def _run_on_device(self, values: Sequence[Any], out: Any, stream: Any) -> list[DeviceArray]:
+        side = self._code.device
+        if side is None:
+            raise InputError(
+                f"models for target '{self.artifact.target}' give arrays of the CPU: call the model itself"
+            )
+        call = DeviceCall(self._params, self._measure, self._late)
+        return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
+
+    def _from_device(self, arrays: list[DeviceArray], out: Any) -> list[np.ndarray]:
+        """Copies on the CPU, in arrays of the caller where there are some."""
+        made: list[np.ndarray] = []
+        for spec, array, given in zip(self.outputs, arrays, outputs_given(self.outputs, out), strict=True):
+            if given is not None:
+                check_output(spec, array.shape, given, made)
+            made.append(array.numpy(given))
+        return made
 
     def _late_outputs(self, results: list[Any], late: Allocations, record: Any, out: Any) -> list[np.ndarray]:
         """The outputs, those included whose sizes the data told."""
@@ -221,15 +268,20 @@ class Executable:
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Loads a `.mirlo` file, an `Executable` or a `Program`: no compilation, and the weights are mapped, not read."""
+def load(path: str | os.PathLike[str], device: int | None = None) -> Any:
+    """Loads a `.mirlo` file, an `Executable` or a `Program`: no compilation, and the weights are mapped, not read.
+
+    `device` is the number of the GPU that it runs on, where there are several.
+    """
     artifact, store = artifacts.load(path)
     try:
         if artifact.loader == "program":
+            if device is not None:
+                raise ArtifactError(f"a program of several parts runs on the CPU, found device={device}")
             from mirlo.runtime.program_file import program_of
 
             return program_of(path, artifact, store)
-        return Executable(artifact, store)
+        return Executable(artifact, store, device)
     except (ArtifactError, PackedFunctionError) as problem:
         raise type(problem)(f"{path}: {problem}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -54,7 +55,7 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError, BufferError) as problem:
         raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
     _check_dtype(spec, array)
-    _check_shape(spec, array, dims)
+    check_shape(spec, array.shape, dims)
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
@@ -116,9 +117,10 @@ def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
     )
 
 
-def _check_shape(spec: TensorSpec, array: np.ndarray, dims: dict[str, int]) -> None:
-    fits = array.ndim == len(spec.shape)
-    for axis, (expected, found) in enumerate(zip(spec.shape, array.shape, strict=False)):
+def check_shape(spec: TensorSpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
+    """An error unless a shape fits; symbolic dims are looked up in `dims`, or added to it."""
+    fits = len(shape) == len(spec.shape)
+    for axis, (expected, found) in enumerate(zip(spec.shape, shape, strict=False)):
         if isinstance(expected, str):
             bound = dims.setdefault(expected, found) if fits else found
             if bound != found:
@@ -128,19 +130,17 @@ def _check_shape(spec: TensorSpec, array: np.ndarray, dims: dict[str, int]) -> N
         else:
             fits = fits and expected == found
     if not fits:
-        hint = f"pass array.reshape({spec.shape})" if _same_size(spec, array) else "pass an array of that shape"
-        raise InputError(
-            f"input '{spec.name}': expected {_type(spec)}, found {describe(spec.dtype, array.shape)}: {hint}"
-        )
+        hint = f"pass array.reshape({spec.shape})" if _same_size(spec, shape) else "pass an array of that shape"
+        raise InputError(f"input '{spec.name}': expected {_type(spec)}, found {describe(spec.dtype, shape)}: {hint}")
 
 
-def _same_size(spec: TensorSpec, array: np.ndarray) -> bool:
+def _same_size(spec: TensorSpec, shape: tuple[int, ...]) -> bool:
     size = 1
     for dim in spec.shape:
         if isinstance(dim, str):
             return False
         size *= dim
-    return size == array.size
+    return size == math.prod(shape)
 
 
 def _type(spec: TensorSpec) -> str:

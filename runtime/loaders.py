@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime import archive, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.object_symbols import BadObject, symbols_of
+
+if TYPE_CHECKING:
+    from mirlo.runtime.on_device import DeviceSide
 
 EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 """`void entry(void** tensors, void** params, void* arena, uint64_t* profile)`; a call releases the GIL."""
@@ -25,6 +28,14 @@ class LoadedCode:
 
     entry: Callable[[Any, Any, Any, Any], None]
     keep: Any
+    device: DeviceSide | None = None
+    """Calls whose arrays stay on a device, where the loader has them."""
+    on: Callable[[int], LoadedCode] | None = None
+    """The same model on another device, by its number, where there may be several."""
+    device_arena: int = 0
+    """Bytes of scratch memory on the device, which all calls share."""
+    release: Callable[[], None] | None = None
+    """Give memory back that is kept on the device for the next calls."""
 
 
 Loader = Callable[[Artifact], LoadedCode]
@@ -37,8 +48,17 @@ def register_loader(name: str, loader: Loader) -> None:
     _LOADERS[name] = loader
 
 
-def load_code(artifact: Artifact) -> LoadedCode:
-    """Loads the code of an artifact with the loader that it names."""
+def load_code(artifact: Artifact, device: int | None = None) -> LoadedCode:
+    """Loads the code of an artifact with the loader that it names, for the device of a number if one is given."""
+    code = _load(artifact)
+    if device is None:
+        return code
+    if code.on is None:
+        raise ArtifactError(f"a model for target '{artifact.target}' is on no device with a number, found {device}")
+    return code.on(device)
+
+
+def _load(artifact: Artifact) -> LoadedCode:
     loader = _LOADERS.get(artifact.loader)
     if loader is None:
         for point in entry_points(group="mirlo.loaders", name=artifact.loader):

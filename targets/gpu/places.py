@@ -104,9 +104,19 @@ class WhenCalled:
         self._lock = threading.Lock()
         self._model: Any = None
 
-    def __call__(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
-        """The entry function, as that of code for the CPU."""
+    @property
+    def model(self) -> Any:
+        """The model on its device."""
         with self._lock:
             if self._model is None:
                 self._model = self._place()
-        self._model.call(tensors, params, arena, stamps)
+        return self._model
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether there was a call."""
+        return self._model is not None
+
+    def __call__(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+        """The entry function, as that of code for the CPU."""
+        self.model.call(tensors, params, arena, stamps)

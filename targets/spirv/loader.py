@@ -31,9 +31,17 @@ CHUNK = 16 << 20
 
 
 def load(artifact: Artifact) -> LoadedCode:
-    """Make an artifact for Vulkan callable."""
-    entry = WhenCalled(lambda: Model(device(), artifact))
-    return LoadedCode(entry, keep=entry)
+    """Make an artifact for Vulkan callable, on the first device unless it is asked for another."""
+    return load_on(artifact, 0)
+
+
+def load_on(artifact: Artifact, number: int) -> LoadedCode:
+    """The same for the device of a number: discrete GPUs come first."""
+    entry = WhenCalled(lambda: Model(device(number), artifact))
+    return LoadedCode(
+        entry, keep=entry, on=lambda other: load_on(artifact, other),
+        device_arena=artifact.metadata["program"]["arena"],
+    )  # fmt: skip
 
 
 class Model:

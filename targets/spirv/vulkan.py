@@ -52,14 +52,17 @@ class Buffer:
 class Device:
     """One device with one queue. Its methods may be called by one thread at a time: hold `lock`."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         vk = api()
         self.lock = threading.RLock()
         self._instance = self._make_instance(vk)
         devices = vk.vkEnumeratePhysicalDevices(self._instance)
         if not devices:
             raise DeviceError("Vulkan has no device on this machine: install the driver of its GPU")
-        self.physical = min(devices, key=lambda d: _KINDS.get(vk.vkGetPhysicalDeviceProperties(d).deviceType, 9))
+        if not 0 <= number < len(devices):
+            raise DeviceError(f"there is no Vulkan device {number}: this machine has {len(devices)}, counted from 0")
+        devices = sorted(devices, key=lambda d: _KINDS.get(vk.vkGetPhysicalDeviceProperties(d).deviceType, 9))
+        self.physical = devices[number]
         self.properties = vk.vkGetPhysicalDeviceProperties(self.physical)
         self.name: str = self.properties.deviceName
         self.limits = self.properties.limits
@@ -227,7 +230,11 @@ def _features(vk: Any, physical: Any) -> frozenset[str]:
     return frozenset(name for name, present in has.items() if present)
 
 
+def device(number: int = 0) -> Device:
+    """The device of a number; without one that which models run on, a discrete GPU where there is one."""
+    return _device(number)
+
+
 @cache
-def device() -> Device:
-    """The device that models run on: a discrete GPU where there is one."""
-    return Device()
+def _device(number: int) -> Device:
+    return Device(number)

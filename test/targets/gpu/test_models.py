@@ -73,3 +73,10 @@ def test_constants_and_weights_are_placed_once(target: str) -> None:
     for seed in range(2):
         (x,) = model.random_inputs(seed).values()
         np.testing.assert_allclose(model(x), x @ weight * 2, rtol=1e-5, atol=1e-6)
+
+
+def test_devices_by_number(target: str, model: mirlo.Executable) -> None:
+    inputs = model.random_inputs()
+    np.testing.assert_array_equal(model.to(device=0)(**inputs), model(**inputs))
+    with pytest.raises(mirlo.MirloError, match="there is no .* 99: this machine has"):
+        model.to(device=99)(**inputs)

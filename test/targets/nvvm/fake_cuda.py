@@ -1,8 +1,12 @@
-"""A CUDA driver made of this machine's memory, whose kernels the interpreter runs: for the loader's side of things."""
+"""A CUDA driver made of this machine's memory, whose kernels the interpreter runs: for the loader's side of things.
+
+Work that is given to a stream waits there until somebody asks for it: what does not wait for what it needs goes wrong.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,21 +15,61 @@ import numpy as np
 from simt import run_kernel
 
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
-DTYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i8": np.int8}
+NOT_READY = SimpleNamespace(name="CUDA_ERROR_NOT_READY")
+DTYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i8": np.int8}
+Action = Callable[[], None]
+
+
+class FakeStreams:
+    """Streams as queues of actions, and events as places in them."""
+
+    def __init__(self) -> None:
+        self.queues: defaultdict[int, deque[Action]] = defaultdict(deque)
+        self.given: defaultdict[int, int] = defaultdict(int)
+        self.done: defaultdict[int, int] = defaultdict(int)
+
+    def add(self, stream: int, action: Action) -> None:
+        self.queues[stream].append(action)
+        self.given[stream] += 1
+
+    def run(self, stream: int, until: int | None = None) -> None:
+        """Do what waits in a stream, up to a place in it."""
+        queue = self.queues[stream]
+        while queue and (until is None or self.done[stream] < until):
+            action = queue.popleft()
+            action()
+            self.done[stream] += 1
+
+    def run_all(self) -> None:
+        for stream in list(self.queues):
+            self.run(stream)
 
 
 class FakeDriver:
     """The functions of `cuda.bindings.driver` that the loader calls; `kernels` has the `gpu.func` of each name."""
 
-    CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS)
+    CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=2)
+    CUdevice_attribute = SimpleNamespace(
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1
+    )
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
+    CUstream = int
 
-    def __init__(self, kernels: dict[str, Any]):
+    def __init__(self, kernels: dict[str, Any], gpus: int = 1):
         self.kernels = kernels
+        self.gpus = gpus
+        self.capability = (9, 0)
         self.memory: dict[int, Any] = {}
-        self.recorded: list[Callable[[], None]] | None = None
+        self.placed: dict[int, int] = {}
+        """Which GPU memory is on."""
+        self.context = 0
+        self.streams = FakeStreams()
+        self.stream_of_gpu: dict[int, int] = {}
+        self.recorded: list[tuple[int, Action]] | None = None
         self.calls: list[str] = []
         self.clock = 0.0
+        self._next = 100
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -33,64 +77,104 @@ class FakeDriver:
             self.calls.append(name)
         return found
 
-    def _now(self, action: Callable[[], None]) -> tuple[Any]:
+    def _now(self, stream: int, action: Action) -> tuple[Any]:
         if self.recorded is None:
-            action()
+            self.streams.add(stream, action)
         else:
-            self.recorded.append(action)
+            self.recorded.append((stream, action))
         return (SUCCESS,)
 
     def _allocate(self, size: int) -> tuple[Any, int]:
-        made = (ctypes.c_char * size)()
-        address = ctypes.addressof(made)
+        made = (ctypes.c_char * (size + 256))()
+        address = -(-ctypes.addressof(made) // 256) * 256
         self.memory[address] = made
+        self.placed[address] = self.context
         return SUCCESS, address
 
-    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, str]:
-        return SUCCESS, "context"
+    # Devices and contexts: that of GPU n is n + 1, none is 0.
 
-    def cuCtxSetCurrent(self, context: Any) -> tuple[Any]:
+    def cuDeviceGetCount(self) -> tuple[Any, int]:
+        return SUCCESS, self.gpus
+
+    def cuDeviceGet(self, number: int) -> tuple[Any, int]:
+        return SUCCESS, number
+
+    def cuDeviceGetAttribute(self, kind: int, device: int) -> tuple[Any, int]:
+        return SUCCESS, self.capability[kind]
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:
+        return SUCCESS, device + 1
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[Any]:
+        self.context = context
         return (SUCCESS,)
+
+    def cuCtxGetCurrent(self) -> tuple[Any, int]:
+        return SUCCESS, self.context
 
     def cuCtxSynchronize(self) -> tuple[Any]:
+        self.streams.run_all()
         return (SUCCESS,)
 
-    def cuStreamCreate(self, flags: int) -> tuple[Any, str]:
-        return SUCCESS, "stream"
+    # Streams and events
+
+    def cuStreamCreate(self, flags: int) -> tuple[Any, int]:
+        self._next += 1
+        self.stream_of_gpu[self._next] = self.context
+        return SUCCESS, self._next
+
+    def cuStreamDestroy(self, stream: int) -> tuple[Any]:
+        self.streams.run(stream)
+        return (SUCCESS,)
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[Any]:
+        self.streams.run(stream)
+        return (SUCCESS,)
+
+    def cuStreamWaitEvent(self, stream: int, event: Any, flags: int) -> tuple[Any]:
+        source, place = event["stream"], event["place"]
+        return self._now(stream, lambda: self.streams.run(source, place))
+
+    def cuEventCreate(self, flags: int) -> tuple[Any, dict[str, Any]]:
+        return SUCCESS, {}
+
+    def cuEventRecord(self, event: dict[str, Any], stream: int) -> tuple[Any]:
+        self.clock += 0.25
+        event.update(time=self.clock, stream=stream, place=self.streams.given[stream])
+        return (SUCCESS,)
+
+    def cuEventQuery(self, event: dict[str, Any]) -> tuple[Any]:
+        return (SUCCESS if self.streams.done[event["stream"]] >= event["place"] else NOT_READY,)
+
+    def cuEventSynchronize(self, event: dict[str, Any]) -> tuple[Any]:
+        self.streams.run(event["stream"], event["place"])
+        return (SUCCESS,)
+
+    def cuEventElapsedTime(self, first: dict[str, Any], event: dict[str, Any]) -> tuple[Any, float]:
+        return SUCCESS, event["time"] - first["time"]
+
+    def cuEventDestroy(self, event: dict[str, Any]) -> tuple[Any]:
+        return (SUCCESS,)
+
+    # Kernels
 
     def cuModuleLoadData(self, code: bytes) -> tuple[Any, bytes]:
         assert code.startswith(b"//") and code.endswith(b"\0"), "PTX ends with a zero"
         return SUCCESS, code
 
+    def cuModuleUnload(self, module: bytes) -> tuple[Any]:
+        return (SUCCESS,)
+
     def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Any, str]:
         assert b".entry " + name in module
         return SUCCESS, name.decode()
 
-    def cuMemAlloc(self, size: int) -> tuple[Any, int]:
-        return self._allocate(size)
-
-    def cuMemHostAlloc(self, size: int, flags: int) -> tuple[Any, int]:
-        return self._allocate(size)
-
-    def cuMemFree(self, address: int) -> tuple[Any]:
-        del self.memory[address]
-        return (SUCCESS,)
-
-    cuMemFreeHost = cuMemFree
-
-    def cuMemcpyHtoD(self, target: int, source: int, size: int) -> tuple[Any]:
-        ctypes.memmove(target, source, size)
-        return (SUCCESS,)
-
-    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: str) -> tuple[Any]:
-        return self._now(lambda: ctypes.memmove(target, source, size))
-
-    cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
-
     def cuLaunchKernel(self, function: str, *rest: Any) -> tuple[Any]:
         *sizes, shared, stream, (values, kinds), extra = rest
-        assert (shared, stream, extra) == (0, "stream", 0) and len(sizes) == 6
+        assert (shared, extra) == (0, 0) and len(sizes) == 6
+        assert self.stream_of_gpu[stream] == self.context, "the stream is that of another GPU"
         assert all(kind is ctypes.c_void_p for kind in kinds) and sizes[4:] == [1, 1]
+        assert all(value % 16 == 0 for value in values), "kernels count on alignment"
         kernel = self.kernels[function]
 
         def run() -> None:
@@ -100,40 +184,60 @@ class FakeDriver:
             ]
             run_kernel(kernel, (sizes[0], sizes[1], sizes[2]), sizes[3], arrays)
 
-        return self._now(run)
+        return self._now(stream, run)
 
-    def cuStreamBeginCapture(self, stream: str, mode: int) -> tuple[Any]:
+    def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[Any]:
         self.recorded = []
         return (SUCCESS,)
 
-    def cuStreamEndCapture(self, stream: str) -> tuple[Any, Any]:
+    def cuStreamEndCapture(self, stream: int) -> tuple[Any, Any]:
         graph, self.recorded = self.recorded, None
-        return SUCCESS, graph
+        assert graph is not None and all(used == stream for used, _ in graph)
+        return SUCCESS, [action for _, action in graph]
 
     def cuGraphInstantiate(self, graph: Any, flags: int) -> tuple[Any, Any]:
         return SUCCESS, graph
 
-    def cuGraphLaunch(self, graph: Any, stream: str) -> tuple[Any]:
+    def cuGraphLaunch(self, graph: Any, stream: int) -> tuple[Any]:
         for action in graph:
-            action()
+            self._now(stream, action)
         return (SUCCESS,)
 
-    def cuStreamSynchronize(self, stream: str) -> tuple[Any]:
+    def cuGraphDestroy(self, graph: Any) -> tuple[Any]:
         return (SUCCESS,)
 
-    def cuEventCreate(self, flags: int) -> tuple[Any, dict[str, float]]:
-        return SUCCESS, {}
+    cuGraphExecDestroy = cuGraphDestroy
 
-    def cuEventRecord(self, event: dict[str, float], stream: str) -> tuple[Any]:
-        self.clock += 0.25
-        event["time"] = self.clock
+    # Memory
+
+    def cuMemAlloc(self, size: int) -> tuple[Any, int]:
+        return self._allocate(size)
+
+    def cuMemHostAlloc(self, size: int, flags: int) -> tuple[Any, int]:
+        return self._allocate(size)
+
+    def cuMemFree(self, address: int) -> tuple[Any]:
+        # The driver waits for all that goes on before it frees memory.
+        self.streams.run_all()
+        del self.memory[address]
         return (SUCCESS,)
 
-    def cuEventElapsedTime(self, first: dict[str, float], event: dict[str, float]) -> tuple[Any, float]:
-        return SUCCESS, event["time"] - first["time"]
+    cuMemFreeHost = cuMemFree
 
-    def cuEventDestroy(self, event: dict[str, float]) -> tuple[Any]:
+    def cuPointerGetAttribute(self, attribute: int, address: int) -> tuple[Any, int]:
+        start = max(base for base in self.placed if base <= address)
+        return SUCCESS, self.placed[start] - 1
+
+    def cuMemcpyHtoD(self, target: int, source: int, size: int) -> tuple[Any]:
+        ctypes.memmove(target, source, size)
         return (SUCCESS,)
+
+    cuMemcpyDtoH = cuMemcpyHtoD
+
+    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> tuple[Any]:
+        return self._now(stream, lambda: ctypes.memmove(target, source, size) and None)
+
+    cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
 
 
 def _array(address: int, kind: Any) -> np.ndarray:

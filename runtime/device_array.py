@@ -1,0 +1,191 @@
+"""Arrays on a device: results that stay there, and what others hand in without a copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.runtime.artifact import describe
+from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.dlpack import DLPackError, element_of, is_on_cpu, tensor_of
+from mirlo.runtime.dlpack_export import capsule_of
+from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+
+CUDA = 2
+"""DLPack's number of NVIDIA's GPUs."""
+LEGACY_STREAM, NO_STREAM = 1, -1
+"""In DLPack: the stream that is meant where none is named; nobody waits for anybody."""
+
+
+class DeviceMemory(Protocol):
+    """A block of a device's memory; the loader that made it takes it back when nobody holds this object."""
+
+    address: int
+    device: tuple[int, int]
+    """DLPack's kind of device, and its number."""
+    stream: int
+    """Where the work that writes it goes on."""
+
+    def hand_to(self, stream: int) -> None:
+        """Let work that is given to this stream from now on wait until the memory is written."""
+
+    def read(self, target: int, size: int) -> None:
+        """Copy bytes to memory of the CPU, when they are written."""
+
+
+class DeviceArray:
+    """An array on a device, which its memory is freed with.
+
+    Libraries take it as it lies there: `torch.from_dlpack(y)`, `cupy.from_dlpack(y)`, `jax.dlpack.from_dlpack(y)`; it
+    has `__cuda_array_interface__` as well. `numpy()` copies it.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: str, memory: DeviceMemory) -> None:
+        self.shape = tuple(shape)
+        self.memory = memory
+        self._element = ELEMENT_TYPES[dtype]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return numpy_dtype(self._element.name)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self._element.bytes
+
+    @property
+    def device(self) -> str:
+        """Where it is: `cuda:0`."""
+        return f"cuda:{self.memory.device[1]}"
+
+    def numpy(self, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy in memory of the CPU; `out` is a contiguous array to write it to."""
+        made = empty_aligned(self.dtype, self.shape) if out is None else out
+        if self.nbytes:
+            self.memory.read(made.__array_interface__["data"][0], self.nbytes)
+        return made
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"an array on {self.device} cannot be a numpy array without a copy")
+        made = self.numpy()
+        return made if dtype is None else made.astype(dtype, copy=False)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.memory.device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule; work on the consumer's `stream` waits until the array is written."""
+        if dl_device is not None and tuple(dl_device) != self.memory.device:
+            raise BufferError(f"the array is on {self.device}, not on DLPack device {tuple(dl_device)}: use numpy()")
+        if copy:
+            raise BufferError("the array is handed over where it lies: copy what from_dlpack gives")
+        wanted = LEGACY_STREAM if stream is None else int(stream)
+        if wanted == 0:
+            raise BufferError("stream 0 may mean two streams: 1 is the legacy default stream, 2 that of the thread")
+        if wanted != NO_STREAM:
+            self.memory.hand_to(wanted)
+        versioned = max_version is not None and max_version[0] >= 1
+        return capsule_of(self.memory.address, self.memory.device, self.shape, self._element, self, versioned)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.dtype.isbuiltin != 1:
+            raise AttributeError(f"CUDA's array interface has no {self._element.name}: take the array by DLPack")
+        return {
+            "version": 3, "shape": self.shape, "typestr": self.dtype.str, "strides": None,
+            "data": (self.memory.address, False), "stream": self.memory.stream,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray {describe(self._element.name, self.shape)} on {self.device}>"
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    """Memory of a device that a caller hands in."""
+
+    address: int
+    device: tuple[int, int]
+    dtype: str
+    shape: tuple[int, ...]
+    is_contiguous: bool
+    read_only: bool
+    owner: Any
+    """What keeps the memory alive."""
+    stream: int | None = None
+    """A stream whose work must be done before the memory is used, where the producer does not see to that."""
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
+
+    def overlaps(self, other: DeviceView) -> bool:
+        """Whether they share memory."""
+        here, there = self.address, other.address
+        return here < there + other.nbytes and there < here + self.nbytes
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether an object is an array on a device other than the CPU."""
+    if isinstance(value, np.ndarray):
+        return False
+    if hasattr(value, "__dlpack_device__"):
+        return not is_on_cpu(int(value.__dlpack_device__()[0]))
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def view_of(value: Any, stream: int) -> DeviceView:
+    """Memory of a device that an object of another library has; whoever produced it lets `stream` wait for it."""
+    if not hasattr(value, "__dlpack__"):
+        return _view_of_interface(value.__cuda_array_interface__, value)
+    tensor, owner, read_only = tensor_of(value, stream=stream)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    address = (tensor.data or 0) + tensor.byte_offset
+    device = (int(tensor.device.device_type), int(tensor.device.device_id))
+    contiguous = _is_contiguous(shape, strides)
+    return DeviceView(address, device, element_of(tensor).name, shape, contiguous, read_only, (owner, value))
+
+
+def _view_of_interface(interface: dict[str, Any], owner: Any) -> DeviceView:
+    dtype = np.dtype(interface["typestr"])
+    element = element_type_of(dtype)
+    if element is None or not dtype.isnative:
+        raise DLPackError(f"its type {interface['typestr']} is not an element type")
+    address, read_only = interface["data"]
+    shape, steps = tuple(interface["shape"]), interface.get("strides")
+    strides = None if steps is None else tuple(step / dtype.itemsize for step in steps)
+    if interface.get("mask") is not None:
+        raise DLPackError("it has a mask")
+    # The interface does not tell the device: the address does, which the loader asks the driver about.
+    return DeviceView(
+        address or 0, (CUDA, -1), element.name, shape, _is_contiguous(shape, strides), bool(read_only), owner,
+        interface.get("stream"),
+    )  # fmt: skip
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[float] | None) -> bool:
+    step = 1
+    if strides is None or 0 in shape:
+        return True
+    for dim, found in zip(reversed(shape), reversed(strides), strict=True):
+        if dim != 1 and found != step:
+            return False
+        step *= dim
+    return True

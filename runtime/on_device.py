@@ -1,0 +1,129 @@
+"""Calls whose arrays stay on a device: what a loader offers for them, and what is checked before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact, TensorSpec, describe
+from mirlo.runtime.device_array import DeviceArray, DeviceMemory, DeviceView, is_on_device, view_of
+from mirlo.runtime.dlpack import device_name
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.inputs import check_shape, convert, outputs_given
+from mirlo.runtime.sizes import Sizes
+
+Given = np.ndarray | DeviceView
+"""An input: in memory of the CPU, or of the device."""
+
+
+class DeviceSide(Protocol):
+    """What a loader whose models take and give arrays on a device offers beside the entry function."""
+
+    device: tuple[int, int]
+    """DLPack's kind of device, and its number."""
+
+    @property
+    def stream(self) -> int:
+        """The stream of the model, which producers of inputs let wait for them."""
+
+    def handle_of(self, stream: Any) -> int:
+        """The handle of a stream as a caller names it: a number, or an object of a library."""
+
+    def device_of(self, view: DeviceView) -> tuple[int, int]:
+        """On which device memory is."""
+
+    def run(
+        self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
+    ) -> list[DeviceMemory]:
+        """Start a call, in the order of `stream`, and give where its outputs lie.
+
+        An output is memory of the caller, the bytes that it needs, or None where the data tells how many. The call
+        need not be done when this returns; work that waits for the memory or the stream comes after it.
+        """
+
+
+@dataclass(frozen=True)
+class DeviceCall:
+    """What an executable knows beside its artifact."""
+
+    params: Any
+    measure: Callable[[Any], None]
+    """Have the sizes of a record checked and computed."""
+    late: Collection[int]
+    """The outputs whose sizes the data tells."""
+
+
+def run_on_device(
+    side: DeviceSide, artifact: Artifact, sizes: Sizes, values: Sequence[Any], out: Any, stream: Any, call: DeviceCall
+) -> list[DeviceArray]:
+    """The outputs of a call as arrays on the device."""
+    handle = side.handle_of(stream)
+    dims: dict[str, int] = {}
+    inputs = [_input(spec, value, dims, side) for spec, value in zip(artifact.inputs, values, strict=True)]
+    record = sizes.record(dims)
+    call.measure(record)
+    taken = [view for view in inputs if isinstance(view, DeviceView)]
+    outputs: list[DeviceView | int | None] = []
+    for i, (spec, given) in enumerate(zip(artifact.outputs, outputs_given(artifact.outputs, out), strict=True)):
+        if i in call.late:
+            if given is not None:
+                raise InputError(f"output '{spec.name}': the data tells its size, so that out cannot have it")
+            outputs.append(None)
+            continue
+        wanted = DeviceView(0, side.device, spec.dtype, sizes.shape(spec.shape, record), True, False, None)
+        if given is None:
+            outputs.append(wanted.nbytes)
+            continue
+        outputs.append(_output(spec, wanted, given, taken, side))
+        taken.append(outputs[-1])  # type: ignore[arg-type]
+    memories = side.run(inputs, outputs, record, call.params, handle)
+    sizes.require(record)
+    shapes = [sizes.shape(spec.shape, record) for spec in artifact.outputs]
+    return [
+        DeviceArray(shape, spec.dtype, memory)
+        for shape, spec, memory in zip(shapes, artifact.outputs, memories, strict=True)
+    ]
+
+
+def _input(spec: TensorSpec, value: Any, dims: dict[str, int], side: DeviceSide) -> Given:
+    if not is_on_device(value):
+        return convert(spec, value, dims)
+    where = f"input '{spec.name}'"
+    view = _view(where, value, side)
+    if view.dtype != spec.dtype:
+        expected, found = describe(spec.dtype, spec.shape), describe(view.dtype, view.shape)
+        raise InputError(f"{where}: expected {expected}, found {found} on the device: convert it there")
+    check_shape(spec, view.shape, dims)
+    if not view.is_contiguous:
+        raise InputError(f"{where}: an array on a device must be contiguous: pass x.contiguous()")
+    return view
+
+
+def _output(spec: TensorSpec, wanted: DeviceView, given: Any, taken: list[DeviceView], side: DeviceSide) -> DeviceView:
+    where = f"output '{spec.name}'"
+    if not is_on_device(given):
+        raise InputError(f"{where}: out must be an array on the device, found {type(given).__name__}")
+    view = _view(where, given, side)
+    if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
+        expected, found = describe(wanted.dtype, wanted.shape), describe(view.dtype, view.shape)
+        raise InputError(f"{where}: out must be {expected}, found {found}")
+    if not view.is_contiguous or view.read_only:
+        raise InputError(f"{where}: out must be contiguous and writeable: pass a new array")
+    if any(view.overlaps(other) for other in taken):
+        raise InputError(f"{where}: out shares memory with an input or another output: pass a new array")
+    return view
+
+
+def _view(where: str, value: Any, side: DeviceSide) -> DeviceView:
+    try:
+        view = view_of(value, side.stream)
+    except (ValueError, TypeError, RuntimeError, BufferError) as problem:
+        raise InputError(f"{where}: {problem}") from None
+    found = side.device_of(view)
+    if found != side.device:
+        here, there = (f"{device_name(kind)}:{number}" for kind, number in (side.device, found))
+        raise InputError(f"{where} is on {there}, the model on {here}: move one of them (executable.to(device=...))")
+    return view

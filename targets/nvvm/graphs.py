@@ -1,0 +1,54 @@
+"""Graphs of a model: the work of a call, recorded once for each set of addresses and launched again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from mirlo.targets.nvvm.device import Gpu, check
+
+KEPT = 8
+"""Graphs of a model that wait for the same addresses; the one that was used longest ago goes first."""
+_KNOWN = 64
+"""Sets of addresses that were seen once."""
+
+
+class Graphs:
+    """Recorded work by what it depends on: the addresses of tensors."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.made: OrderedDict[Hashable, Any] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+
+    def launch(self, key: Hashable, stream: Any, work: Callable[[], None], at_once: bool = False) -> None:
+        """Start work on a stream: as a graph where it comes back, as it is the first time, unless `at_once`."""
+        graph = self.made.get(key)
+        if graph is None and not at_once and key not in self._seen:
+            self._seen[key] = None
+            while len(self._seen) > _KNOWN:
+                self._seen.popitem(last=False)
+            work()
+            return
+        if graph is None:
+            graph = self.made[key] = self._capture(stream, work)
+            while len(self.made) > KEPT:
+                _, oldest = self.made.popitem(last=False)
+                check(self.gpu.cuda.cuGraphExecDestroy(oldest), "freeing a graph")
+        self.made.move_to_end(key)
+        check(self.gpu.cuda.cuGraphLaunch(graph, stream), "starting the model")
+
+    def _capture(self, stream: Any, work: Callable[[], None]) -> Any:
+        cuda = self.gpu.cuda
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        check(cuda.cuStreamBeginCapture(stream, mode), "recording the model")
+        try:
+            work()
+        except BaseException:
+            cuda.cuStreamEndCapture(stream)
+            raise
+        graph = check(cuda.cuStreamEndCapture(stream), "recording the model")
+        made = check(cuda.cuGraphInstantiate(graph, 0), "preparing the model")
+        check(cuda.cuGraphDestroy(graph), "freeing a graph")
+        return made

@@ -1,0 +1,315 @@
+"""A model on a GPU: its weights, its memory, and what a call does.
+
+PTX is finished by the driver when the model is placed. Weights and constants are placed once. The work of a call is
+recorded as a graph for the addresses of its tensors, and launched again where these come back; a caller's arrays on the
+device are worked on where they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.device_array import DeviceView
+from mirlo.runtime.on_device import Given
+from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.device import CudaError, Gpu, check
+from mirlo.targets.nvvm.graphs import Graphs
+from mirlo.targets.nvvm.memory import Event, Written, allocate, pool, written_block
+
+NON_BLOCKING = 1
+VECTOR = 16
+"""Alignment of tensors that kernels count on, in bytes."""
+
+
+class Held:
+    """What a model has on a GPU, to be given back when neither it nor its results are used any more."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.memories: list[int] = []
+        self.pinned: list[int] = []
+        self.modules: list[Any] = []
+        self.stream = check(gpu.cuda.cuStreamCreate(NON_BLOCKING), "making a stream")
+        self.graphs = Graphs(gpu)
+        held = (self.stream, self.memories, self.pinned, self.modules, self.graphs.made)
+        weakref.finalize(self, _release, gpu, *held).atexit = False
+
+    def allocate(self, size: int) -> int:
+        """Memory that is the model's as long as it lives."""
+        made = allocate(self.gpu, size)
+        self.memories.append(made)
+        return made
+
+    def pin(self, size: int) -> int:
+        """Memory of the CPU that the GPU copies from and to on its own."""
+        made = int(check(self.gpu.cuda.cuMemHostAlloc(size, 0), "reserving pinned memory"))
+        self.pinned.append(made)
+        return made
+
+
+class Model:
+    """A model on one GPU."""
+
+    def __init__(self, artifact: Artifact, gpu: Gpu):
+        self.artifact = artifact
+        self.gpu = gpu
+        self.lock = threading.RLock()
+        self._check_chip()
+        with self.lock, gpu.entered():
+            self._held = Held(gpu)
+            self.stream = self._held.stream
+            self._functions = self._load_kernels()
+            program = artifact.metadata["program"]
+            self.steps = program["steps"]
+            self.regions, self._total = tensors_of(artifact)
+            self._arena = self._held.allocate(program["arena"])
+            self.constants, self._constants = self._upload(constants_of(artifact))
+        self.params: list[Region] = []
+        self._params: int | None = None
+        self._staging = self._tensors = 0
+        self._staged: Event | None = None
+        self._pending: deque[tuple[Event, Any]] = deque()
+
+    def _check_chip(self) -> None:
+        chip, found = find_chip(self.artifact.metadata["chip"]), self.gpu.capability
+        bound = chip.name.endswith("a")
+        if found < chip.version or (bound and found != chip.version):
+            which = f"{found[0]}.{found[1]}"
+            raise CudaError(
+                f"the model was compiled for {chip.name}, this GPU has the compute capability {which}: compile it again"
+            )
+
+    def _load_kernels(self) -> dict[str, Any]:
+        cuda = self.gpu.cuda
+        modules: dict[tuple[int, int], Any] = {}
+        functions = {}
+        for name, kernel in self.artifact.metadata["kernels"].items():
+            at, size = kernel["code"]
+            if (at, size) not in modules:
+                code = self.artifact.code[at : at + size] + b"\0"
+                modules[at, size] = check(cuda.cuModuleLoadData(code), "loading kernels")
+                self._held.modules.append(modules[at, size])
+            found = cuda.cuModuleGetFunction(modules[at, size], kernel["entry"].encode())
+            functions[name] = check(found, f"finding the kernel '{name}'")
+        return functions
+
+    # Memory
+
+    def _upload(self, data: list[Any]) -> tuple[list[Region], int]:
+        regions, total = lay_out([len(part) for part in data])
+        base = self._held.allocate(total)
+        for region, part in zip(regions, data, strict=True):
+            if region.size:
+                copied = self.gpu.cuda.cuMemcpyHtoD(base + region.offset, address_of(part), region.size)
+                check(copied, "copying to the GPU")
+        # Copies from memory that is not pinned may still be under way, which the model's own stream does not wait for.
+        check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
+        return regions, base
+
+    def _prepare(self, params: Any) -> None:
+        """Place the weights, and what tensors of the CPU go through; once."""
+        if self._params is None:
+            self.params, self._params = self._upload(params_of(self.artifact, params))
+            self._staging, self._tensors = self._held.pin(self._total), self._held.allocate(self._total)
+
+    def _own(self, number: int) -> int:
+        """The place for a tensor that the caller has on the CPU, or where kernels cannot use it."""
+        return self._tensors + self.regions[number].offset
+
+    def _place(self, where: list[Any], tensors: Sequence[int]) -> int:
+        """The address of a range of the program."""
+        space, index, offset, _ = where
+        if space == "arena":
+            return self._arena + offset
+        if space == "tensor":
+            return tensors[index] + offset
+        if space == "param":
+            assert self._params is not None
+            return self._params + self.params[index].offset + offset
+        return self._constants + self.constants[index].offset + offset
+
+    # Calls with tensors of the CPU
+
+    def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+        """The entry function: arrays of addresses, as compiled code for the CPU has it."""
+        inputs = len(self.artifact.inputs)
+        tensors = pointers(tensors, len(self.regions))
+        with self.lock, self.gpu.entered():
+            self._prepare(params)
+            self._wait_for_staging()
+            for i, region in enumerate(self.regions[:inputs]):
+                ctypes.memmove(self._staging + region.offset, tensors[i], region.size)
+            own = tuple(self._own(i) for i in range(len(self.regions)))
+            if stamps is None:
+                self._held.graphs.launch(("copied", own), self.stream, lambda: self._record(own), at_once=True)
+                check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+            else:
+                self._profile(own, stamps)
+            for i, region in enumerate(self.regions[inputs:], inputs):
+                ctypes.memmove(tensors[i], self._staging + region.offset, region.size)
+
+    def _wait_for_staging(self) -> None:
+        """Wait until the inputs of the last call are copied: a call that stays on the GPU goes on behind."""
+        if self._staged is not None:
+            self._staged.wait()
+            self._staged = None
+
+    def _record(self, tensors: Sequence[int], before_row: Callable[[int], None] | None = None) -> None:
+        """Everything that such a call does, on the stream."""
+        inputs = len(self.artifact.inputs)
+        for number in range(inputs):
+            self._copy_in(number)
+        self._steps(tensors, before_row)
+        for number, region in enumerate(self.regions[inputs:], inputs):
+            if region.size:
+                target = self._staging + region.offset
+                copied = self.gpu.cuda.cuMemcpyDtoHAsync(target, self._own(number), region.size, self.stream)
+                check(copied, "copying an output")
+
+    def _copy_in(self, number: int) -> None:
+        region = self.regions[number]
+        if region.size:
+            source = self._staging + region.offset
+            copied = self.gpu.cuda.cuMemcpyHtoDAsync(self._own(number), source, region.size, self.stream)
+            check(copied, "copying an input")
+
+    def _steps(self, tensors: Sequence[int], before_row: Callable[[int], None] | None = None) -> None:
+        row = -1
+        for step in self.steps:
+            while before_row is not None and row < step["row"]:
+                row += 1
+                before_row(row)
+            self._step(step, tensors)
+        while before_row is not None and row < len(self.artifact.kernels):
+            row += 1
+            before_row(row)
+
+    def _step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+        if "copy" in step:
+            source, target = (self._place(where, tensors) for where in step["copy"])
+            self._copy(target, source, step["copy"][0][3])
+            return
+        addresses = tuple(self._place(where, tensors) for where in step["arguments"])
+        given = (addresses, (ctypes.c_void_p,) * len(addresses))
+        started = self.gpu.cuda.cuLaunchKernel(
+            self._functions[step["kernel"]], *step["grid"], *step["block"], 0, self.stream, given, 0
+        )
+        check(started, f"starting the kernel '{step['kernel']}'")
+
+    def _copy(self, target: int, source: int, size: int) -> None:
+        if size:
+            check(self.gpu.cuda.cuMemcpyDtoDAsync(target, source, size, self.stream), "copying a tensor")
+
+    def _profile(self, tensors: Sequence[int], stamps: int) -> None:
+        """One inference with an event before each row; stamps are nanoseconds of this machine's clock."""
+        cuda = self.gpu.cuda
+        events: list[Any] = []
+
+        def note(row: int) -> None:
+            event = check(cuda.cuEventCreate(0), "making an event")
+            check(cuda.cuEventRecord(event, self.stream), "recording an event")
+            events.append(event)
+
+        start = time.perf_counter_ns()
+        self._record(tensors, note)
+        check(cuda.cuStreamSynchronize(self.stream), "running the model")
+        times = [check(cuda.cuEventElapsedTime(events[0], event), "reading an event") for event in events]
+        numbers = [start + int(1e6 * milliseconds) for milliseconds in times]
+        ctypes.memmove(stamps, (ctypes.c_uint64 * len(numbers))(*numbers), 8 * len(numbers))
+        for event in events:
+            check(cuda.cuEventDestroy(event), "freeing an event")
+
+    # Calls whose tensors stay on the GPU
+
+    def run(
+        self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
+    ) -> list[Any]:
+        """Start a call after what was given to `stream`, and let that wait for it; where the outputs lie."""
+        own = int(self.stream)
+        with self.lock, self.gpu.entered():
+            self._prepare(params)
+            self._forget_done()
+            Event(self.gpu, stream).hold(own)
+            addresses = self._take_all(inputs)
+            results = [self._result(given, own) for given in outputs]
+            copies = []
+            for number, result in enumerate(results, len(inputs)):
+                direct = result.address % VECTOR == 0
+                addresses.append(result.address if direct else self._own(number))
+                if not direct:
+                    copies.append((result.address, self._own(number), self.regions[number].size))
+            tensors = tuple(addresses)
+            self._held.graphs.launch(("there", tensors), self.stream, lambda: self._steps(tensors))
+            for target, source, size in copies:
+                self._copy(target, source, size)
+            done = Event(self.gpu, own)
+            done.hold(stream)
+            self._pending.append((done, inputs))
+            for result in results:
+                result.is_written(done, stream)
+        return results
+
+    def _take_all(self, inputs: Sequence[Given]) -> list[int]:
+        """Where kernels find the inputs."""
+        here = [number for number, given in enumerate(inputs) if isinstance(given, np.ndarray)]
+        if here:
+            self._wait_for_staging()
+        addresses = [self._take(number, given) for number, given in enumerate(inputs)]
+        if here:
+            self._staged = Event(self.gpu, int(self.stream))
+        return addresses
+
+    def _take(self, number: int, given: Given) -> int:
+        region = self.regions[number]
+        if isinstance(given, np.ndarray):
+            ctypes.memmove(self._staging + region.offset, given.__array_interface__["data"][0], region.size)
+            self._copy_in(number)
+            return self._own(number)
+        if given.stream is not None:
+            Event(self.gpu, given.stream).hold(int(self.stream))
+        if given.address % VECTOR == 0:
+            return given.address
+        self._copy(self._own(number), given.address, region.size)
+        return self._own(number)
+
+    def _result(self, given: DeviceView | int | None, own: int) -> Written:
+        if isinstance(given, DeviceView):
+            return Written(self.gpu, given.address, own, (given.owner, self._held))
+        assert given is not None
+        return written_block(self.gpu, pool(self.gpu.number).take(given, own), own, self._held)
+
+    def _forget_done(self) -> None:
+        """Let go of the inputs of calls that are done."""
+        while self._pending and self._pending[0][0].is_done():
+            self._pending.popleft()
+
+
+def _release(
+    gpu: Gpu, stream: Any, memories: list[int], pinned: list[int], modules: list[Any], graphs: dict[Any, Any]
+) -> None:
+    """Give back what a model has; what fails here has failed before, where it was told."""
+    cuda = gpu.cuda
+    try:
+        with gpu.entered():
+            cuda.cuStreamSynchronize(stream)
+            for graph in graphs.values():
+                cuda.cuGraphExecDestroy(graph)
+            for address in memories:
+                cuda.cuMemFree(address)
+            for address in pinned:
+                cuda.cuMemFreeHost(address)
+            for module in modules:
+                cuda.cuModuleUnload(module)
+            cuda.cuStreamDestroy(stream)
+    except CudaError:
+        return
