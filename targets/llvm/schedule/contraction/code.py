@@ -9,11 +9,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, Piece, Span
 
 
 class Code:
@@ -77,11 +78,17 @@ class Code:
     def load(self, buffer: Any, position: Any) -> Any:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
-    def prefetch(self, buffer: Any, position: Any) -> None:
-        """Ask for the cache line of an element, which may be past the last one."""
-        last = self.index(buffer.type.shape[0] - 1)
+    def prefetch(self, buffer: Any, position: Any, elements: int = 1) -> None:
+        """Ask for the cache lines of some elements, which may be past the last one.
+
+        One line goes to the second cache, for later; several are wanted soon.
+        """
+        last = self.index(max(0, buffer.type.shape[0] - elements))
         inside = create("arith.minsi", position.type, position, last)
-        memref.PrefetchOp(buffer, [inside], isWrite=False, localityHint=2, isDataCache=True)
+        hint = 2 if elements == 1 else 3
+        for shift in range(0, elements, LINE_BYTES // element_bytes(buffer.type.element_type)):
+            place = self.add(inside, self.index(shift)) if shift else inside
+            memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
 
     def load_vector(self, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> Any:
         """Consecutive elements; lanes that are not there are zero, unless `whole` says that they may be read."""

@@ -67,6 +67,7 @@ class GroupedTiles(Tiles):
     def _add(self, places: Places, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
         """Add a group of products to each sum; `active` of them, where the group is not full."""
         group, following = self.group, list(sums)
+        self.fetch(places)
         columns = [self._groups_of_columns(places.columns, piece) for piece in extent.cut]
         stride = self.row_stride(places.rows)
         for r in range(extent.rows):

@@ -48,6 +48,8 @@ MOST_SUMS = 64
 """No tile holds more vectors than this: it would be a mistake of the model of the machine."""
 EDGE_TILES = 4
 """Most tiles at edges, each of which is code of its own; with more, the rows are padded in a copy."""
+LEAD_BYTES = 4096
+"""How far ahead of what is read a panel is fetched that is read once."""
 UNROLL_TAPS = 16
 """Inner loops of the sum up to this length are unrolled where their loads overlap (depthwise convolutions)."""
 
@@ -130,15 +132,9 @@ class Plan:
         one arrives while this one is computed with.
         """
         form, width = self.columns.form, self.tile_columns
-        if not all(isinstance(axis.extent, int) for axis in self.contraction.axes):
-            return None
-        tiles = prod(axis.extent for axis in self.row_loops)
-        tiles *= -(-self.row_axis.extent // self.tile_rows) if self.row_axis is not None else 1
-        size = prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
-        inner = self.reduce[-1] if self.reduce else None
-        is_panel = inner is not None and form.stride(inner) == width == self.lane_axis.extent
-        streams = is_panel and self.is_streamed and not self.dot and not self.unrolled
-        if not streams or inner is None or tiles < 2 or size <= self.machine.l2_bytes:
+        tiles = self._tiles_of_panel
+        is_whole = self.lane_axis.extent == width and self.group is None
+        if not self._streams or not is_whole or tiles < 2 or self._column_bytes <= self.machine.l2_bytes:
             return None
         share = -(-width // tiles)
         terms = {axis.id: form.stride(axis) for axis in self.column_loops}
@@ -151,6 +147,41 @@ class Plan:
             terms[axis.id] = weight
             weight *= axis.extent
         return Form(terms, form.constant + self.depth * width)
+
+    @property
+    def lead(self) -> int:
+        """How many elements ahead a tile fetches the column operand, where it reads all of a panel and no other does.
+
+        The machine's own fetching does not run as far ahead as the way to the caches beyond the first is long. 0 where
+        there is nothing to gain.
+        """
+        if not self._streams or self._tiles_of_panel != 1 or self._column_bytes <= self.machine.l1_bytes:
+            return 0
+        return LEAD_BYTES // element_bytes(self.columns.access.element_type)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether the column operand lies in panels that are read from their first byte to the last."""
+        inner = self.reduce[-1] if self.reduce else None
+        if inner is None or not all(isinstance(axis.extent, int) for axis in self.contraction.axes):
+            return False
+        is_panel = self.columns.form.stride(inner) == self.panel_width and self.lane_axis.extent <= self.tile_columns
+        return is_panel and self.is_streamed and not self.dot and not self.unrolled
+
+    @property
+    def panel_width(self) -> Dim:
+        """Elements of a panel for one step along the sum."""
+        return self.lane_axis.extent * (1 if self.group is None else self.group.size)
+
+    @property
+    def _tiles_of_panel(self) -> int:
+        """How many tiles read the same panel."""
+        tiles = prod(axis.extent for axis in self.row_loops)
+        return tiles * (-(-self.row_axis.extent // self.tile_rows) if self.row_axis is not None else 1)
+
+    @property
+    def _column_bytes(self) -> int:
+        return prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -292,9 +323,11 @@ class _Planner:
         others = [axis for axis in self.spatial if axis is not lane_axis]
         panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
         shared = [axis for axis in others if columns.form.stride(axis) == 0]
+        # An axis that moves the columns alone counts panels: of a single row there is nothing else to share.
+        moving = [axis for axis in others if rows.form.stride(axis)]
         question = TileQuestion(
             1, D.guess(lane_axis.extent), lanes, count_of(order),
-            shared_columns=bool(shared) or not others, shared_rows=rows.form.stride(lane_axis) == 0,
+            shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
             element_bytes=accumulator_bytes,
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
@@ -317,7 +350,7 @@ class _Planner:
             order = [axis for axis in order if axis is not along] + [along]
             row_axis, tile_rows, tile_vectors = dot_tile(shared, lane_axis, machine)
         else:
-            candidates = self._row_candidates(shared or ([] if must_pack or panels else others))
+            candidates = self._row_candidates(shared or ([] if must_pack or panels else moving))
             row_axis, tile_rows, tile_vectors = choose_rows(question, candidates, rows, machine)
         width = tile_vectors * lanes
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)

@@ -107,8 +107,7 @@ class Tiles:
         """Add one product to each sum; `loaded` remembers what was read, by its offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
-        if places.ahead is not None:
-            self.code.prefetch(self.buffers.columns, places.ahead.position())
+        self.fetch(places)
         for r in range(extent.rows):
             if self._is_outside(tap, extent, r):
                 continue
@@ -124,6 +123,13 @@ class Tiles:
                 slot = r * len(extent.cut) + p
                 following[slot] = multiply_add(left, right, following[slot])
         return following
+
+    def fetch(self, places: Places) -> None:
+        """Ask for what a later step or the next panel reads of the column operand, where the plan says so."""
+        if places.ahead is not None:
+            self.code.prefetch(self.buffers.columns, places.ahead.position())
+        if self.plan.lead:
+            self.code.prefetch(self.buffers.columns, places.columns.position(self.plan.lead), self.plan.panel_width)
 
     def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
         edge = self.plan.rows.edge

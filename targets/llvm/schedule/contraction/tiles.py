@@ -177,7 +177,8 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
         fits = register_need(rows, vectors, question) <= machine.vector_registers and rows * vectors <= most_sums
         if not fits and (rows, vectors) != (1, 1):
             continue
-        if question.rows <= 2 and vectors < counts[-1] and register_need(rows, 2 * vectors, question) < 20:
+        wider = next((v for v in counts if v > vectors and v.bit_count() == 1), 0)
+        if question.rows <= 2 and wider and register_need(rows, wider, question) < 20:
             continue  # nothing is used twice: long runs through memory are all that counts
         cost = tile_cycles(rows, vectors, question, machine)
         # Among equals the larger tile reads its operands fewer times.

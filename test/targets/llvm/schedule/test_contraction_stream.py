@@ -1,4 +1,4 @@
-"""Weights that come from memory: the next panel is fetched while this one is computed with."""
+"""Weights that come from memory: what is read next is fetched while there is something to compute."""
 
 from __future__ import annotations
 
@@ -26,5 +26,24 @@ def test_products_from_panels(m: int, n: int, k: int) -> None:
     kernel = Kernel(body, [(x.shape, "f32"), (w.shape, "f32")], SMALL_CACHE)
     want = x @ w.transpose(1, 0, 2).reshape(k, -1)[:, :n]
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-4)
-    # One tile of rows reads each panel once, as it comes: there is nothing to spread.
-    assert ("memref.prefetch" in kernel.text) == (m > 16)
+    # Several tiles fetch the next panel for the second cache; a tile that is alone fetches its own for the first.
+    assert ("locality<2>" in kernel.text) == (m > 16)
+    assert ("locality<3>" in kernel.text) == (m <= 16)
+
+
+@pytest.mark.parametrize("n", [48, 256, 1000])
+def test_a_row_by_weights_in_panels(n: int) -> None:
+    """Panels count whether the columns fill them or not: none of them is a row of the tile."""
+    k, width = 70, 128 if n > 128 else n
+
+    def body(p: Any, x: Any, w: Any) -> Any:
+        return p.reduce("add", (1, n), (k,), lambda i, j, kk: x[i, kk] * w[j // width, kk, j % width])
+
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((1, k)).astype(np.float32)
+    w = generator.standard_normal((-(-n // width), k, width)).astype(np.float32)
+    kernel = Kernel(body, [(x.shape, "f32"), (w.shape, "f32")], SMALL_CACHE)
+    want = x @ w.transpose(1, 0, 2).reshape(k, -1)[:, :n]
+    np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-4)
+    assert f"tile = array<i64: 1, {min(n, 128)}>" in kernel.schedule
+    assert kernel.text.count("locality<3>") >= 1
