@@ -49,6 +49,28 @@ def onnxruntime(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> V
         raise OracleError(f"ONNX Runtime cannot run the model: {_short(error)}; try --against reference") from error
 
 
+def either(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+    """Node by node, by ONNX Runtime, and by the reference evaluator what ONNX Runtime cannot compute."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    values = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **feeds}
+    for node in model.graph.node:
+        made = [name for name in node.output if name]
+        given = {name: values[name] for name in node.input if name}
+        kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
+        inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
+        alone = onnx.ModelProto()
+        alone.CopyFrom(model)
+        shown = [helper.make_empty_tensor_value_info(name) for name in made]
+        alone.graph.CopyFrom(helper.make_graph([node], node.name or node.op_type, inputs, shown))
+        try:
+            values.update(onnxruntime(alone, given, made))
+        except OracleError:
+            values.update(reference(alone, given, made))
+    return {name: values[name] for name in names}
+
+
 ORACLES: dict[str, Oracle] = {"reference": reference, "onnxruntime": onnxruntime}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.tools.bisect.compare import Tolerance, difference, tolerance_of
-from mirlo.tools.bisect.oracles import OracleError, onnxruntime, reference
+from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 
 RIGHT, WRONG, REFUSED, DISPUTED, FAILED = "right", "wrong", "refused", "disputed", "failed"
@@ -57,7 +57,7 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
     try:
         other = onnxruntime(graph.model, graph.feeds, names)
     except OracleError:
-        other = expected
+        other = either(graph.model, graph.feeds, names)
     told = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
     wrong = [name for name in told if _departs(name, other, expected, graph) is None]
     if wrong:
