@@ -16,6 +16,8 @@ class KernelCode:
     code: bytes
     features: tuple[str, ...] = ()
     """What the device must be able to do."""
+    shared: int = 0
+    """Bytes of a block's shared memory that launches must ask for."""
 
 
 def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:
@@ -32,7 +34,11 @@ def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict
             size += len(data)
         return known[data]
 
-    table = {kernel.name: {"entry": kernel.entry, "code": place(kernel.code)} for kernel in kernels}
+    table: dict[str, dict[str, Any]] = {}
+    for kernel in kernels:
+        table[kernel.name] = {"entry": kernel.entry, "code": place(kernel.code)}
+        if kernel.shared:
+            table[kernel.name]["shared"] = kernel.shared
     features = sorted({feature for kernel in kernels for feature in kernel.features})
     places = [place(data) for data in constants]
     return b"".join(parts), {"kernels": table, "constants": places, "features": features}

@@ -21,6 +21,8 @@ class Chip:
     """Streaming multiprocessors of the largest chip of this kind."""
     tensor_cores: frozenset[str]
     """What its matrix units multiply."""
+    converted: frozenset[str] = frozenset()
+    """Of these what the assembler makes products of other numbers of, which takes registers."""
     has_async_copy: bool = True
     has_tma: bool = False
 
@@ -36,8 +38,8 @@ CHIPS: dict[str, Chip] = {
     for chip in (
         Chip("sm_80", 80, 163 * 1024, 108, _AMPERE),
         Chip("sm_89", 84, 99 * 1024, 142, _AMPERE | {"f8"}),
-        Chip("sm_90a", 84, 227 * 1024, 132, _AMPERE | {"f8"}, has_tma=True),
-        Chip("sm_100", 86, 227 * 1024, 148, _AMPERE | {"f8"}, has_tma=True),
+        Chip("sm_90a", 84, 227 * 1024, 132, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True),
+        Chip("sm_100", 86, 227 * 1024, 148, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True),
     )
 }
 """By name. Code for one also runs on later ones, but that of `sm_90a`, which only runs there."""

@@ -101,6 +101,10 @@ class Model:
                 self._held.modules.append(modules[at, size])
             found = cuda.cuModuleGetFunction(modules[at, size], kernel["entry"].encode())
             functions[name] = check(found, f"finding the kernel '{name}'")
+            if "shared" in kernel:
+                most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                allowed = cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"])
+                check(allowed, f"giving the kernel '{name}' {kernel['shared']} bytes of shared memory")
         return functions
 
     # Memory
@@ -201,10 +205,12 @@ class Model:
             return
         addresses = tuple(self._place(where, tensors) for where in step["arguments"])
         given = (addresses, (ctypes.c_void_p,) * len(addresses))
+        name = step["kernel"]
+        asked = self.artifact.metadata["kernels"][name].get("shared", 0)
         started = self.gpu.cuda.cuLaunchKernel(
-            self._functions[step["kernel"]], *step["grid"], *step["block"], 0, self.stream, given, 0
+            self._functions[name], *step["grid"], *step["block"], asked, self.stream, given, 0
         )
-        check(started, f"starting the kernel '{step['kernel']}'")
+        check(started, f"starting the kernel '{name}'")
 
     def _copy(self, target: int, source: int, size: int) -> None:
         if size:

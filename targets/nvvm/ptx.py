@@ -16,6 +16,7 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.llvmtext import readable_by_older
+from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
 
 TRIPLE = "nvptx64-nvidia-cuda"
 ALIGNMENT = 16
@@ -42,7 +43,7 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
     if not kernels:
         return []
     (whole,) = (op.operation for op in module.body.operations)
-    _share(whole)
+    asked = place_shared(whole)
     call_intrinsics(whole)
     # The conversions of these know positions of 64 bits only.
     wide = any(find(whole, name) for name in ("vector.load", "vector.store", "nvgpu.ldmatrix"))
@@ -53,11 +54,12 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
         reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
         raise PassError(f"conversion to NVVM failed: {reasons}") from error
     check_translated(whole)
+    leave_to_launch(whole)
     for function in find(whole, "llvm.func"):
         if ir.StringAttr(function.attributes["sym_name"]).value in kernels.values():
             _align(function)
     code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level).encode()
-    return [KernelCode(name, entry, code) for name, entry in kernels.items()]
+    return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
 
 
 _BY_INTRINSIC = {
@@ -170,29 +172,6 @@ def _is_huge(kernel: Any) -> bool:
             if count >= 1 << 31:
                 return True
     return False
-
-
-def _share(kernel: Any) -> None:
-    """Memory of a block of threads as globals of the kernel."""
-    for number, alloc in enumerate(find(kernel, "memref.alloc")):
-        kind, name = alloc.results[0].type, f"shared_{number}"
-        with alloc.location:
-            with ir.InsertionPoint.at_block_begin(kernel.regions[0].blocks[0]):
-                ir.Operation.create(
-                    "memref.global",
-                    attributes={
-                        "sym_name": ir.StringAttr.get(name),
-                        "sym_visibility": ir.StringAttr.get("private"),
-                        "type": ir.TypeAttr.get(kind),
-                        "initial_value": ir.UnitAttr.get(),
-                        "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT),
-                    },
-                )
-            with ir.InsertionPoint(alloc):
-                reference = {"name": ir.FlatSymbolRefAttr.get(name)}
-                found = ir.Operation.create("memref.get_global", results=[kind], attributes=reference)
-        alloc.results[0].replace_all_uses_with(found.results[0])
-        alloc.erase()
 
 
 def _align(function: Any) -> None:

@@ -1,22 +1,21 @@
-"""Fragments: what each thread of a warp holds of the matrices that a matrix unit multiplies, 16 x 8 x 16 in 16 bits."""
+"""Fragments: what each thread of a warp holds of the matrices that a matrix unit multiplies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, F16, ROWS, TF32, Format
 
-ROWS, COLUMNS, DEPTH = 16, 8, 16
-"""Of one product."""
 WARP = 32
 EDGE = 8
-"""Of the squares that are read from shared memory together."""
+"""Of the squares that are read from shared memory together, in registers of four bytes: 8 rows of 16 bytes."""
 PAIR = 2
-"""Neighbouring numbers that share a register."""
+"""Neighbouring numbers of the result that a thread holds."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,19 @@ class SharedMatrix:
     depth: int
     along_sums: bool
     """Whether neighbouring steps of the sum lie side by side, or neighbouring lines."""
+    form: Format = F16
     start: Any = None
     """Where it begins in the memory, if not at the first number."""
 
     @property
     def size(self) -> int:
         """Numbers of memory that it takes."""
-        return size_of(self.lines, self.depth, self.along_sums)
+        return size_of(self.lines, self.depth, self.along_sums, self.form)
 
     @property
     def pitch(self) -> int:
         """Numbers from one line to the next, or from one step to the next: not a multiple of the banks' width."""
-        return pitch_of(self.lines, self.depth, self.along_sums)
+        return pitch_of(self.lines, self.depth, self.along_sums, self.form)
 
     def place(self, line: Any, step: Any) -> Any:
         """The position of a number."""
@@ -48,14 +48,24 @@ class SharedMatrix:
         return position if self.start is None else add(self.start, position)
 
 
-def pitch_of(lines: int, depth: int, along_sums: bool) -> int:
+def pitch_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
     """See `SharedMatrix.pitch`."""
-    return (depth if along_sums else lines) + 8
+    # Numbers of four bytes are read one by one across the steps: 8 of one and of the next three in different banks.
+    apart = EDGE if form.bytes == 4 and not along_sums else form.vector
+    return (depth if along_sums else lines) + apart
 
 
-def size_of(lines: int, depth: int, along_sums: bool) -> int:
+def size_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
     """Numbers of shared memory that a matrix takes."""
-    return (lines if along_sums else depth) * pitch_of(lines, depth, along_sums)
+    return (lines if along_sums else depth) * pitch_of(lines, depth, along_sums, form)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """A thread's part of a factor, as the product takes it."""
+
+    form: Format
+    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -73,25 +83,36 @@ class Lane:
         return Lane(number, group, member)
 
     def left(self, matrix: SharedMatrix, row: Any, step: Any) -> Any:
-        """Its part of 16 rows and 16 steps of the first factor: four quarters, the lower one before the next steps."""
+        """Its part of 16 rows and one product's steps of the first factor: four quarters, the lower one first."""
+        if matrix.form.bytes == 4 and not matrix.along_sums:
+            return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
-        return self._read(matrix, row, step, multiply(down, EDGE), multiply(along, EDGE), line, tiles=4)
+        return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
 
     def right(self, matrix: SharedMatrix, column: Any, step: Any) -> Any:
-        """Its part of 16 steps and 8 columns of the second factor: two halves."""
+        """Its part of one product's steps and 8 columns of the second factor: two halves."""
+        if matrix.form.bytes == 4 and not matrix.along_sums:
+            return self._singly(matrix, column, step, [(0, 0), (0, 4)])
         # Only the first 16 threads say where to read; what the others say is not looked at.
         _, along, line = split(self.number, [2, 2, EDGE])
-        return self._read(matrix, column, step, index(0), multiply(along, EDGE), line, tiles=2)
+        return self._read(matrix, column, step, index(0), along, line, tiles=2)
 
     @staticmethod
     def _read(matrix: SharedMatrix, line: Any, step: Any, down: Any, along: Any, own: Any, tiles: int) -> Any:
-        """Squares of 8 x 8: each of 8 threads names a row of one, that lies side by side in memory."""
-        line, step = add(line, down), add(step, along)
+        """Squares: each of 8 threads names a row of one, 16 bytes that lie side by side in memory."""
+        line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
         place = matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
-        kind = ir.VectorType.get([tiles, PAIR], matrix.memory.type.element_type)
+        kind = ir.VectorType.get([tiles, matrix.form.pair], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
         turned = ir.BoolAttr.get(not matrix.along_sums)
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
+
+    def _singly(self, matrix: SharedMatrix, line: Any, step: Any, corners: list[tuple[int, int]]) -> Any:
+        """Numbers of four bytes, of which neighbouring lines lie side by side: squares of 8 lines by 4 steps."""
+        line, step = add(line, self.group), add(step, self.member)
+        places = [matrix.place(add(line, down), add(step, along)) for down, along in corners]
+        numbers = [memref.LoadOp(matrix.memory, [place]).result for place in places]
+        return create("vector.from_elements", ir.VectorType.get([len(corners), 1], numbers[0].type), *numbers)
 
     def places(self) -> list[tuple[Any, Any, tuple[int, int]]]:
         """Row, column and position in the fragment of its four numbers of the result, relative to the tile."""
@@ -103,14 +124,53 @@ class Lane:
         return found
 
 
-def product(left: Any, right: Any, total: Any) -> Any:
+def registers(form: Format, fragment: Any) -> Registers:
+    """A fragment of shared memory as the product takes it; numbers of f32 are rounded to tf32."""
+    i32 = ir.IntegerType.get_signless(32)
+    count, width = fragment.type.shape
+    if form is TF32:
+        rounding = ir.Attribute.parse("#nvvm.fp_rnd_mode<rna>")
+        numbers = [number_of(fragment, (i, 0)) for i in range(count)]
+        return Registers(form, tuple(create("nvvm.convert.float.to.tf32", i32, n, rnd=rounding) for n in numbers))
+    if form is F16:
+        kind = ir.VectorType.get([width], fragment.type.element_type)
+        return Registers(form, tuple(_part(kind, fragment, i) for i in range(count)))
+    words = create("vector.bitcast", ir.VectorType.get([count, 1], i32), fragment)
+    return Registers(form, tuple(_part(i32, words, i, 0) for i in range(count)))
+
+
+def multiply_add(left: Registers, right: Registers, total: Any) -> Any:
     """left · right + total, by the matrix unit."""
-    i64 = ir.IntegerType.get_signless(64)
-    shape = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, size) for size in (ROWS, COLUMNS, DEPTH)])
-    return create("nvgpu.mma.sync", total.type, left, right, total, mmaShape=shape)
+    kind = total.type.element_type
+    sums = [number_of(total, (i, j)) for i in range(2) for j in range(PAIR)]
+    attributes = {
+        "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+        "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
+        "multiplicandAPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{left.form.name}>"),
+        "multiplicandBPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{right.form.name}>"),
+        "shape": ir.Attribute.parse(f"#nvvm.shape<m = {ROWS}, n = {COLUMNS}, k = {left.form.depth}>"),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(left.values), len(right.values), len(sums)]),
+    }
+    if left.form.sums == "i32":
+        attributes["intOverflowBehavior"] = ir.Attribute.parse("#nvvm.mma_int_overflow<wrapped>")
+    struct = ir.Type.parse(f"!llvm.struct<({', '.join([str(kind)] * len(sums))})>")
+    made = create("nvvm.mma.sync", struct, *left.values, *right.values, *sums, **attributes)
+    numbers = [
+        create("llvm.extractvalue", kind, made, position=ir.DenseI64ArrayAttr.get([i])) for i in range(len(sums))
+    ]
+    return create("vector.from_elements", total.type, *numbers)
+
+
+def product(left: Any, right: Any, total: Any) -> Any:
+    """left · right + total of fragments of f16 or bf16."""
+    form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
+    return multiply_add(registers(form, left), registers(form, right), total)
 
 
 def number_of(fragment: Any, position: tuple[int, int]) -> Any:
     """One number of a fragment."""
-    kind = fragment.type.element_type
-    return create("vector.extract", kind, fragment, static_position=ir.DenseI64ArrayAttr.get(list(position)))
+    return _part(fragment.type.element_type, fragment, *position)
+
+
+def _part(kind: Any, vector: Any, *position: int) -> Any:
+    return create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))

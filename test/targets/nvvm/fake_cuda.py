@@ -49,6 +49,7 @@ class FakeDriver:
     """The functions of `cuda.bindings.driver` that the loader calls; `kernels` has the `gpu.func` of each name."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY)
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=2)
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1
@@ -70,6 +71,7 @@ class FakeDriver:
         self.calls: list[str] = []
         self.clock = 0.0
         self._next = 100
+        self.allowed: dict[str, int] = {}
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -169,9 +171,15 @@ class FakeDriver:
         assert b".entry " + name in module
         return SUCCESS, name.decode()
 
+    def cuFuncSetAttribute(self, function: str, attribute: int, value: int) -> tuple[Any]:
+        assert attribute == 8 and 0 < value <= 227 * 1024
+        self.allowed[function] = value
+        return (SUCCESS,)
+
     def cuLaunchKernel(self, function: str, *rest: Any) -> tuple[Any]:
         *sizes, shared, stream, (values, kinds), extra = rest
-        assert (shared, extra) == (0, 0) and len(sizes) == 6
+        assert extra == 0 and len(sizes) == 6
+        assert shared == self.allowed.get(function, 0), "more shared memory is asked for than the kernel may have"
         assert self.stream_of_gpu[stream] == self.context, "the stream is that of another GPU"
         assert all(kind is ctypes.c_void_p for kind in kinds) and sizes[4:] == [1, 1]
         assert all(value % 16 == 0 for value in values), "kernels count on alignment"

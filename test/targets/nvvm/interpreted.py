@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from mirlo.passes.targets import find_target
 from mirlo.targets.gpu.program import Launch, read_program
 
 
-def run_on_interpreter(text: str, arrays: list[np.ndarray]) -> tuple[np.ndarray, str]:
-    """The one result of a module, of the type of its first input, and the schedules of its prim functions."""
+def run_on_interpreter(
+    text: str, arrays: list[np.ndarray], options: str = "chip=sm_80", result_type: Any = None
+) -> tuple[np.ndarray, str]:
+    """The one result of a module, of this type or that of its first input, and the schedules of its prim functions."""
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         pipeline: Any = find_target("nvvm").pipeline
-        Pipeline(pipeline(None)).run(module, Session(), [])
+        Pipeline(pipeline(SimpleNamespace(target_options=options))).run(module, Session(), [])
         (main,) = (op.operation for op in module.body.operations if "relax.inputs" in op.operation.attributes)
         program = read_program(module, main)
         kernels = {
@@ -33,7 +36,7 @@ def run_on_interpreter(text: str, arrays: list[np.ndarray]) -> tuple[np.ndarray,
             if "tir.schedule" in op.operation.attributes
         )  # fmt: skip
         kind = ir.TypeAttr(main.attributes["function_type"]).value.inputs[len(arrays)]
-        result = np.zeros(kind.shape, arrays[0].dtype)
+        result = np.zeros(kind.shape, result_type or arrays[0].dtype)
         memories = [*arrays, result]
         for step in program.steps:
             assert isinstance(step, Launch)

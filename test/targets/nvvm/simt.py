@@ -1,7 +1,7 @@
 """Kernels executed without a GPU: all threads of a block step by step together, each value an array over them.
 
 For what no software device runs: products of the matrix units, whose fragments are spread over a warp as the PTX manual
-(section on mma.m16n8k16) says. Barriers need nothing, since no thread is ever ahead of another.
+(sections on mma.m16n8k16 and others) says. Barriers need nothing, since no thread is ever ahead of another.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import math
 import re
 from typing import Any
 
+import fragments
 import ml_dtypes
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 
 _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1": np.bool_, "index": np.int64,
-           "i64": np.int64, "i32": np.int32}  # fmt: skip
+           "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16}  # fmt: skip
 _BINARY = {
     "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
-    "minui": np.minimum, "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
+    "minui": np.minimum, "maxsi": np.maximum, "minsi": np.minimum, "ori": np.bitwise_or,
+    "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
 }  # fmt: skip
 _COMPARE = {0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
@@ -104,7 +106,12 @@ class Block:
     def _cast(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = self.env[op.operands[0]].astype(_dtype(op.results[0].type))
 
-    arith_extf = arith_truncf = arith_index_cast = _cast
+    arith_extf = arith_truncf = arith_index_cast = arith_sitofp = arith_extsi = _cast
+
+    def nvvm_convert_float_to_tf32(self, op: Any, mask: np.ndarray) -> None:
+        """Rounded to ten bits of fraction, ties away from zero, as the bits of an f32."""
+        bits = self.env[op.operands[0]].view(np.uint32)
+        self.env[op.results[0]] = ((bits + 0x1000) & 0xFFFFE000).view(np.int32)
 
     def affine_apply(self, op: Any, mask: np.ndarray) -> None:
         def of(e: Any) -> Any:
@@ -215,30 +222,47 @@ class Block:
     def vector_extract(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = self.env[op.operands[0]][(slice(None), *op.attributes["static_position"])]
 
+    def vector_bitcast(self, op: Any, mask: np.ndarray) -> None:
+        value = np.ascontiguousarray(self.env[op.operands[0]])
+        self.env[op.results[0]] = value.view(_dtype(op.results[0].type))
+
     def nvgpu_ldmatrix(self, op: Any, mask: np.ndarray) -> None:
+        """Squares of 8 rows of 16 bytes: each thread gets 4 bytes of a row, or of a column of 16-bit numbers."""
         memory, at = (self.env[v] for v in op.operands)
         tiles, turned = op.attributes["numTiles"].value, op.attributes["transpose"].value
         assert mask.all()
-        made = np.zeros((self.threads, tiles, 2), memory.dtype)
+        width = 16 // memory.itemsize
+        pair = width // 4
+        assert not turned or memory.itemsize == 2, "only numbers of two bytes are turned"
+        made = np.zeros((self.threads, tiles, pair), memory.dtype)
         lanes = np.arange(WARP)
         for first in range(0, self.threads, WARP):
             for tile in range(tiles):
                 rows = at[first + 8 * tile : first + 8 * tile + 8]
-                assert (rows % 8 == 0).all() and (rows + 8 <= memory.size).all(), "a row is not aligned"
-                square = memory[rows[:, None] + np.arange(8)]
+                assert (rows % width == 0).all() and (rows + width <= memory.size).all(), "a row is not aligned"
+                square = memory[rows[:, None] + np.arange(width)]
                 square = square.T if turned else square
-                for j in range(2):
-                    made[first : first + WARP, tile, j] = square[lanes >> 2, lanes % 4 * 2 + j]
+                for j in range(pair):
+                    made[first : first + WARP, tile, j] = square[lanes >> 2, lanes % 4 * pair + j]
         self.env[op.results[0]] = made
 
-    def nvgpu_mma_sync(self, op: Any, mask: np.ndarray) -> None:
+    def nvvm_mma_sync(self, op: Any, mask: np.ndarray) -> None:
         assert mask.all() and self.threads % WARP == 0
-        left, right, total = (self.env[v].astype(np.float32) for v in op.operands)
+        sizes = list(op.attributes["operandSegmentSizes"])
+        values = [self.env[v] for v in op.operands]
+        kinds = [re.search(r"<(\w+)>", str(op.attributes[f"multiplicand{side}PtxType"])).group(1) for side in "AB"]
+        left, right = values[: sizes[0]], values[sizes[0] : sizes[0] + sizes[1]]
+        factors = [fragments.numbers(registers, kind) for registers, kind in zip((left, right), kinds, strict=True)]
+        total = np.stack(values[sizes[0] + sizes[1] :], 1)
         made = np.empty_like(total)
         for first in range(0, self.threads, WARP):
             warp = slice(first, first + WARP)
-            made[warp] = _product(left[warp], right[warp], total[warp])
-        self.env[op.results[0]] = made
+            made[warp] = fragments.product(factors[0][warp], factors[1][warp], total[warp])
+        self.env[op.results[0]] = list(made.T)
+
+    def llvm_extractvalue(self, op: Any, mask: np.ndarray) -> None:
+        (position,) = op.attributes["position"]
+        self.env[op.results[0]] = self.env[op.operands[0]][position]
 
     # Control
 
@@ -264,25 +288,6 @@ class Block:
 def _where(active: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
     """The new values of the threads that are active, the old ones of the others."""
     return np.where(active.reshape(-1, *(1 for _ in new.shape[1:])), new, old).astype(new.dtype)
-
-
-def _product(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """What a warp makes of its fragments: the manual's formulas for row and column of each register."""
-    a, b, c = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32), np.zeros((16, 8), np.float32)
-    lanes = np.arange(WARP)
-    group, member = lanes >> 2, lanes % 4
-    for i in range(8):
-        row = group + (0 if i < 2 or 4 <= i < 6 else 8)
-        column = member * 2 + (i & 1) + (0 if i < 4 else 8)
-        a[row, column] = left[lanes, i // 2, i % 2]
-    for i in range(4):
-        b[member * 2 + (i & 1) + (0 if i < 2 else 8), group] = right[lanes, i // 2, i % 2]
-        c[group + (0 if i < 2 else 8), member * 2 + (i & 1)] = total[lanes, i // 2, i % 2]
-    made = a @ b + c
-    result = np.empty_like(total)
-    for i in range(4):
-        result[lanes, i // 2, i % 2] = made[group + (0 if i < 2 else 8), member * 2 + (i & 1)]
-    return result
 
 
 def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: list[np.ndarray]) -> None:

@@ -10,6 +10,7 @@ from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
+from mirlo.targets.nvvm.schedule import tensorcore
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 
@@ -37,6 +38,19 @@ def test_calls(driver: FakeDriver) -> None:
     del compiled, profile
     gc.collect()
     assert not driver.memory, "all memory is given back"
+
+
+@mirlo.script
+def product(x: R.Tensor[(128, 160), R.f16], y: R.Tensor[(160, 128), R.f16]):
+    return R.matmul(x, y)
+
+
+def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[0])
+    compiled = mirlo.compile(product, target="nvvm{chip=sm_80}", cache=False)
+    x, y = compiled.random_inputs().values()
+    np.testing.assert_allclose(compiled(x, y), x.astype(np.float32) @ y.astype(np.float32), rtol=1e-2, atol=1e-2)
+    assert list(driver.allowed.values()) == [4 * (128 * 40 + 32 * 136) * 2]
 
 
 def test_chips_that_do_not_fit(driver: FakeDriver) -> None:

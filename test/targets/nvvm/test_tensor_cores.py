@@ -57,7 +57,7 @@ def test_batches() -> None:
 def test_tiles(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from mirlo.targets.nvvm.schedule import tensorcore
 
-    monkeypatch.setattr(tensorcore, "choose_tile", lambda roles: tensorcore.TILES[tile])
+    monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[tile])
     x, y = normal("f16", 150, 72), normal("f16", 72, 140)
     found, _ = run_on_interpreter(product("150x72xf16", "72x140xf16", "150x140xf16"), [x, y])
     check(found, x.astype(np.float32) @ y.astype(np.float32))
@@ -86,4 +86,5 @@ def test_large_products_use_the_matrix_units_without_spills(dtype: str, chip: st
     with make_context(), ir.Location.unknown():
         ptx = ptx_of_module(ir.Module.parse(product(kind, kind, kind)), chip)
     assert ptx.count("mma.sync.aligned.m16n8k16") == 64 and "cp.async.cg.shared.global" in ptx
+    assert ".extern .shared .align 1024" in ptx, "more memory than fits a global comes with the launch"
     assert run_ptxas(ptx, find_chip(chip)).spilled_bytes == 0

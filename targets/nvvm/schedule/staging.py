@@ -1,0 +1,191 @@
+"""From global to shared memory: how the threads of a block bring a tile of a factor there, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.finish import Reader
+from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
+from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+
+QUAD = 4
+"""Bytes that are turned together: as many lines as steps."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A thread's part of bringing a factor to shared memory."""
+
+    read: Callable[[Any], list[Any]]
+    """From global memory to registers, for the first step of a round."""
+    write: Callable[[Sequence[Any]], None]
+    """To shared memory."""
+    copy: Callable[[Any, Any], None] | None
+    """From global to shared memory, for the first step of a round and where its stage begins; None where it cannot."""
+
+
+def contiguous(side: Side, axes: Any, count: int) -> bool:
+    """Whether the last of these axes is read so many numbers at a time: side by side, aligned, never over an edge."""
+    if not axes or side.access.outside is not None:
+        return False
+    position, last = side.position, axes[-1]
+    others = [factor for axis, factor in position.terms.items() if axis != last.id]
+    aligned = all(number % count == 0 for number in (*others, position.constant, last.extent))
+    return position.stride(last) == 1 and aligned
+
+
+@dataclass(frozen=True)
+class Stager:
+    """Brings tiles of one factor to shared memory."""
+
+    roles: Roles
+    side: Side
+    memory: Memory
+    form: Format
+    batch: Indices
+    first: Any
+    """The first line of the tile."""
+    lines: int
+    steps: int
+    """Steps of the sums that are in shared memory at a time."""
+    thread: Any
+    threads: int
+
+    def make(self) -> tuple[SharedMatrix, list[Load]]:
+        """The memory of a tile, and what this thread does for it."""
+        side, sums, vector = self.side, self.roles.sums, self.form.vector
+        along_sums = contiguous(side, sums, vector)
+        along_lines = not along_sums and contiguous(side, side.axes, vector)
+        # Bytes are multiplied four steps at a time, which must lie side by side: only halves turn when they are read.
+        keeps_sums = self.form.bytes == 1 or along_sums or (not along_lines and side.stride(sums) == 1)
+        matrix = SharedMatrix(
+            shared(size_of(self.lines, self.steps, keeps_sums, self.form), side.access.element_type),
+            self.lines, self.steps, keeps_sums, self.form,
+        )  # fmt: skip
+        if keeps_sums and not along_sums and contiguous(side, side.axes, QUAD):
+            return matrix, self._turned(matrix)
+        return matrix, self._straight(matrix, vector if along_sums or along_lines else 1)
+
+    def _parts(self, numbers: int) -> list[Any]:
+        """Numbers of what this thread moves, where a move is so many numbers of the tile."""
+        count = -(-self.lines * self.steps // (numbers * self.threads))
+        return [add(self.thread, part * self.threads) for part in range(count)]
+
+    def _straight(self, matrix: SharedMatrix, width: int) -> list[Load]:
+        loads = []
+        for number in self._parts(width):
+            if matrix.along_sums:
+                line, step = split(number, [self.lines, self.steps // width])
+                step = multiply(step, width)
+            else:
+                step, line = split(number, [self.steps, self.lines // width])
+                line = multiply(line, width)
+            loads.append(self._load(matrix, line, step, width))
+        return loads
+
+    def _base(self, line: Any, width: int) -> tuple[Any, list[Any]]:
+        """What the position of a line depends on; lines beyond the last one are read somewhere, and not used."""
+        at = create("arith.minui", line.type, add(self.first, line), index(self.side.extent - width))
+        return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
+
+    def _held(self, position: Any, width: int) -> Indices:
+        """The axes of the sums, at a position that is kept before their end."""
+        held = create("arith.minui", position.type, position, index(self.roles.depth - width))
+        return values_of(self.roles.sums, held)
+
+    def _or_zero(self, position: Any, value: Any) -> Any:
+        """What lies beyond the last step is zero."""
+        zero = emit_constant(0, self.side.access.element_type)
+        if isinstance(value.type, ir.VectorType):
+            zero = create("vector.broadcast", value.type, zero)
+        return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
+
+    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int) -> Load:
+        base = self._base(line, 1 if matrix.along_sums else width)
+        along = width if matrix.along_sums else 1
+
+        def read(begin: Any) -> list[Any]:
+            position = add(begin, step)
+            values = self._held(position, along)
+            reader = Reader(self.roles, self.side, self.memory)
+            value = self._vector(base[0], values, width) if width > 1 else reader.element(base, values)
+            return [self._or_zero(position, value)]
+
+        def write(values: Sequence[Any]) -> None:
+            (value,) = values
+            place = matrix.place(line, step)
+            if width == 1:
+                memref.StoreOp(value, matrix.memory, [place])
+            else:
+                self._store(matrix, value, place)
+
+        def copy(begin: Any, stage: Any) -> None:
+            position = add(begin, step)
+            source = evaluate(self.side.position, self._held(position, along), base[0])
+            target = add(multiply(stage, matrix.size), matrix.place(line, step))
+            # What lies beyond the last step is zero.
+            inside = less(position, self.roles.depth)
+            count = create("arith.select", position.type, inside, index(width), index(0))
+            ir.Operation.create(
+                "nvgpu.device_async_copy",
+                results=[ir.Type.parse("!nvgpu.device.async.token")],
+                operands=[matrix.memory, target, self._buffer(), source, count],
+                attributes={
+                    "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), width), "bypassL1": ir.UnitAttr.get(),
+                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
+                },
+            )  # fmt: skip
+
+        return Load(read, write, copy if width * self.form.bytes == ACCESS else None)
+
+    def _turned(self, matrix: SharedMatrix) -> list[Load]:
+        """Bytes of neighbouring lines: squares of them are turned in registers."""
+        loads = []
+        for number in self._parts(QUAD * QUAD):
+            step, line = split(number, [self.steps // QUAD, self.lines // QUAD])
+            loads.append(self._turning(matrix, multiply(line, QUAD), multiply(step, QUAD)))
+        return loads
+
+    def _turning(self, matrix: SharedMatrix, line: Any, step: Any) -> Load:
+        base = self._base(line, QUAD)
+
+        def read(begin: Any) -> list[Any]:
+            found = []
+            for i in range(QUAD):
+                position = add(begin, add(step, i))
+                found.append(self._or_zero(position, self._vector(base[0], self._held(position, 1), QUAD)))
+            return found
+
+        def write(values: Sequence[Any]) -> None:
+            element = self.side.access.element_type
+            for j in range(QUAD):
+                at = ir.DenseI64ArrayAttr.get([j])
+                numbers = [create("vector.extract", element, value, static_position=at) for value in values]
+                column = create("vector.from_elements", values[0].type, *numbers)
+                self._store(matrix, column, matrix.place(add(line, j), step))
+
+        return Load(read, write, None)
+
+    def _buffer(self) -> Any:
+        return self.memory.slot(self.side.access.value).buffer
+
+    def _aligned(self, width: int) -> Any:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
+
+    def _vector(self, start: Any, values: Indices, width: int) -> Any:
+        kind = ir.VectorType.get([width], self.side.access.element_type)
+        position = evaluate(self.side.position, values, start)
+        return create("vector.load", kind, self._buffer(), position, alignment=self._aligned(width))
+
+    def _store(self, matrix: SharedMatrix, value: Any, place: Any) -> None:
+        (width,) = value.type.shape
+        attributes = {"alignment": self._aligned(width)}
+        ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)

@@ -1,0 +1,160 @@
+"""What matrix units multiply: a table of number formats, and which of them the factors of a product are.
+
+Products are 16 x 8 numbers by 32 bytes of the sums, whatever the format: 16 numbers of two bytes, 8 of four, 32 of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.targets.nvvm.options import Options
+
+ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
+"""Of one product."""
+ACCESS = 16
+"""Bytes that a thread moves at once."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """Numbers that a matrix unit takes."""
+
+    name: str
+    """As PTX calls it."""
+    bytes: int
+    sums: str
+    """Element type of what products are added up in."""
+    family: str
+    """What a chip must have; numbers of one family may be multiplied with each other, if they are mixed."""
+    mixed: bool = False
+    """Whether the two factors may have different formats of the family."""
+    like: str | None = None
+    """The element type that its bytes are, where the code only knows bytes."""
+
+    @property
+    def depth(self) -> int:
+        """Steps of the sums of one product."""
+        return DEPTH_BYTES // self.bytes
+
+    @property
+    def vector(self) -> int:
+        """Numbers that a thread moves at once."""
+        return ACCESS // self.bytes
+
+    @property
+    def pair(self) -> int:
+        """Neighbouring numbers that share a register."""
+        return 4 // self.bytes
+
+    def fits(self, other: Format) -> bool:
+        """Whether it is multiplied with another format."""
+        return self == other or (self.mixed and self.family == other.family)
+
+
+F16 = Format("f16", 2, "f32", "f16")
+BF16 = Format("bf16", 2, "f32", "bf16")
+TF32 = Format("tf32", 4, "f32", "tf32")
+S8, U8 = (Format(name, 1, "i32", "i8", mixed=True) for name in ("s8", "u8"))
+FLOATS8 = (
+    Format("e4m3", 1, "f32", "f8", mixed=True, like="f8e4m3fn"),
+    Format("e5m2", 1, "f32", "f8", mixed=True, like="f8e5m2"),
+)
+_STORED = {"f16": F16, "bf16": BF16}
+_EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
+
+
+def format_of(factor: Factor, element: Any, options: Options) -> Format | Decline:
+    """The format of a factor of a product, from what the body does to its elements before it multiplies them."""
+    found = _format(factor, element)
+    if isinstance(found, Decline):
+        return found
+    if found is TF32 and not options.tf32:
+        return decline("factors of f32 are not to be rounded (option tf32 of target nvvm)")
+    if found.family not in options.chip.tensor_cores:
+        return decline("the chip's matrix units do not take the factors", type=found.name, chip=options.chip.name)
+    return found
+
+
+def _format(factor: Factor, element: Any) -> Format | Decline:
+    kind, names = str(element), [op.name for op in factor.body_ops]
+    if kind in _STORED:
+        others = [name for name in names if name != "arith.extf"]
+        return decline("the factors are computed from their elements") if others else _STORED[kind]
+    if kind == "f32":
+        return decline("the factors are computed from their elements") if names else TF32
+    if kind == "i8" and len(names) == 1 and names[0] in _EXTENDED:
+        return _EXTENDED[names[0]]
+    if kind == "i8" and str(factor.result.type) == "f32":
+        return _float8(factor)
+    return decline("matrix units take f16, bf16, bytes, 8-bit floats and, where asked for, f32", type=kind)
+
+
+def _float8(factor: Factor) -> Format | Decline:
+    """The format that bytes are decoded from, by what the body makes of each of them."""
+    made = _decoded(factor)
+    for form in FLOATS8:
+        assert form.like is not None
+        table = np.arange(256, dtype=np.uint8).view(dtype(form.like).to_numpy()).astype(np.float32)
+        if made is not None and np.array_equal(made, table, equal_nan=True):
+            return form
+    return decline("the factors are computed from bytes, not as e4m3 or e5m2")
+
+
+_KINDS = {"i1": np.bool_, "i8": np.uint8, "i16": np.int16, "i32": np.int32, "f16": np.float16, "f32": np.float32}
+_COMPARE = {0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal}
+_BINARY = {
+    "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.shli": np.left_shift, "arith.addi": np.add,
+    "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.mulf": np.multiply, "arith.addf": np.add,
+}  # fmt: skip
+
+
+def _decoded(factor: Factor) -> np.ndarray | None:
+    """What the body makes of each byte; None where it does something that is not known here."""
+    values: dict[Any, np.ndarray] = {factor.argument: np.arange(256, dtype=np.uint8)}
+    with np.errstate(all="ignore"):
+        for op in factor.body_ops:
+            kind = _KINDS.get(str(op.results[0].type))
+            operands = [_operand(value, values) for value in op.operands]
+            if kind is None or any(operand is None for operand in operands):
+                return None
+            made = _computed(op, operands, np.dtype(kind))
+            if made is None:
+                return None
+            values[op.results[0]] = made
+    return values.get(factor.result)
+
+
+def _operand(value: Any, values: dict[Any, np.ndarray]) -> np.ndarray | None:
+    if value in values:
+        return values[value]
+    owner = value.owner
+    kind = _KINDS.get(str(value.type))
+    if kind is None or isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    return np.full(256, owner.attributes["value"].value).astype(kind)
+
+
+def _computed(op: Any, operands: list[Any], kind: np.dtype[Any]) -> np.ndarray | None:
+    if op.name == "arith.constant":
+        return np.full(256, op.attributes["value"].value).astype(kind)
+    if op.name in _BINARY:
+        return _BINARY[op.name](*operands).astype(kind)
+    if op.name in ("arith.extui", "arith.extf", "arith.trunci"):
+        return np.asarray(operands[0].astype(kind))
+    if op.name == "arith.bitcast":
+        return np.asarray(operands[0].view(kind))
+    if op.name == "arith.negf":
+        return np.asarray(-operands[0])
+    if op.name == "arith.select":
+        return np.where(*operands).astype(kind)
+    if op.name == "arith.cmpi":
+        compare = _COMPARE.get(op.attributes["predicate"].value)
+        return compare(*operands) if compare is not None else None
+    return None

@@ -1,0 +1,80 @@
+"""Memory of a block of threads: globals of the module; what is more than fits these is asked for with each launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.buffers import buffer_bytes
+from mirlo.passes.lower.calls import find
+
+STATIC_BYTES = 48 * 1024
+"""Shared memory that a kernel has without asking for more."""
+ALIGNMENT = 16
+"""Of shared memory, in bytes."""
+_ASKED = "asked_for"
+"""The global that stands for what launches ask for."""
+TILE_ALIGNMENT = 1024
+"""Of what is asked for: the patterns in which tiles are copied repeat after as many bytes."""
+
+
+def place_shared(module: Any) -> dict[str, int]:
+    """Give the shared memory of all kernels of a `gpu.module` a place; how many bytes launches of them ask for."""
+    asked: dict[str, int] = {}
+    for function in find(module, "gpu.func"):
+        allocations = find(function, "memref.alloc")
+        sizes = [buffer_bytes(alloc.results[0].type) for alloc in allocations]
+        if sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes) <= STATIC_BYTES:
+            continue
+        offsets, total = [], 0
+        for size in sizes:
+            offsets.append(total)
+            total += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
+        asked[ir.StringAttr(function.attributes["sym_name"]).value] = total
+        for alloc, offset in zip(allocations, offsets, strict=True):
+            _replace(alloc, lambda kind, at=offset: _part(module, kind, at))
+    for number, alloc in enumerate(find(module, "memref.alloc")):
+        _replace(alloc, lambda kind, name=f"shared_{number}": _global(module, kind, name, ALIGNMENT))
+    return asked
+
+
+def leave_to_launch(module: Any) -> None:
+    """Make the global that stands for what launches ask for external, after the conversion to LLVM's dialect.
+
+    Only so is it the memory that comes with a launch; MLIR makes all globals of kernels internal.
+    """
+    for op in find(module, "llvm.mlir.global"):
+        if ir.StringAttr(op.attributes["sym_name"]).value == _ASKED:
+            op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
+
+
+def _replace(alloc: Any, make: Any) -> None:
+    with alloc.location, ir.InsertionPoint(alloc):
+        alloc.results[0].replace_all_uses_with(make(alloc.results[0].type))
+    alloc.erase()
+
+
+def _part(module: Any, kind: Any, offset: int) -> Any:
+    """A range of the memory that launches ask for."""
+    i8, space = ir.IntegerType.get_signless(8), kind.memory_space
+    whole = _global(module, ir.MemRefType.get([0], i8, memory_space=space), _ASKED, TILE_ALIGNMENT, outside=True)
+    number = ir.IntegerAttr.get(ir.IndexType.get(), offset)
+    at = ir.Operation.create("arith.constant", results=[ir.IndexType.get()], attributes={"value": number})
+    return ir.Operation.create("memref.view", results=[kind], operands=[whole, at.results[0]]).results[0]
+
+
+def _global(module: Any, kind: Any, name: str, alignment: int, outside: bool = False) -> Any:
+    """A global of the module, which is made where there is none of this name; `outside`: its size is the launch's."""
+    block = module.regions[0].blocks[0]
+    globals_ = [op.operation for op in block.operations if op.operation.name == "memref.global"]
+    if not any(ir.StringAttr(op.attributes["sym_name"]).value == name for op in globals_):
+        attributes = {
+            "sym_name": ir.StringAttr.get(name), "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(kind), "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), alignment),
+        }  # fmt: skip
+        if not outside:
+            attributes["initial_value"] = ir.UnitAttr.get()
+        with ir.InsertionPoint.at_block_begin(block):
+            ir.Operation.create("memref.global", attributes=attributes)
+    reference = {"name": ir.FlatSymbolRefAttr.get(name)}
+    return ir.Operation.create("memref.get_global", results=[kind], attributes=reference).results[0]
