@@ -7,5 +7,10 @@ from mirlo.passes.targets import Target
 TARGET = Target(
     name="gpu",
     help="rules that all GPUs share; code is made by nvvm and spirv",
-    rule_modules=("mirlo.targets.gpu.schedule.stages", "mirlo.targets.gpu.sort"),
+    rule_modules=(
+        "mirlo.targets.gpu.legalize",
+        "mirlo.targets.gpu.schedule.stages",
+        "mirlo.targets.gpu.schedule.attention",
+        "mirlo.targets.gpu.sort",
+    ),
 )

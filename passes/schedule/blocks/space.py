@@ -6,7 +6,7 @@ and reordered here, before any code is made; a change is refused where an access
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -52,7 +52,12 @@ class Place:
     """A block whose axes are expressions over loops."""
 
     def __init__(
-        self, block: BlockView, where: Sequence[Linear], extents: Sequence[Dim], roots: Sequence[Any] | None = None
+        self,
+        block: BlockView,
+        where: Sequence[Linear],
+        extents: Sequence[Dim],
+        roots: Sequence[Any] | None = None,
+        known: Mapping[Any, bool] | None = None,
     ):
         self.block = block
         self.roots = list(block.yielded if roots is None else roots)
@@ -60,12 +65,16 @@ class Place:
         self.where = tuple(where)
         self.extents = tuple(extents)
         self._linear: dict[Any, Linear | None] = {}
-        self._known: dict[Any, bool | None] = {}
+        self._known: dict[Any, bool | None] = dict(known or {})
         self._dims: dict[int, tuple[Linear, ...]] = {}
         for op in block.body_ops:  # in order, so that long bodies need no deep recursion
             for value in op.results:
                 self.linear(value)
                 self.known(value)
+
+    def assuming(self, conditions: Mapping[Any, bool]) -> Place:
+        """The same where these conditions of the body are known."""
+        return Place(self.block, self.where, self.extents, self.roots, conditions)
 
     def dims(self, operand: OperandView) -> tuple[Linear, ...]:
         """The index of the element that a mapped operand or output touches."""

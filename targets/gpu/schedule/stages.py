@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,8 +91,8 @@ def _part(view: PrimView, start: int, end: int) -> Group:
     return Group(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def build(kernel: Any, stages: Sequence[Stage]) -> Any:
-    """The buffer form of a prim function: its stages, one after the other."""
+def build(kernel: Any, stages: Sequence[Stage], about: Mapping[str, Any] | None = None) -> Any:
+    """The buffer form of a prim function: its stages, one after the other; `about` is told by `mirlo explain`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
     def emit() -> None:
@@ -101,7 +101,7 @@ def build(kernel: Any, stages: Sequence[Stage]) -> Any:
             stage.emit(memory)
 
     names = ", ".join(stage.name for stage in stages)
-    return buffers.build(emit, {"rule": "stages", "stages": names})
+    return buffers.build(emit, {"rule": "stages", "stages": names, **(about or {})})
 
 
 @schedule("any", target="gpu", priority=50)

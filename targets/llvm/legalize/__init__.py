@@ -2,4 +2,13 @@
 
 from __future__ import annotations
 
-from mirlo.targets.llvm.legalize import attention as _attention  # noqa: F401
+from typing import Any
+
+from mirlo.passes.legalize.attention import fused_attention
+from mirlo.passes.rules import legalize
+
+
+@legalize("relax.attention", target="llvm", name="fused")
+def attention(op: Any, b: Any) -> Any:
+    """One prim function, which the schedule `blocked` computes a block of rows at a time."""
+    return fused_attention(op, b)

@@ -1,4 +1,4 @@
-"""Attention as one prim function, which the schedule `blocked` computes without keeping all scores.
+"""Attention as one prim function, for targets with schedules that never keep all scores.
 
 The weights are not divided by their sums; the results are, of which there are fewer.
 """
@@ -11,10 +11,9 @@ from typing import Any
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
 from mirlo.passes.legalize.helpers import aligned, tensor_type, wide
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import decline
 
 
-@legalize("relax.attention", target="llvm", name="fused")
 def fused_attention(op: Any, b: Any) -> Any:
     """Scores, softmax and the product with the values in one prim function."""
     kinds = [tensor_type(v) for v in (op.query, op.key, op.value)]

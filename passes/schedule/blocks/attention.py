@@ -1,0 +1,360 @@
+"""Attention found in blocks: scores, what is done to them, a softmax, the product with the values.
+
+All blocks stand in one space of loops: those of the rows of scores (batches, heads, queries), then the keys, the size
+of a head, and the size of a value. So every tensor is read at a position over these loops, whatever the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, OperandView
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.blocks.contraction.body import Factor, take_apart
+from mirlo.passes.schedule.blocks.group import Group, opaque_of_group
+from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
+from mirlo.passes.schedule.blocks.space import Place
+
+_LESS, _AT_MOST = 2, 3
+"""Signed comparisons, as `arith.cmpi` numbers them."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor that one of the products reads: query, key or value."""
+
+    place: Place
+    """The product's block, asked for this factor only."""
+    operand: OperandView
+    factor: Factor
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A condition of the mask that a key must meet, or its score is minus infinity: key ≤ limit."""
+
+    condition: Any
+    """The body's value, which is true for all keys within the limit."""
+    limit: Linear
+    """Over the loops of the rows."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Blocks of attention; loops are numbered as in `extents`."""
+
+    group: Group
+    extents: tuple[int, ...]
+    """The rows' loops, then keys, size of a head, size of a value."""
+    query: Read
+    key: Read
+    value: Read
+    scores: Any
+    """The tensor of scores: what the first product makes."""
+    mask: tuple[Place, ...]
+    """Elementwise blocks on the scores, in order."""
+    masked: Any
+    """The tensor of scores after those."""
+    total: Any
+    """The sum of each row's weights."""
+    weighted: Any
+    """What the second product makes."""
+    after: tuple[Place, ...]
+    """Elementwise blocks on that."""
+    bounds: tuple[Bound, ...]
+
+    @property
+    def key_loop(self) -> int:
+        return len(self.extents) - 3
+
+    @property
+    def size_loop(self) -> int:
+        return len(self.extents) - 2
+
+    @property
+    def value_loop(self) -> int:
+        return len(self.extents) - 1
+
+    @property
+    def keys(self) -> int:
+        return self.extents[-3]
+
+    @property
+    def size(self) -> int:
+        return self.extents[-2]
+
+    @property
+    def value_size(self) -> int:
+        return self.extents[-1]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Loops of the rows that keys or values depend on."""
+        dims = [dim for read in (self.key, self.value) for dim in read.place.dims(read.operand)]
+        moving = {axis for dim in dims for axis in dim.axes()}
+        return tuple(axis for axis in range(self.key_loop) if axis in moving)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The other loops of the rows: queries, and heads that share their keys."""
+        batch = self.batch
+        return tuple(axis for axis in range(self.key_loop) if axis not in batch)
+
+    def count(self, loops: Sequence[int]) -> int:
+        """Points of these loops."""
+        return prod(self.extents[loop] for loop in loops)
+
+    @property
+    def sum_type(self) -> Any:
+        """The type in which products are summed up."""
+        return self.scores.type.element_type
+
+
+def find_attention(group: Group) -> Attention | Decline:
+    """The parts of an attention, or why these blocks are none."""
+    if any(not isinstance(extent, int) for block in group.blocks for extent in block.domain):
+        return decline("a block's size is known at run time only")
+    refusal = opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    return _Finder(group).find()
+
+
+class _Finder:
+    def __init__(self, group: Group):
+        self.group = group
+        self.blocks = iter(group.blocks)
+        self.extents: tuple[int, ...] = ()
+        self.loops: dict[Any, list[int]] = {}
+        """Loops along the dims of the tensors that are made here."""
+
+    def find(self) -> Attention | Decline:
+        first = self.group.blocks[0]
+        sums = [b for b in self.group.blocks if b.is_reduction]
+        if len(sums) != 4:
+            return decline("not two products and a softmax", reductions=len(sums))
+        products = [take_apart(block) for block in (sums[0], sums[3])]
+        for product in products:
+            if isinstance(product, Decline):
+                return product
+        if first is not sums[0]:
+            return decline("something is computed before the scores", block=first.name)
+        rank = len(first.outputs[0].shape)
+        values = sums[3].outputs[0].shape
+        if len(first.reduce) != 1 or len(sums[3].reduce) != 1 or rank < 2 or len(values) != rank:
+            return decline("the products sum over several axes")
+        self.extents = (*first.outputs[0].shape, first.domain[first.reduce[0]], values[-1])
+        self.key_loop, self.size_loop, self.value_loop = rank - 1, rank, rank + 1
+        return self._parse(products)
+
+    def _parse(self, products: Sequence[Any]) -> Attention | Decline:
+        scores = next(self.blocks)
+        row = list(range(self.key_loop))
+        self.loops[scores.outputs[0].value] = [*row, self.key_loop]
+        axes = self._axes(scores, [*row, self.key_loop], self.size_loop)
+        if axes is None:
+            return decline("an output is not indexed by plain axes", block=scores.name)
+        first = [self._read(scores, axes, factor) for factor in (products[0].lhs, products[0].rhs)]
+        masked = scores.outputs[0].value
+        mask: list[Place] = []
+        block = next(self.blocks)
+        while not block.is_reduction:
+            place = self._elementwise(block, [*row, self.key_loop], {scores.outputs[0].value, *self._made(mask)})
+            if isinstance(place, Decline):
+                return place
+            mask.append(place)
+            masked = block.outputs[0].value
+            block = next(self.blocks)
+        total = self._softmax(block, masked)
+        if isinstance(total, Decline):
+            return total
+        weights, total_value, block = total
+        sides = (products[1].lhs, products[1].rhs)
+        own = [factor for factor in sides if factor.operand.value == weights]
+        if len(own) != 1 or own[0].body_ops:
+            return decline("the second product does not take the weights as they are", block=block.name)
+        self.loops[block.outputs[0].value] = [*row, self.value_loop]
+        axes = self._axes(block, [*row, self.value_loop], self.key_loop)
+        if axes is None or not self._same(self._place(block, axes), own[0].operand, [*row, self.key_loop]):
+            return decline("the second product does not sum over the keys", block=block.name)
+        value = self._read(block, axes, sides[0] if own[0] is sides[1] else sides[1])
+        weighted = block.outputs[0].value
+        after: list[Place] = []
+        for rest in self.blocks:
+            place = self._elementwise(rest, [*row, self.value_loop], {weighted, total_value, *self._made(after)})
+            if isinstance(place, Decline):
+                return place
+            after.append(place)
+        if not self.group.kept <= {weighted, *self._made(after)}:
+            return decline("scores or weights are used by something else")
+        query, key = self._roles(first, value)
+        bounds = tuple(_bounds(mask[-1], self.key_loop)) if mask else ()
+        return Attention(
+            self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,
+            weighted, tuple(after), bounds,
+        )  # fmt: skip
+
+    def _softmax(self, block: BlockView, masked: Any) -> tuple[Any, Any, BlockView] | Decline:
+        """Weights, their totals, and the block that follows; the weights are e^(score - peak), not divided."""
+        row = list(range(self.key_loop))
+        if not self._reduces(block, "arith.maximumf", masked):
+            return decline("the first reduction of scores is not their maximum", block=block.name)
+        self.loops[block.outputs[0].value] = row
+        peaks = {block.outputs[0].value}
+        block = next(self.blocks)
+        if not block.is_reduction and len(block.outputs[0].shape) == len(row):
+            place = self._elementwise(block, row, peaks)
+            if isinstance(place, Decline) or not _guards(block):
+                return decline("something is done to the maximum of a row", block=block.name)
+            peaks = {block.outputs[0].value}
+            block = next(self.blocks)
+        place = self._elementwise(block, [*row, self.key_loop], {masked, *peaks})
+        if isinstance(place, Decline) or not _is_weight(block, masked, peaks):
+            return decline("the weights are not e^(score - maximum)", block=block.name)
+        weights = block.outputs[0].value
+        block = next(self.blocks)
+        if not self._reduces(block, "arith.addf", weights):
+            return decline("the weights are not summed up by themselves", block=block.name)
+        self.loops[block.outputs[0].value] = row
+        return weights, block.outputs[0].value, next(self.blocks)
+
+    def _reduces(self, block: BlockView, kind: str, value: Any) -> bool:
+        """Whether a block combines all keys of each row of a tensor."""
+        if not block.is_reduction or len(block.inputs) != 1 or block.inputs[0].value != value:
+            return False
+        reducer: Reducer | None = reducer_of(block)
+        row = list(range(self.key_loop))
+        axes = self._axes(block, row, self.key_loop) if len(block.reduce) == 1 else None
+        return (
+            reducer is not None
+            and axes is not None
+            and [combiner.kind.op for combiner in reducer.combiners] == [kind]
+            and reducer.contributions == block.input_arguments
+            and self._same(self._place(block, axes), block.inputs[0], [*row, self.key_loop])
+        )
+
+    def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> Place | Decline:
+        """A block over these loops that reads of what is made here only these values, each where it is made."""
+        if block.is_reduction or len(block.outputs) != 1:
+            return decline("not an elementwise block", block=block.name)
+        axes = self._axes(block, loops, None)
+        if axes is None:
+            return decline("an output is not indexed by plain axes", block=block.name)
+        place = self._place(block, axes)
+        for operand in block.inputs:
+            if operand.value not in self.loops:
+                continue
+            if operand.value not in known or not self._same(place, operand, self.loops[operand.value]):
+                return decline("a block reads another element than the one computed here", block=block.name)
+        self.loops[block.outputs[0].value] = loops
+        return place
+
+    def _axes(self, block: BlockView, loops: list[int], reduced: int | None) -> list[int] | None:
+        """The loop that each axis of a block is, from where its output is written."""
+        found: dict[int, int] = {}
+        for expression, loop in zip(block.outputs[0].map.results, loops, strict=True):
+            if isinstance(expression, ir.AffineDimExpr) and expression.position not in found:
+                found[expression.position] = loop
+            elif self.extents[loop] != 1:
+                return None
+        for axis in block.reduce:
+            if reduced is None:
+                return None
+            found[axis] = reduced
+        for axis in range(block.rank):
+            if axis not in found and block.domain[axis] != 1:
+                return None
+            if axis in found and block.domain[axis] != self.extents[found[axis]]:
+                return None
+        return [found.get(axis, -1) for axis in range(block.rank)]
+
+    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[Any] | None = None) -> Place:
+        return Place(block, [self._along(loop) for loop in axes], self.extents, roots)
+
+    def _along(self, loop: int) -> Linear:
+        return number(0) if loop < 0 or self.extents[loop] == 1 else axis_index(loop)
+
+    def _same(self, place: Place, operand: OperandView, loops: Sequence[int]) -> bool:
+        if operand.map is None or operand.outside is not None:
+            return False
+        return list(place.dims(operand)) == [self._along(loop) for loop in loops]
+
+    def _read(self, block: BlockView, axes: Sequence[int], factor: Factor) -> Read:
+        return Read(self._place(block, axes, [factor.result]), factor.operand, factor)
+
+    def _roles(self, first: Sequence[Read], value: Read) -> tuple[Read, Read]:
+        """Which factor of the scores is the query: the one that does not move with the keys."""
+
+        def moves(read: Read) -> bool:
+            return any(self.key_loop in dim.axes() for dim in read.place.dims(read.operand))
+
+        return (first[1], first[0]) if moves(first[0]) and not moves(first[1]) else (first[0], first[1])
+
+    @staticmethod
+    def _made(places: Sequence[Place]) -> set[Any]:
+        return {output.value for place in places for output in place.block.outputs}
+
+
+def _guards(block: BlockView) -> bool:
+    """Whether a block turns a maximum of minus infinity, of a row without keys, into zero."""
+    value = block.yielded[0]
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
+        return False
+    test, yes, no = value.owner.operation.operands
+    names = {op.name for op in block.body_ops}
+    return yes == block.input_arguments[0] and _number(no) == 0.0 and names <= {
+        "arith.constant", "arith.cmpf", "arith.select"
+    } and not isinstance(test.owner, ir.Block)  # fmt: skip
+
+
+def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
+    arguments = {o.value: a for a, o in zip(block.input_arguments, block.inputs, strict=True)}
+    value = block.yielded[0]
+    if len(block.inputs) != 2 or isinstance(value.owner, ir.Block) or value.owner.operation.name != "tir.exp":
+        return False
+    difference = value.owner.operation.operands[0].owner
+    if isinstance(difference, ir.Block) or difference.operation.name != "arith.subf":
+        return False
+    score, peak = difference.operation.operands
+    return score == arguments.get(masked) and any(peak == arguments.get(value) for value in peaks)
+
+
+def _bounds(place: Place, key_loop: int) -> Iterator[Bound]:
+    """Conditions of the outermost choices of a body whose other side is minus infinity."""
+    value = place.block.yielded[0]
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
+        condition, yes, no = value.owner.operation.operands
+        if _number(no) != float("-inf"):
+            return
+        yield from _limits(place, condition, key_loop)
+        value = yes
+
+
+def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
+    if isinstance(condition.owner, ir.Block):
+        return
+    op = condition.owner.operation
+    if op.name == "arith.andi":
+        for part in op.operands:
+            yield from _limits(place, part, key_loop)
+    if op.name != "arith.cmpi" or op.attributes["predicate"].value not in (_LESS, _AT_MOST):
+        return
+    difference = place.difference(op)
+    if difference is None or difference.divisions or difference.coefficient(key_loop) != 1:
+        return
+    limit = axis_index(key_loop) - difference
+    if max(limit.axes(), default=0) < key_loop:
+        yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
+
+
+def _number(value: Any) -> float | None:
+    """The float that a value always is."""
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
+        return None
+    attribute = value.owner.operation.attributes["value"]
+    return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None

@@ -1,0 +1,85 @@
+"""Attention, a tile of scores at a time: the rule of all GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.attention import Attention, find_attention
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.attention.tiled import Tile, TiledKernel
+from mirlo.targets.gpu.schedule.attention.work import Work
+from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
+
+BUSY = 64
+"""Blocks that keep a device busy: keys are divided until there are as many."""
+FEWEST_TILES = 2
+"""Tiles of keys that are worth a part of their own."""
+MOST_PARTS = 32
+MOST_COLUMNS = 256
+"""Elements of a row of values that one block computes."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """An attention by tiles, and among how many blocks the keys of a row are divided."""
+
+    name = "attention"
+
+    found: Attention
+    tile: Tile
+    parts: int
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
+        TiledKernel(Work(self.found, memory), self.tile, self.parts).emit()
+
+    def describe(self) -> dict[str, Any]:
+        return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
+
+
+def plan_attention(group: Group) -> AttentionPlan | Decline:
+    """How to compute these blocks, if they are an attention."""
+    found = find_attention(group)
+    if isinstance(found, Decline):
+        return found
+    tile = choose_tile(found)
+    return AttentionPlan(found, tile, choose_parts(found, tile.height, tile.width, tile.columns, BUSY))
+
+
+def choose_tile(found: Attention) -> Tile:
+    """Threads and their scores: as many rows as there are, up to 64."""
+    rows = found.count(found.rows)
+    columns = min(found.value_size, MOST_COLUMNS)
+    if rows >= 16:
+        of_thread = 4 if rows >= 64 else 2 if rows >= 32 else 1
+        return Tile(16, 16, of_thread, 2, columns)
+    down = 1 << (rows - 1).bit_length()
+    widest = max(found.value_size, min(found.keys, 128))
+    across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
+    return Tile(down, across, 1, 1, columns)
+
+
+def choose_parts(found: Attention, height: int, width: int, columns: int, busy: int) -> int:
+    """Among how many blocks the keys of a row are divided, so that enough of them are busy."""
+    blocks = found.count(found.batch) * -(-found.count(found.rows) // height) * -(-found.value_size // columns)
+    tiles = -(-found.keys // width)
+    parts = max(1, min(busy // blocks, tiles // FEWEST_TILES, MOST_PARTS))
+    # As many as are needed for the same longest share.
+    return -(-tiles // -(-tiles // parts))
+
+
+@schedule("any", target="gpu", priority=70)
+def attention(kernel: Any, context: Any) -> Any:
+    """Two products and the softmax between them, without keeping scores; what is around them by the other plans."""
+    refusal = unfit(kernel.view)
+    if refusal is not None:
+        return refusal
+    found = plan_stages(kernel.view, (plan_attention,))
+    plans = [stage for stage in found if isinstance(stage, AttentionPlan)]
+    if not plans:
+        declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
+    return build(kernel, found, plans[0].describe())

@@ -1,0 +1,294 @@
+"""Attention by tiles of scores: a block of threads has some rows, and goes over their keys tile by tile.
+
+Of the scores one tile exists at a time. Each row's maximum so far is kept, and what was summed up is scaled when a
+larger one comes (online softmax). Factors go through shared memory, a few steps of the sums at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
+from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
+from mirlo.targets.gpu.schedule.finish import multiply_add
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+
+DEPTH = 16
+"""Steps of the sums that are in shared memory at a time."""
+
+Team = Callable[[Any, Any, "Tile", Any], Exchange]
+"""How the threads of a row meet: from the numbers of the row and the thread, the tile and the type of their values."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Threads of a block, along rows and along keys, and the scores of each of them."""
+
+    down: int
+    across: int
+    rows: int
+    keys: int
+    columns: int
+    """Elements of a row of values that a block computes."""
+
+    @property
+    def height(self) -> int:
+        return self.down * self.rows
+
+    @property
+    def width(self) -> int:
+        return self.across * self.keys
+
+    @property
+    def own_columns(self) -> int:
+        """Of a thread."""
+        return -(-self.columns // self.across)
+
+
+def in_shared_memory(down: Any, across: Any, tile: Tile, kind: Any) -> Exchange:
+    """What every GPU can do."""
+    return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
+
+
+class TiledKernel:
+    """The kernel of one attention."""
+
+    def __init__(self, work: Work, tile: Tile, parts: int, team: Team = in_shared_memory):
+        self.work = work
+        self.found: Attention = work.found
+        self.tile = tile
+        self.team = team
+        self.high = -(-work.rows // tile.height)
+        self.wide = -(-self.found.value_size // tile.columns)
+        self.tiles = -(-self.found.keys // tile.width)
+        self.parts = Parts(work, parts) if parts > 1 else None
+        self.count = parts
+        self.kind = self.found.sum_type
+
+    def emit(self) -> None:
+        self.work.touch()
+        blocks = self.high * self.work.batches * self.wide * self.count
+        launch(blocks, self.tile.down * self.tile.across, self._block)
+        if self.parts is not None:
+            self.parts.combine()
+
+    def _block(self, ids: Ids) -> None:
+        work, tile = self.work, self.tile
+        # The last rows see most keys where there is a bound: they are started first.
+        turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
+        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
+        self.first_row = multiply(down, tile.height)
+        self.first_column = multiply(wide, tile.columns)
+        self.thread = ids.thread
+        self.down, self.across = split(ids.thread, [tile.down, tile.across])
+        self.batch = work.batch(self.batch_number)
+        self.meet = self.team(self.down, self.across, tile, self.kind)
+        self.stage = shared(DEPTH * max(tile.height + tile.width, tile.columns), self.kind)
+        self.weights = shared(tile.height * tile.width, self.kind)
+        self.own_rows = [add(self.first_row, add(self.down, i * tile.down)) for i in range(tile.rows)]
+        rows = [_at_most(row, work.rows, tile.height) for row in self.own_rows]
+        self.row_loops = [{**self.batch, **work.row(row)} for row in rows]
+        last = _at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        seen = work.seen(self.batch, self.first_row, last)
+        tiles = create("arith.divui", seen.type, add(seen, tile.width - 1), index(tile.width))
+        begin, end = tiles_of(part, self.count, self.tiles, tiles)
+        zero, lowest = emit_constant(0.0, self.kind), hidden(self.kind)
+        start = [lowest] * tile.rows + [zero] * tile.rows + [zero] * (tile.rows * tile.own_columns)
+        done = for_loop(begin, end, 1, lambda t, *carried: self._step(multiply(t, tile.width), list(carried)), start)
+        self._finish(part, done)
+
+    def _step(self, first_key: Any, carried: list[Any]) -> list[Any]:
+        rows = self.tile.rows
+        peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
+        scores = self._scores(first_key)
+        own = [_fold(larger, line) for line in scores]
+        new = [larger(a, b) for a, b in zip(peaks, self.meet.together(own, larger), strict=True)]
+        shifts = [above(peak) for peak in new]
+        fades = [weight(peak, shift) for peak, shift in zip(peaks, shifts, strict=True)]
+        for i, (line, shift) in enumerate(zip(scores, shifts, strict=True)):
+            weights = [weight(score, shift) for score in line]
+            totals[i] = plus(times(totals[i], fades[i]), _fold(plus, weights))
+            for j, value in enumerate(weights):
+                memref.StoreOp(value, self.weights, [self._weight_place(i, j)])
+        count = self.tile.own_columns
+        sums = [times(total, fades[i // count]) for i, total in enumerate(sums)]
+        return [*new, *totals, *self._weighted(first_key, sums)]
+
+    def _weight_place(self, i: int, j: int) -> Any:
+        row = add(self.down, i * self.tile.down)
+        return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
+
+    def _scores(self, first_key: Any) -> list[list[Any]]:
+        """This thread's scores of a tile, with the mask on them."""
+        found, tile = self.found, self.tile
+        zero = emit_constant(0.0, self.kind)
+
+        def step(first: Any, *sums: Any) -> list[Any]:
+            self._load(first, tile.height, self._query)
+            self._load(first, tile.width, lambda line: self._key(first_key, line), start=DEPTH * tile.height)
+            barrier()
+            following = for_loop(0, DEPTH, 1, lambda k, *held: self._products(k, held), list(sums))
+            barrier()
+            return following
+
+        sums = for_loop(0, found.size, DEPTH, step, [zero] * (tile.rows * tile.keys))
+        lines = []
+        for i, loops in enumerate(self.row_loops):
+            line = []
+            for j in range(tile.keys):
+                key = add(first_key, add(self.across, j * tile.across))
+                at = {**loops, found.key_loop: _at_most(key, found.keys, tile.width)}
+                score = self.work.score(sums[i * tile.keys + j], at)
+                if found.keys % tile.width:
+                    score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
+                line.append(score)
+            lines.append(line)
+        return lines
+
+    def _query(self, line: Any) -> tuple[Any, dict[int, Any]]:
+        row = _at_most(add(self.first_row, line), self.work.rows, self.tile.height)
+        return self.found.query, {**self.batch, **self.work.row(row)}
+
+    def _key(self, first_key: Any, line: Any) -> tuple[Any, dict[int, Any]]:
+        key = _at_most(add(first_key, line), self.found.keys, self.tile.width)
+        return self.found.key, {**self.batch, self.found.key_loop: key}
+
+    def _load(self, first: Any, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
+        """Some steps of the first product's factors; beyond the last step there is zero."""
+        size = self.found.size
+
+        def load(number: Any) -> None:
+            line, depth = split(number, [lines, DEPTH])
+            read, loops = source(line)
+            at = add(first, depth)
+            value = self.work.factor(read, {**loops, self.found.size_loop: _at_most(at, size, DEPTH)})
+            if size % DEPTH:
+                value = create("arith.select", value.type, less(at, size), value, emit_constant(0.0, value.type))
+            memref.StoreOp(value, self.stage, [add(add(multiply(depth, lines), line), start)])
+
+        self._share(lines * DEPTH, load)
+
+    def _share(self, count: int, body: Callable[[Any], None]) -> None:
+        """So many pieces of work divided among the threads."""
+        threads = self.tile.down * self.tile.across
+        for part in range(-(-count // threads)):
+            number = add(self.thread, part * threads)
+            if (part + 1) * threads <= count:
+                body(number)
+                continue
+            branch = scf.IfOp(less(number, count))
+            with ir.InsertionPoint(branch.then_block):
+                body(number)
+                scf.YieldOp([])
+
+    def _products(self, k: Any, sums: Any) -> list[Any]:
+        tile = self.tile
+        rows = self._line(add(multiply(k, tile.height), self.down), tile.rows, tile.down)
+        keys = self._line(add(add(multiply(k, tile.width), self.across), DEPTH * tile.height), tile.keys, tile.across)
+        pairs = [(a, b) for a in rows for b in keys]
+        return [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
+
+    def _line(self, first: Any, count: int, apart: int) -> list[Any]:
+        return [memref.LoadOp(self.stage, [add(first, i * apart)]).result for i in range(count)]
+
+    def _weighted(self, first_key: Any, sums: list[Any]) -> list[Any]:
+        """The weights of the tile times the values, added to the sums."""
+        tile, found = self.tile, self.found
+        depth = min(DEPTH, tile.width)
+
+        def step(first: Any, *held: Any) -> list[Any]:
+            def load(number: Any) -> None:
+                line, column = split(number, [depth, tile.columns])
+                key = _at_most(add(first_key, add(first, line)), found.keys, tile.width)
+                at = _at_most(add(self.first_column, column), found.value_size, tile.columns)
+                loops = {**self.batch, found.key_loop: key, found.value_loop: at}
+                memref.StoreOp(self.work.factor(found.value, loops), self.stage, [number])
+
+            self._share(depth * tile.columns, load)
+            barrier()
+            following = for_loop(0, depth, 1, lambda k, *inner: self._add(first, k, inner), list(held))
+            barrier()
+            return following
+
+        barrier()
+        return for_loop(0, tile.width, depth, step, sums)
+
+    def _add(self, first: Any, k: Any, sums: Any) -> list[Any]:
+        tile, count = self.tile, self.tile.own_columns
+        line = multiply(k, tile.columns)
+        values = []
+        for c in range(count):
+            column = _at_most(add(self.across, c * tile.across), tile.columns, tile.across)
+            values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
+        at = add(first, k)
+        weights = [
+            memref.LoadOp(self.weights, [add(multiply(add(self.down, i * tile.down), tile.width), at)]).result
+            for i in range(tile.rows)
+        ]
+        pairs = [(w, v) for w in weights for v in values]
+        return [multiply_add(w, v, total) for (w, v), total in zip(pairs, sums, strict=True)]
+
+    def _finish(self, part: Any, done: list[Any]) -> None:
+        rows, count = self.tile.rows, self.tile.own_columns
+        totals = self.meet.together(done[rows : 2 * rows], plus)
+        for i in range(rows):
+            sums = done[2 * rows + i * count :][:count]
+            self._if(self._row_exists(i), partial(self._finish_row, part, i, done[i], totals[i], sums))
+
+    def _row_exists(self, i: int) -> Any:
+        return less(self.own_rows[i], self.work.rows) if self.work.rows % self.tile.height else None
+
+    def _finish_row(self, part: Any, i: int, peak: Any, total: Any, sums: list[Any]) -> None:
+        tile, found = self.tile, self.found
+        line = None
+        if self.parts is not None:
+            line = self.parts.line(part, self.batch_number, self.own_rows[i])
+            self._if(less(self.across, 1), partial(self.parts.store_row, line, peak, total))
+        for c in range(tile.own_columns):
+            own = add(self.across, c * tile.across)
+            column = add(self.first_column, own)
+            tests = [less(own, tile.columns)] if tile.columns % tile.across else []
+            if found.value_size % tile.columns:
+                tests.append(less(column, found.value_size))
+            condition = None
+            for test in tests:
+                condition = test if condition is None else create("arith.andi", test.type, condition, test)
+            self._if(condition, partial(self._store, line, i, column, total, sums[c]))
+
+    def _store(self, line: Any, i: int, column: Any, total: Any, weighted: Any) -> None:
+        if self.parts is not None:
+            self.parts.store(line, column, weighted)
+            return
+        self.work.finish(total, weighted, {**self.row_loops[i], self.found.value_loop: column})
+
+    @staticmethod
+    def _if(condition: Any, body: Callable[[], None]) -> None:
+        if condition is None:
+            body()
+            return
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block):
+            body()
+            scf.YieldOp([])
+
+
+def _fold(combine: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total = combine(total, value)
+    return total
+
+
+def _at_most(value: Any, extent: int, step: int) -> Any:
+    """An index held below its extent, where steps of this size may leave it."""
+    if extent % step == 0:
+        return value
+    return create("arith.minui", value.type, value, index(extent - 1))

@@ -1,0 +1,171 @@
+"""What all kernels of attention share: where rows stand, masks on scores, how far keys reach, finished rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
+from mirlo.passes.schedule.blocks.attention import Attention, Read
+from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.linear import Linear
+from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.launch import split
+
+Loops = Mapping[int, Any]
+"""The index of each loop that is known."""
+_GREATER = 2
+
+
+class Work:
+    """An attention, and the memory that its kernels use."""
+
+    def __init__(self, found: Attention, memory: Memory):
+        self.found = found
+        self.memory = memory
+        self.batches = found.count(found.batch)
+        self.rows = found.count(found.rows)
+        self.inside = tuple(place.assuming({bound.condition: True for bound in found.bounds}) for place in found.mask)
+
+    def touch(self) -> None:
+        """Make the views of all buffers that kernels use, outside of them."""
+        found = self.found
+        made = {found.scores, found.total, found.weighted}
+        places = [read.place for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
+        for place in (*found.mask, *found.after):
+            made |= {output.value for output in place.block.outputs}
+        for place in places:
+            for operand in place.needed_inputs:
+                if operand.value not in made:
+                    self.memory.slot(operand.value)
+        for place in found.after:
+            for output in place.block.outputs:
+                if output.value in found.group.kept:
+                    self.memory.slot(output.value)
+
+    # Positions
+
+    def batch(self, number: Any) -> dict[int, Any]:
+        """The loops of a batch, from its number."""
+        return self._loops(self.found.batch, number)
+
+    def row(self, number: Any) -> dict[int, Any]:
+        """The loops of a row of a batch, from its number."""
+        return self._loops(self.found.rows, number)
+
+    def _loops(self, loops: Sequence[int], number: Any) -> dict[int, Any]:
+        return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
+
+    def indices(self, loops: Loops) -> list[Any]:
+        """As points take them."""
+        return [loops.get(loop) for loop in range(len(self.found.extents))]
+
+    def position(self, read: Read, loops: Loops) -> Any:
+        """Where the element of a factor lies in memory."""
+        slot = self.memory.slot(read.operand.value)
+        point = Point(Frame(self.memory, None), self.indices(loops))
+        return point.first(read.place.flat(read.operand, slot.strides))
+
+    # Values
+
+    def factor(self, read: Read, loops: Loops) -> Any:
+        """A factor of one of the products, in the type of the sums."""
+        point = Point(Frame(self.memory, None), self.indices(loops))
+        point.run(read.place)
+        return widened(point.find(read.factor.result), self.found.sum_type)
+
+    def score(self, total: Any, loops: Loops, inside: bool = False) -> Any:
+        """A score with the mask on it; `inside` says that its key is within all bounds."""
+        places = self.inside if inside else self.found.mask
+        return self._chain(places, {self.found.scores: total}, loops).get(self.found.masked, total)
+
+    def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
+        """The elementwise blocks on a finished element, and the stores; `total` is the sum of its row's weights."""
+        found = self.found
+        (product,) = found.value.place.block.outputs
+        held = {found.total: total, found.weighted: narrowed(weighted, product.element_type)}
+        made = self._chain(found.after, held, loops)
+        point = Point(Frame(self.memory, None), self.indices(loops))
+        for place in found.after:
+            for output in place.block.outputs:
+                if output.value in found.group.kept:
+                    point.store(place, output, made[output.value])
+
+    def _chain(self, places: Sequence[Place], held: dict[Any, Any], loops: Loops) -> dict[Any, Any]:
+        """What elementwise blocks make of values in registers at one point, by tensor."""
+        made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
+        point = Point(Frame(self.memory, None, made, held), self.indices(loops))
+        for place in places:
+            point.run(place)
+        return {value: point.find(root) for value, (_, root) in made.items()}
+
+    # How far keys reach
+
+    def seen(self, batch: Loops, first: Any, last: Any, by_all: bool = False) -> Any:
+        """Keys before this one are seen by some row from `first` to `last`, or by all of them."""
+        reach = index(self.found.keys)
+        for bound in self.found.bounds:
+            limit = self._extreme(bound.limit, batch, first, last, not by_all)
+            past = create("arith.addi", limit.type, limit, index(1))
+            past = create("arith.maxsi", past.type, past, index(0))
+            reach = create("arith.minsi", past.type, reach, past)
+        return reach
+
+    def _extreme(self, limit: Linear, batch: Loops, first: Any, last: Any, highest: bool) -> Any:
+        """The largest, or smallest, value of an expression over neighbouring rows."""
+        rows = self.found.rows
+        values = dict(batch)
+        low, high = self.row(first), self.row(last)
+        crosses = None
+        for loop in rows[:-1]:
+            other = _compare("arith.cmpi", 1, low[loop], high[loop])
+            crosses = other if crosses is None else create("arith.ori", other.type, crosses, other)
+        for loop in rows:
+            rises = (limit.coefficient(loop) or 0) > 0
+            end = index(self.found.extents[loop] - 1 if rises == highest else 0)
+            if loop == rows[-1]:
+                # Rows that cross to the next run of the innermost loop may have any place in it.
+                own = high[loop] if rises == highest else low[loop]
+                end = own if crosses is None else create("arith.select", own.type, crosses, end, own)
+            values[loop] = end
+        return Point(Frame(self.memory, None), self.indices(values)).first(limit)
+
+
+# Arithmetic of the softmax
+
+
+def hidden(kind: Any) -> Any:
+    """The score of a key that is not seen."""
+    return emit_constant(float("-inf"), kind)
+
+
+def above(peak: Any) -> Any:
+    """A row's maximum as it is taken off scores: zero where no key is seen."""
+    zero = emit_constant(0.0, peak.type)
+    return create("arith.select", peak.type, _compare("arith.cmpf", _GREATER, peak, hidden(peak.type)), peak, zero)
+
+
+def weight(score: Any, shift: Any) -> Any:
+    """e^(score - shift)."""
+    return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
+
+
+def larger(a: Any, b: Any) -> Any:
+    return create("arith.maximumf", a.type, a, b, fastmath=ir.Attribute.parse("#arith.fastmath<nsz>"))
+
+
+def plus(a: Any, b: Any) -> Any:
+    return create("arith.addf", a.type, a, b)
+
+
+def times(a: Any, b: Any) -> Any:
+    return create("arith.mulf", a.type, a, b)
+
+
+def _compare(name: str, predicate: int, a: Any, b: Any) -> Any:
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return create(name, i1, a, b, predicate=ir.IntegerAttr.get(i64, predicate))

@@ -1,0 +1,98 @@
+"""Attentions of all kinds of masks and heads, and what they are in numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Shape = tuple[int, ...]
+DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f64": np.float64}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attention: shapes, what mask there is, and attributes."""
+
+    query: Shape
+    key: Shape
+    value_size: int
+    mask: Shape | None = None
+    kind: str = "f32"
+    """Element type of the mask."""
+    scale: float | None = None
+    causal: bool = False
+
+    def text(self, dtype: str = "f32") -> str:
+        """A module of it."""
+
+        def tensor(shape: Shape, kind: str = dtype) -> str:
+            return f"tensor<{'x'.join(map(str, shape))}x{kind}>"
+
+        kind = dtype if self.kind == "f32" else self.kind
+        value = (*self.key[:3], self.value_size)
+        types = [tensor(self.query), tensor(self.key), tensor(value), *([tensor(self.mask, kind)] if self.mask else [])]
+        names = [f"%a{i}" for i in range(len(types))]
+        arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))
+        attributes = [f"causal = {str(self.causal).lower()}"]
+        attributes += [f"scale = {self.scale:e} : f64"] if self.scale is not None else []
+        out = tensor((*self.query[:3], self.value_size))
+        return f"""func.func @main({arguments}) -> {out} {{
+          %0 = "relax.attention"({", ".join(names)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> {out}
+          return %0 : {out}
+        }}"""
+
+    def arrays(self, dtype: str = "f32") -> list[np.ndarray]:
+        """Random operands; where there is a mask, one row sees no key at all."""
+        rng = np.random.default_rng(0)
+        shapes = (self.query, self.key, (*self.key[:3], self.value_size))
+        made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
+        if self.mask:
+            seen = rng.random(self.mask) < 0.7
+            seen[..., 0, :] &= seen.shape[-2] == 1
+            added = np.where(seen, rng.standard_normal(self.mask), -np.inf).astype(DTYPES[dtype])
+            made.append(seen if self.kind == "i1" else added)
+        return made
+
+    def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
+        """In f64."""
+        mask = arrays[3] if self.mask else None
+        return reference(*arrays[:3], mask, self.scale, self.causal)
+
+
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, causal: bool
+) -> np.ndarray:
+    """softmax(q @ k^T * scale + mask) @ v, of a row without keys zero."""
+    groups = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x.astype(np.float64), groups, axis=1) for x in (k, v))
+    scores = q.astype(np.float64) @ k.swapaxes(2, 3) * (scale if scale is not None else q.shape[3] ** -0.5)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask.astype(np.float64)
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[2:], bool)), scores, -np.inf)
+    peak = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    total = weights.sum(-1, keepdims=True)
+    return weights @ v / np.where(total == 0, 1, total)
+
+
+CASES = {
+    "bert": Case((2, 3, 16, 32), (2, 3, 16, 32), 32, (2, 1, 1, 16)),
+    "odd": Case((1, 3, 19, 24), (1, 3, 37, 24), 40, scale=0.3),
+    "causal": Case((1, 2, 33, 16), (1, 2, 33, 16), 16, causal=True),
+    "mask of each head": Case((2, 2, 9, 16), (2, 2, 21, 16), 16, (2, 2, 9, 21)),
+    "bool mask": Case((1, 2, 20, 16), (1, 2, 20, 16), 16, (20, 20), "i1"),
+    "grouped": Case((2, 6, 17, 16), (2, 2, 23, 16), 16, (2, 1, 17, 23)),
+    "grouped, causal": Case((1, 4, 30, 16), (1, 2, 30, 16), 16, causal=True),
+    "grouped, a mask of each head": Case((1, 4, 10, 16), (1, 2, 30, 16), 16, (1, 4, 10, 30)),
+    "one head": Case((1, 1, 70, 16), (1, 1, 50, 16), 16),
+    "blocks": Case((1, 2, 150, 16), (1, 2, 700, 16), 16, (1, 1, 1, 700)),
+    "decode": Case((1, 4, 1, 32), (1, 4, 100, 32), 32, (1, 1, 1, 100)),
+    "decode, grouped": Case((2, 8, 1, 32), (2, 2, 100, 32), 32),
+    "one row": Case((1, 1, 1, 32), (1, 1, 40, 32), 32),
+    "one key": Case((1, 2, 5, 16), (1, 2, 1, 16), 16),
+    "small": Case((1, 2, 3, 2), (1, 2, 3, 2), 2, causal=True),
+}

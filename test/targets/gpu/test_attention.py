@@ -1,0 +1,56 @@
+"""Attention in one kernel, or two where keys are divided: against numpy, with all kinds of masks and heads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attention_cases import CASES, Case
+from devices import ON_DEVICES
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+
+# What rounding the operands' type costs the result.
+SLACK = {"f32": 2e-6, "f64": 1e-12, "f16": 1e-3, "bf16": 1e-2}
+
+
+def check(case: Case, target: str, dtype: str) -> set[str]:
+    """Compile and run it; the functions that its kernels are of."""
+    arrays = case.arrays(dtype)
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text(dtype)), target=target)
+    found = executable(*arrays).astype(np.float64)
+    np.testing.assert_allclose(found, case.expected(arrays), rtol=SLACK[dtype], atol=SLACK[dtype])
+    return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
+
+
+@ON_DEVICES
+@pytest.mark.parametrize("name", CASES)
+def test_against_numpy(target: str, name: str) -> None:
+    assert check(CASES[name], target, "f32") == {"attention_kernel"}
+
+
+@ON_DEVICES
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
+def test_element_types(target: str, dtype: str) -> None:
+    check(CASES["grouped"], target, dtype)
+    check(CASES["decode, grouped"], target, dtype)
+
+
+@ON_DEVICES
+def test_values_that_several_blocks_divide(target: str) -> None:
+    check(Case((1, 1, 20, 8), (1, 1, 40, 8), 300), target, "f32")
+
+
+@ON_DEVICES
+def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
+    """Tiles beyond the bound of a causal mask: what is in them makes no difference, not even NaN."""
+    case = Case((1, 1, 20, 16), (1, 1, 120, 16), 16, causal=True)
+    arrays = case.arrays()
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), target=target)
+    expected = executable(*arrays)
+    for array in arrays[1:]:
+        array[:, :, 64:] = np.nan
+    np.testing.assert_array_equal(executable(*arrays), expected)
