@@ -33,7 +33,7 @@ TARGET = Target(
     parent="gpu",
     rule_modules=(
         "mirlo.targets.nvvm.intrinsics",
-        "mirlo.targets.nvvm.schedule.tensorcore",
+        "mirlo.targets.nvvm.schedule.products",
         "mirlo.targets.nvvm.schedule.wide",
     ),
     pipeline=_pipeline,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import memref
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import analyze
@@ -18,7 +18,7 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
-from mirlo.targets.gpu.schedule.finish import Reader, finish, multiply_add, touch
+from mirlo.targets.gpu.schedule.finish import Finisher, Reader, finish, multiply_add, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, launch_points, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
 
@@ -208,33 +208,13 @@ class _Tiled:
         return [memref.LoadOp(self.memories[name], [add(first, i * apart)]).result for i in range(count)]
 
     def _finish(self, sums: list[Any]) -> None:
-        roles, tile = self.roles, self.tile
+        tile = self.tile
+        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
         for i in range(tile.rows):
             row = add(self.first["rows"], add(self.down, i * DOWN))
             for j in range(tile.columns):
                 column = add(self.first["columns"], add(self.across, j * ACROSS))
-                tests = []
-                if roles.rows.extent % tile.height:
-                    tests.append(less(row, roles.rows.extent))
-                if roles.columns.extent % tile.width:
-                    tests.append(less(column, roles.columns.extent))
-                self._store(row, column, sums[i * tile.columns + j], tests)
-
-    def _store(self, row: Any, column: Any, total: Any, tests: list[Any]) -> None:
-        def store() -> None:
-            values = {
-                **self.batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column),
-            }  # fmt: skip
-            finish(self.roles.contraction, self.memory, values, total)
-
-        if not tests:
-            store()
-            return
-        condition = tests[0] if len(tests) == 1 else create("arith.andi", tests[0].type, *tests)
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block):
-            store()
-            scf.YieldOp([])
+                finisher.store(row, column, sums[i * tile.columns + j])
 
 
 def _at_most(value: Any, extent: int, step: int) -> Any:

@@ -12,7 +12,8 @@ from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside
+from mirlo.targets.gpu.schedule.launch import less
+from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside, values_of
 
 
 def touch(contraction: Contraction, memory: Memory) -> None:
@@ -100,6 +101,39 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
     for value, access in contraction.writes:
         slot = memory.slot(value)
         memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+
+
+@dataclass(frozen=True)
+class Finisher:
+    """What becomes of the sums of a tile of rows and columns; those beyond the last ones are dropped."""
+
+    roles: Roles
+    memory: Memory
+    batch: Indices
+    height: int
+    width: int
+
+    def store(self, row: Any, column: Any, total: Any) -> None:
+        """The elementwise blocks on one finished sum, and the stores, if there is such a row and column."""
+        roles = self.roles
+        tests = []
+        if roles.rows.extent % self.height:
+            tests.append(less(row, roles.rows.extent))
+        if roles.columns.extent % self.width:
+            tests.append(less(column, roles.columns.extent))
+        if not tests:
+            self._store(row, column, total)
+            return
+        condition = tests[0] if len(tests) == 1 else create("arith.andi", tests[0].type, *tests)
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block):
+            self._store(row, column, total)
+            scf.YieldOp([])
+
+    def _store(self, row: Any, column: Any, total: Any) -> None:
+        roles = self.roles
+        values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
+        finish(roles.contraction, self.memory, values, total)
 
 
 def _load(memory: Memory, access: Access, values: Indices) -> Any:

@@ -47,11 +47,24 @@ class SharedMatrix:
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
+    def vector(self, line: Any, step: Any, count: int) -> Any:
+        """Neighbouring lines, or steps, of which the first one's number is a multiple of how many they are."""
+        element = self.memory.type.element_type
+        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
+        kind = ir.VectorType.get([count], element)
+        return create("vector.load", kind, self.memory, self.place(line, step), alignment=aligned)
+
+    def grow(self, stages: int) -> None:
+        """Give it room for so many steps at the same time, one behind the other."""
+        kind = self.memory.type
+        larger = ir.MemRefType.get([stages * self.size], kind.element_type, memory_space=kind.memory_space)
+        self.memory.set_type(larger)
+
 
 def pitch_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
     """See `SharedMatrix.pitch`."""
     # Numbers of four bytes are read one by one across the steps: 8 of one and of the next three in different banks.
-    apart = EDGE if form.bytes == 4 and not along_sums else form.vector
+    apart = EDGE if form is TF32 and not along_sums else form.vector
     return (depth if along_sums else lines) + apart
 
 

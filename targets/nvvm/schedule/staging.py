@@ -26,10 +26,10 @@ class Load:
 
     read: Callable[[Any], list[Any]]
     """From global memory to registers, for the first step of a round."""
-    write: Callable[[Sequence[Any]], None]
-    """To shared memory."""
+    write: Callable[[Sequence[Any], Any], None]
+    """To shared memory, the stage of this number."""
     copy: Callable[[Any, Any], None] | None
-    """From global to shared memory, for the first step of a round and where its stage begins; None where it cannot."""
+    """From global to shared memory, for the first step of a round, to a stage; None where it cannot."""
 
 
 def contiguous(side: Side, axes: Any, count: int) -> bool:
@@ -72,23 +72,38 @@ class Stager:
         )  # fmt: skip
         if keeps_sums and not along_sums and contiguous(side, side.axes, QUAD):
             return matrix, self._turned(matrix)
-        return matrix, self._straight(matrix, vector if along_sums or along_lines else 1)
+        return matrix, self._straight(matrix, vector if along_sums or along_lines else 1, keeps_sums)
+
+    def make_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
+        """The same for factors in the type of the sums, neighbouring lines side by side."""
+        side, sums = self.side, self.roles.sums
+        kind = self.roles.contraction.product.accumulate_type
+        matrix = SharedMatrix(
+            shared(size_of(self.lines, self.steps, False, self.form), kind), self.lines, self.steps, False, self.form
+        )
+        plain = side.access.element_type == kind and not side.factor.body_ops
+        for along_sums in (False, True):
+            if plain and contiguous(side, sums if along_sums else side.axes, self.form.vector):
+                return matrix, self._straight(matrix, self.form.vector, along_sums)
+        nearer = bool(side.stride(sums)) and (not side.axes or side.stride(sums) < side.stride(side.axes))
+        return matrix, self._straight(matrix, 1, nearer, computed=not plain)
 
     def _parts(self, numbers: int) -> list[Any]:
         """Numbers of what this thread moves, where a move is so many numbers of the tile."""
         count = -(-self.lines * self.steps // (numbers * self.threads))
         return [add(self.thread, part * self.threads) for part in range(count)]
 
-    def _straight(self, matrix: SharedMatrix, width: int) -> list[Load]:
+    def _straight(self, matrix: SharedMatrix, width: int, along_sums: bool, computed: bool = False) -> list[Load]:
+        """Neighbouring threads read neighbours in memory, which lie along the sums or along the lines."""
         loads = []
         for number in self._parts(width):
-            if matrix.along_sums:
+            if along_sums:
                 line, step = split(number, [self.lines, self.steps // width])
                 step = multiply(step, width)
             else:
                 step, line = split(number, [self.steps, self.lines // width])
                 line = multiply(line, width)
-            loads.append(self._load(matrix, line, step, width))
+            loads.append(self._load(matrix, line, step, width, along_sums, computed))
         return loads
 
     def _base(self, line: Any, width: int) -> tuple[Any, list[Any]]:
@@ -103,29 +118,36 @@ class Stager:
 
     def _or_zero(self, position: Any, value: Any) -> Any:
         """What lies beyond the last step is zero."""
-        zero = emit_constant(0, self.side.access.element_type)
-        if isinstance(value.type, ir.VectorType):
+        vector = isinstance(value.type, ir.VectorType)
+        zero = emit_constant(0, value.type.element_type if vector else value.type)
+        if vector:
             zero = create("vector.broadcast", value.type, zero)
         return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
 
-    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int) -> Load:
-        base = self._base(line, 1 if matrix.along_sums else width)
-        along = width if matrix.along_sums else 1
+    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int, along_sums: bool, computed: bool) -> Load:
+        base = self._base(line, 1 if along_sums else width)
+        along = width if along_sums else 1
 
         def read(begin: Any) -> list[Any]:
             position = add(begin, step)
             values = self._held(position, along)
             reader = Reader(self.roles, self.side, self.memory)
-            value = self._vector(base[0], values, width) if width > 1 else reader.element(base, values)
+            if width > 1:
+                value = self._vector(base[0], values, width)
+            else:
+                value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
 
-        def write(values: Sequence[Any]) -> None:
+        def write(values: Sequence[Any], stage: Any) -> None:
             (value,) = values
-            place = matrix.place(line, step)
+            place = add(multiply(stage, matrix.size), matrix.place(line, step))
             if width == 1:
                 memref.StoreOp(value, matrix.memory, [place])
-            else:
+            elif along_sums == matrix.along_sums:
                 self._store(matrix, value, place)
+            else:
+                for i, number in enumerate(_numbers(value)):
+                    memref.StoreOp(number, matrix.memory, [add(place, i * matrix.pitch)])
 
         def copy(begin: Any, stage: Any) -> None:
             position = add(begin, step)
@@ -144,7 +166,8 @@ class Stager:
                 },
             )  # fmt: skip
 
-        return Load(read, write, copy if width * self.form.bytes == ACCESS else None)
+        able = width * self.form.bytes == ACCESS and along_sums == matrix.along_sums
+        return Load(read, write, copy if able else None)
 
     def _turned(self, matrix: SharedMatrix) -> list[Load]:
         """Bytes of neighbouring lines: squares of them are turned in registers."""
@@ -164,13 +187,11 @@ class Stager:
                 found.append(self._or_zero(position, self._vector(base[0], self._held(position, 1), QUAD)))
             return found
 
-        def write(values: Sequence[Any]) -> None:
-            element = self.side.access.element_type
-            for j in range(QUAD):
-                at = ir.DenseI64ArrayAttr.get([j])
-                numbers = [create("vector.extract", element, value, static_position=at) for value in values]
+        def write(values: Sequence[Any], stage: Any) -> None:
+            for j, numbers in enumerate(zip(*map(_numbers, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
-                self._store(matrix, column, matrix.place(add(line, j), step))
+                place = add(multiply(stage, matrix.size), matrix.place(add(line, j), step))
+                self._store(matrix, column, place)
 
         return Load(read, write, None)
 
@@ -189,3 +210,10 @@ class Stager:
         (width,) = value.type.shape
         attributes = {"alignment": self._aligned(width)}
         ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)
+
+
+def _numbers(vector: Any) -> list[Any]:
+    """The numbers of a vector, one by one."""
+    (count,) = vector.type.shape
+    places = [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]
+    return [create("vector.extract", vector.type.element_type, vector, static_position=at) for at in places]

@@ -9,26 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.contraction.analysis import analyze, is_product
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import analyze
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.finish import finish, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, split
+from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
-from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
-from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, multiply_add, number_of, registers
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
-from mirlo.targets.nvvm.schedule.wide import plan_wide_points
 
 WARPS = 2
 """Warps of a block, down and across each."""
@@ -185,7 +182,7 @@ class _Kernel:
         def round_(first: Any, *carried: Any) -> list[Any]:
             held = iter(carried[count:])
             for load, values in zip(loads, begin, strict=True):
-                load.write([next(held) for _ in values])
+                load.write([next(held) for _ in values], index(0))
             barrier()
             following = add(first, self.steps)
             ahead = [value for load in loads for value in load.read(following)]
@@ -200,9 +197,7 @@ class _Kernel:
         self, left: SharedMatrix, right: SharedMatrix, loads: list[Load], start: list[Any], stages: int
     ) -> list[Any]:
         for matrix in (left, right):
-            kind = matrix.memory.type
-            larger = ir.MemRefType.get([stages * matrix.size], kind.element_type, memory_space=kind.memory_space)
-            matrix.memory.set_type(larger)
+            matrix.grow(stages)
 
         def copy(first: Any, stage: Any) -> None:
             for load in loads:
@@ -246,49 +241,20 @@ class _Kernel:
         return sums
 
     def _finish(self, sums: list[Any]) -> None:
-        for i in range(self.tile.down):
-            for j in range(self.tile.across):
-                fragment = sums[i * self.tile.across + j]
+        tile = self.tile
+        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
+        for i in range(tile.down):
+            for j in range(tile.across):
+                fragment = sums[i * tile.across + j]
                 for row, column, position in self.lane.places():
-                    self._store(
+                    finisher.store(
                         add(self.row, add(self.warp_row, add(row, i * ROWS))),
                         add(self.column, add(self.warp_column, add(column, j * COLUMNS))),
                         number_of(fragment, position),
                     )
-
-    def _store(self, row: Any, column: Any, total: Any) -> None:
-        roles = self.roles
-        inside = create(
-            "arith.andi",
-            ir.IntegerType.get_signless(1),
-            less(row, roles.rows.extent),
-            less(column, roles.columns.extent),
-        )
-        branch = scf.IfOp(inside)
-        with ir.InsertionPoint(branch.then_block):
-            values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
-            finish(roles.contraction, self.memory, values, total)
-            scf.YieldOp([])
 
 
 def _wait(groups: int) -> None:
     """Until at most so many groups of copies are under way."""
     count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), groups)
     ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})
-
-
-@schedule("any", target="nvvm", priority=60)
-def tensor_cores(kernel: Any, context: Any) -> Any:
-    """Products on the matrix units, and what is around them by the plans of all GPUs."""
-    refusal = unfit(kernel.view)
-    if refusal is not None:
-        return refusal
-    if not any(is_product(block) for block in kernel.view.blocks):
-        return decline("no block is a product of two tensors")
-    on_units = partial(plan_tensor_cores, options=planned_for(context.options))
-    found = plan_stages(kernel.view, (on_units, plan_wide_points))
-    if not any(isinstance(stage, TensorCorePlan) for stage in found):
-        first = next(block for block in kernel.view.blocks if is_product(block))
-        declined = on_units(Group((first,), frozenset(o.value for o in first.outputs), LANES))
-        return declined if isinstance(declined, Decline) else decline("the product is not computed by itself")
-    return build(kernel, found)

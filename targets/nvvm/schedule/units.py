@@ -60,6 +60,8 @@ class Format:
 
 F16 = Format("f16", 2, "f32", "f16")
 BF16 = Format("bf16", 2, "f32", "bf16")
+F32 = Format("f32", 4, "f32", "f32")
+"""Of no matrix unit: what is multiplied and added by each thread."""
 TF32 = Format("tf32", 4, "f32", "tf32")
 S8, U8 = (Format(name, 1, "i32", "i8", mixed=True) for name in ("s8", "u8"))
 FLOATS8 = (

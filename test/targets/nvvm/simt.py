@@ -200,6 +200,10 @@ class Block:
 
     # Vectors
 
+    def vector_fma(self, op: Any, mask: np.ndarray) -> None:
+        x, y, z = (self.env[v].astype(np.float64) for v in op.operands)
+        self.env[op.results[0]] = (x * y + z).astype(_dtype(op.results[0].type))
+
     def vector_broadcast(self, op: Any, mask: np.ndarray) -> None:
         value, shape = self.env[op.operands[0]], op.results[0].type.shape
         wide = value.reshape(self.threads, *(1 for _ in shape))

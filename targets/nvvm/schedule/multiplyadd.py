@@ -1,0 +1,190 @@
+"""Contractions of f32 by multiply-and-add, in large tiles: each thread has up to 8 x 8 sums.
+
+Two steps of the sums are in shared memory, lines side by side: threads read four of them at once. While a block
+multiplies one step, the next one is on its way to registers, and from there to the other half of the memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import analyze
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
+from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
+from mirlo.targets.nvvm.schedule.fragments import SharedMatrix
+from mirlo.targets.nvvm.schedule.staging import Load, Stager
+from mirlo.targets.nvvm.schedule.units import F32
+
+WIDE = 4
+"""Lines that a thread reads at once."""
+WARP_DOWN, WARP_ACROSS = 4, 8
+"""Threads of a warp: a read of either factor is then at most as wide as the banks."""
+WARPS_DOWN, WARPS_ACROSS = 4, 2
+DOWN, ACROSS = WARP_DOWN * WARPS_DOWN, WARP_ACROSS * WARPS_ACROSS
+BUSY = 108
+"""Blocks that keep a device busy."""
+MOST_CODE = 1500
+"""Operations of an epilogue over all sums of a thread: tiles are smaller where there would be more."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sums of a thread, and the steps of the sums that are in shared memory at a time."""
+
+    rows: int
+    columns: int
+    steps: int
+
+    @property
+    def height(self) -> int:
+        return self.rows * DOWN
+
+    @property
+    def width(self) -> int:
+        return self.columns * ACROSS
+
+
+TILES = (Tile(8, 8, 8), Tile(4, 8, 16), Tile(8, 4, 16), Tile(4, 4, 16))
+
+
+@dataclass(frozen=True)
+class TilesPlan:
+    """A contraction of f32 and the elementwise blocks that follow."""
+
+    name = "large tiles"
+
+    roles: Roles
+    tile: Tile
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        touch(self.roles.contraction, memory)
+        _Kernel(self.roles, self.tile, memory).emit()
+
+
+def plan_tiles(group: Group) -> TilesPlan | Decline:
+    """How to compute these blocks, the first of which is the contraction."""
+    found = analyze(group.blocks, group.kept)
+    if isinstance(found, Decline):
+        return found
+    if str(found.product.accumulate_type) != "f32":
+        return decline("the sums are not f32", type=str(found.product.accumulate_type))
+    roles = roles_of(found)
+    if isinstance(roles, Decline):
+        return roles
+    tile = choose_tile(roles)
+    if tile is None:
+        sizes = (roles.batches, roles.rows.extent, roles.columns.extent, roles.depth)
+        return decline("it is too small for large tiles", sizes=sizes)
+    return TilesPlan(roles, tile)
+
+
+def choose_tile(roles: Roles) -> Tile | None:
+    """The largest tile that wastes little, keeps the device busy, and whose epilogue is not too much code."""
+    heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    for tile in TILES:
+        blocks = roles.batches * -(-roles.rows.extent // tile.height) * -(-roles.columns.extent // tile.width)
+        fits = 3 * blocks * tile.height * tile.width <= 4 * roles.batches * roles.rows.extent * roles.columns.extent
+        if fits and heavy * tile.rows * tile.columns <= MOST_CODE and blocks >= BUSY and roles.depth >= tile.steps:
+            return tile
+    return None
+
+
+class _Kernel:
+    def __init__(self, roles: Roles, tile: Tile, memory: Memory):
+        self.roles = roles
+        self.tile = tile
+        self.memory = memory
+        self.high = -(-roles.rows.extent // tile.height)
+        self.wide = -(-roles.columns.extent // tile.width)
+
+    def emit(self) -> None:
+        launch(self.roles.batches * self.high * self.wide, DOWN * ACROSS, self._block)
+
+    def _block(self, ids: Ids) -> None:
+        roles, tile = self.roles, self.tile
+        self.thread = ids.thread
+        batch, down, across = split(ids.block, [roles.batches, self.high, self.wide])
+        self.batch = values_of(roles.batch, batch)
+        self.row, self.column = multiply(down, tile.height), multiply(across, tile.width)
+        warp_down, warp_across, own_down, own_across = split(
+            ids.thread, [WARPS_DOWN, WARPS_ACROSS, WARP_DOWN, WARP_ACROSS]
+        )
+        self.down = multiply(add(multiply(warp_down, WARP_DOWN), own_down), WIDE)
+        self.across = multiply(add(multiply(warp_across, WARP_ACROSS), own_across), WIDE)
+        left, loads = self._side(roles.rows, self.row, tile.height)
+        right, more = self._side(roles.columns, self.column, tile.width)
+        self._finish(self._sums(left, right, [*loads, *more]))
+
+    def _side(self, side: Side, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
+        stager = Stager(
+            self.roles, side, self.memory, F32, self.batch, first, lines, self.tile.steps, self.thread, DOWN * ACROSS
+        )
+        return stager.make_along_lines()
+
+    def _sums(self, left: SharedMatrix, right: SharedMatrix, loads: list[Load]) -> list[Any]:
+        steps = self.tile.steps
+        for matrix in (left, right):
+            matrix.grow(2)
+
+        def read(first: Any) -> list[list[Any]]:
+            return [load.read(first) for load in loads]
+
+        def write(values: list[list[Any]], half: Any) -> None:
+            for load, own in zip(loads, values, strict=True):
+                load.write(own, half)
+
+        def round_(first: Any, *sums: Any) -> list[Any]:
+            ahead = read(add(first, steps))
+            number = create("arith.divui", first.type, first, index(steps))
+            half = create("arith.remui", first.type, number, index(2))
+            here = [replace(matrix, start=multiply(half, matrix.size)) for matrix in (left, right)]
+            following = self._products(here[0], here[1], list(sums))
+            write(ahead, create("arith.subi", half.type, index(1), half))
+            # Nobody reads the half that is written here before, nor writes the one that is read there behind it.
+            barrier()
+            return following
+
+        write(read(index(0)), index(0))
+        barrier()
+        f32 = ir.F32Type.get()
+        start = create("arith.constant", f32, value=emit_init(self.roles.contraction.block, f32))
+        start = create("vector.broadcast", ir.VectorType.get([WIDE], f32), start)
+        return for_loop(0, self.roles.depth, steps, round_, [start] * (self.tile.rows * self.tile.columns // WIDE))
+
+    def _products(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+        tile = self.tile
+        kind = ir.VectorType.get([WIDE], ir.F32Type.get())
+        for k in range(tile.steps):
+            step = index(k)
+            rows = [left.vector(add(self.down, i * DOWN), step, WIDE) for i in range(0, tile.rows, WIDE)]
+            columns = [right.vector(add(self.across, j * ACROSS), step, WIDE) for j in range(0, tile.columns, WIDE)]
+            numbers = [
+                create("vector.broadcast", kind, create("vector.extract", kind.element_type, row, static_position=at))
+                for row in rows
+                for at in map(lambda i: ir.DenseI64ArrayAttr.get([i]), range(WIDE))
+            ]
+            pairs = [(a, b) for a in numbers for b in columns]
+            sums = [create("vector.fma", kind, a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
+        return sums
+
+    def _finish(self, sums: list[Any]) -> None:
+        tile = self.tile
+        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
+        across = tile.columns // WIDE
+        for i in range(tile.rows):
+            row = add(self.row, add(self.down, i // WIDE * WIDE * DOWN + i % WIDE))
+            for j in range(tile.columns):
+                column = add(self.column, add(self.across, j // WIDE * WIDE * ACROSS + j % WIDE))
+                at = ir.DenseI64ArrayAttr.get([j % WIDE])
+                total = create("vector.extract", ir.F32Type.get(), sums[i * across + j // WIDE], static_position=at)
+                finisher.store(row, column, total)

@@ -1,0 +1,63 @@
+"""Products of f32 in large tiles: executed by an interpreter of kernels, and assembled with ptxas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from assembled import needs_ptxas, ptx_of_module
+from interpreted import run_on_interpreter
+from test_formats import product, values
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.ptxas import run_ptxas
+from mirlo.targets.nvvm.schedule import multiplyadd
+
+
+@pytest.mark.parametrize(
+    ("tile", "turned", "size"),
+    [
+        (0, "", (140, 136, 44)), (0, "ab", (132, 130, 37)), (0, "b", (128, 128, 64)),
+        (1, "", (70, 136, 44)), (2, "a", (132, 70, 37)), (3, "b", (64, 68, 64)),
+    ],
+)  # fmt: skip
+def test_products(tile: int, turned: str, size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[tile])
+    m, n, k = size
+    a, b = values("f32", m, k), values("f32", k, n)
+    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
+    text = product((shapes[0], "f32"), (shapes[1], "f32"), f"{m}x{n}", "f32", turned)
+    found, schedules = run_on_interpreter(text, given)
+    assert "large tiles" in schedules
+    np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=2e-5)
+
+
+def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    x, w = values("f32", 1, 8, 9, 10), values("f32", 72, 8, 3, 3)
+    text = """func.func @main(%0: tensor<1x8x9x10xf32>, %1: tensor<72x8x3x3xf32>) -> tensor<1x72x9x10xf32> {
+  %p = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} :
+    (tensor<1x8x9x10xf32>, tensor<72x8x3x3xf32>) -> tensor<1x72x9x10xf32>
+  return %p : tensor<1x72x9x10xf32>
+}"""
+    found, schedules = run_on_interpreter(text, [x, w])
+    assert "large tiles" in schedules
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    np.testing.assert_allclose(found, np.einsum("ncyxrs,ocrs->noyx", windows, w), rtol=1e-4, atol=1e-4)
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("turned", ["", "ab"])
+def test_large_products_read_16_bytes_at_once_without_spills(turned: str) -> None:
+    with make_context(), ir.Location.unknown():
+        text = product(("4096x4096", "f32"), ("4096x4096", "f32"), "4096x4096", "f32", turned)
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_80")
+    lines = ptx.splitlines()
+    assert sum("fma.rn.f32" in line for line in lines) == 8 * 64
+    assert sum("ld.shared" in line for line in lines) == sum("ld.shared.v4" in line for line in lines) == 4 * 8
+    assert all(".v4" in line for line in lines if "ld.global" in line or "st.global" in line)
+    made = run_ptxas(ptx, find_chip("sm_80"))
+    assert made.spilled_bytes == 0 and made.registers <= 144, made.registers
