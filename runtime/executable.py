@@ -83,8 +83,7 @@ class Executable:
         self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
         self._output_names = [spec.name for spec in artifact.outputs]
-        fits = DirectCall.fits(artifact, self._code.entry)
-        self._direct = DirectCall(artifact, self._code.entry, self._params, self._arenas) if fits else None
+        self._direct = DirectCall.of(artifact, self._code.entry, self._params, self._arenas)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -112,6 +111,10 @@ class Executable:
         `out` is an array, a list of one per output (None makes a new one), or a dict by output name. An input that is
         itself called `out` is given by position, or to `run`.
         """
+        if out is None and not named:
+            results = self._quickly(arrays)
+            if results is not None:
+                return results[0] if len(results) == 1 else tuple(results)
         results = self._execute(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -119,9 +122,12 @@ class Executable:
         """Runs the model on arrays by input name, and returns arrays by output name."""
         if out is None and len(inputs) == len(self._names) and all(map(inputs.__contains__, self._names)):
             values = [inputs[name] for name in self._names]
+            results = self._quickly(values)
         else:
             values = bind(self.inputs, (), inputs)
-        results = self._execute(values, out)
+            results = None
+        if results is None:
+            results = self._execute(values, out)
         return dict(zip(self._output_names, results, strict=True))
 
     def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
@@ -177,13 +183,17 @@ class Executable:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
 
+    def _quickly(self, values: Sequence[Any]) -> list[np.ndarray] | None:
+        """The results of the short way, new arrays; None where it cannot be gone."""
+        if self._direct is None:
+            return None
+        if self.artifact.threads > 1:
+            threads.revive(self.artifact.threads)
+        return self._direct.run(values)
+
     def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
-        if self._direct is not None and out is None and stamps is None:
-            made = self._direct.run(values)
-            if made is not None:
-                return made
         if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
             return self._from_device(self._run_on_device(values, None, None), out)
         dims: dict[str, int] = {}

@@ -83,11 +83,11 @@ def define_symbol(name: str, address: int) -> None:
     _llvm().add_symbol(name, address)
 
 
-def compile_llvm(text: str) -> Any:
+def compile_llvm(text: str, opt: int = 2) -> Any:
     """An engine with the functions of LLVM IR, compiled for this machine; they live as long as it does."""
     llvm = _llvm()
     with _llvm_lock:
-        machine = llvm.Target.from_default_triple().create_target_machine()
+        machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
         engine.finalize_object()
     return engine

@@ -129,7 +129,9 @@ class Tiles:
         if places.ahead is not None:
             self.code.prefetch(self.buffers.columns, places.ahead.position())
         if self.plan.lead:
-            self.code.prefetch(self.buffers.columns, places.columns.position(self.plan.lead), self.plan.panel_width)
+            width = self.plan.panel_width
+            assert isinstance(width, int)
+            self.code.prefetch(self.buffers.columns, places.columns.position(self.plan.lead), width)
 
     def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
         edge = self.plan.rows.edge
