@@ -18,6 +18,8 @@ class KernelCode:
     """What the device must be able to do."""
     shared: int = 0
     """Bytes of a block's shared memory that launches must ask for."""
+    binary: bytes = b""
+    """The same code as one chip runs it, where it was assembled."""
 
 
 def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:
@@ -37,6 +39,8 @@ def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict
     table: dict[str, dict[str, Any]] = {}
     for kernel in kernels:
         table[kernel.name] = {"entry": kernel.entry, "code": place(kernel.code)}
+        if kernel.binary:
+            table[kernel.name]["binary"] = place(kernel.binary)
         if kernel.shared:
             table[kernel.name]["shared"] = kernel.shared
     features = sorted({feature for kernel in kernels for feature in kernel.features})

@@ -16,6 +16,8 @@ from mirlo.targets.gpu.threads import parallel_nest
 WARP = 32
 VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
 """Operations of the host: other ways to look at a buffer."""
+ON_DEVICE = "tir.on_device"
+"""Unit attribute of a declared function that the code of kernels is linked with."""
 
 
 @register_pass
@@ -30,9 +32,11 @@ class OutlineKernels(Pass):
     name = "outline-kernels"
 
     def run(self, op: Any, session: Any) -> None:
-        for function in list(op.regions[0].blocks[0].operations):
+        operations = list(op.regions[0].blocks[0].operations)
+        known = {ir.StringAttr(f.attributes["sym_name"]).value for f in operations if ON_DEVICE in f.attributes}
+        for function in operations:
             if is_prim_func(function) and not is_tensor_form(function) and len(function.operation.regions[0].blocks):
-                self._check(function)
+                self._check(function, known)
                 if not find(function, "gpu.launch"):
                     _wrap(function.operation)
         manager = passmanager.PassManager.parse(
@@ -41,9 +45,11 @@ class OutlineKernels(Pass):
         manager.run(op.operation)
 
     @staticmethod
-    def _check(function: Any) -> None:
+    def _check(function: Any, known: set[str]) -> None:
         for call in find(function, "func.call"):
             callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+            if callee in known:
+                continue
             raise PassError(f"a kernel calls the C function '{callee}', which GPUs do not have", call.location)
 
 

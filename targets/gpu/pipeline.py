@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str, machine: str = "") -> str:
-    """From relax to buffers and kernels: what the emitters take; schedules are made for the machine of this name."""
+def compile_pipeline(target: str, machine: str = "", intrinsics: str = "") -> str:
+    """From relax to buffers and kernels: what the emitters take; schedules are made for the machine of this name.
+
+    `intrinsics` is a pass that lowers some of them in its own way.
+    """
     planned = f"schedule{{target={target} machine={machine}}}" if machine else f"schedule{{target={target}}}"
     passes = [
         "simplify",
@@ -24,6 +27,7 @@ def compile_pipeline(target: str, machine: str = "") -> str:
         planned,
         "map-threads",
         "lower-loops",
+        *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",
         "outline-kernels",
         "plan-memory",

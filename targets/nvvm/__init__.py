@@ -11,14 +11,17 @@ def _pipeline(options: Any = None) -> str:
     from mirlo.targets.gpu.pipeline import compile_pipeline
     from mirlo.targets.nvvm.options import parse_options
 
-    return compile_pipeline("nvvm", parse_options(getattr(options, "target_options", "")).machine)
+    chosen = parse_options(getattr(options, "target_options", ""))
+    return compile_pipeline("nvvm", chosen.machine, "call-libdevice" if chosen.libdevice else "")
 
 
 def _emit(module: Any, options: Any) -> Any:
     from mirlo.targets.nvvm.emit import emit
-    from mirlo.targets.nvvm.options import chosen_chip
+    from mirlo.targets.nvvm.options import parse_options
 
-    return emit(module, chosen_chip(getattr(options, "target_options", "")), opt_level=options.opt_level)
+    chosen = parse_options(getattr(options, "target_options", ""))
+    cubin, libdevice = chosen.cubin, chosen.libdevice
+    return emit(module, chosen.chip, options.opt_level, cubin=cubin, libdevice=libdevice, cache=options.cache)
 
 
 def _fingerprint() -> str:

@@ -31,6 +31,12 @@ class Chip:
         """The compute capability."""
         return divmod(int("".join(c for c in self.name if c.isdigit())), 10)
 
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether machine code for this chip runs on a GPU: PTX runs on all later ones, machine code does not."""
+        if self.name.endswith("a"):
+            return capability == self.version
+        return capability[0] == self.version[0] and capability >= self.version
+
 
 _AMPERE = frozenset({"f16", "bf16", "tf32", "i8", "f64"})
 CHIPS: dict[str, Chip] = {

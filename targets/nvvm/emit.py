@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.cache import Cache
 from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.program import read_program
 from mirlo.targets.nvvm.chips import Chip
+from mirlo.targets.nvvm.cubin import to_cubin
+from mirlo.targets.nvvm.libdevice import find_libdevice
 from mirlo.targets.nvvm.ptx import to_ptx
 from mirlo.targets.planned import find_main, kernel_rows, signature_of
 
 
-def emit(module: Any, chip: Chip, opt_level: int = 3) -> Artifact:
-    """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
+def emit(
+    module: Any, chip: Chip, opt_level: int = 3, cubin: bool = False, libdevice: str = "", cache: Cache | None = None
+) -> Artifact:
+    """Make the artifact of a module that went through the target's pipeline. The module is consumed.
+
+    With `cubin` the PTX is assembled as well; `libdevice` is the library that kernels may call.
+    """
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program = read_program(module, main)
-    code, table = pack(to_ptx(module, chip, opt_level), program.constants)
+    kernels = to_ptx(module, chip, opt_level, find_libdevice(libdevice) if libdevice else None)
+    if cubin:
+        kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
+    code, table = pack(kernels, program.constants)
     return Artifact(
         target="nvvm", loader="cuda", code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),

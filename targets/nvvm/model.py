@@ -91,21 +91,34 @@ class Model:
 
     def _load_kernels(self) -> dict[str, Any]:
         cuda = self.gpu.cuda
-        modules: dict[tuple[int, int], Any] = {}
+        modules: dict[int, Any] = {}
         functions = {}
         for name, kernel in self.artifact.metadata["kernels"].items():
             at, size = kernel["code"]
-            if (at, size) not in modules:
-                code = self.artifact.code[at : at + size] + b"\0"
-                modules[at, size] = check(cuda.cuModuleLoadData(code), "loading kernels")
-                self._held.modules.append(modules[at, size])
-            found = cuda.cuModuleGetFunction(modules[at, size], kernel["entry"].encode())
+            if at not in modules:
+                modules[at] = self._load_binary(kernel)
+                if modules[at] is None:
+                    code = self.artifact.code[at : at + size] + b"\0"
+                    modules[at] = check(cuda.cuModuleLoadData(code), "loading kernels")
+                self._held.modules.append(modules[at])
+            found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
             functions[name] = check(found, f"finding the kernel '{name}'")
             if "shared" in kernel:
                 most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 allowed = cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"])
                 check(allowed, f"giving the kernel '{name}' {kernel['shared']} bytes of shared memory")
         return functions
+
+    def _load_binary(self, kernel: dict[str, Any]) -> Any:
+        """A module of machine code; None where there is none that this GPU runs, and the driver finishes the PTX."""
+        if "binary" not in kernel or not find_chip(self.artifact.metadata["chip"]).runs_on(self.gpu.capability):
+            return None
+        cuda = self.gpu.cuda
+        at, size = kernel["binary"]
+        found = cuda.cuModuleLoadData(self.artifact.code[at : at + size])
+        # An older driver may not know what a newer assembler made.
+        unknown = (cuda.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, cuda.CUresult.CUDA_ERROR_INVALID_IMAGE)
+        return None if found[0] in unknown else check(found, "loading kernels")
 
     # Memory
 

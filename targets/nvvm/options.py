@@ -19,6 +19,10 @@ class Options:
     chip: Chip
     tf32: bool = False
     """Whether factors of f32 are rounded to 10 bits of fraction, so that the matrix units take them."""
+    cubin: bool = False
+    """Whether PTX is assembled when compiling."""
+    libdevice: str = ""
+    """The file of NVIDIA's library of math functions, or "true" for the one that is found; without it none is used."""
 
     @property
     def machine(self) -> str:
@@ -28,18 +32,24 @@ class Options:
 
 def parse_options(text: str) -> Options:
     """The options in braces; without a chip that of this machine, or the one whose code most others run."""
-    name, tf32 = "", False
+    name, libdevice = "", ""
+    flags = {"tf32": False, "cubin": False}
     for part in text.split():
         key, _, value = part.partition("=")
         if key == "chip":
             name = value
-        elif key == "tf32":
+        elif key in flags:
             if value not in _YES + _NO:
-                raise ChipError(f"option tf32 of target 'nvvm' is true or false, found '{value}'")
-            tf32 = value in _YES
+                raise ChipError(f"option {key} of target 'nvvm' is true or false, found '{value}'")
+            flags[key] = value in _YES
+        elif key == "libdevice":
+            libdevice = "true" if value in _YES else "" if value in _NO else value
         else:
-            raise ChipError(f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}, tf32=true|false")
-    return Options(find_chip(name or _present() or DEFAULT), tf32)
+            raise ChipError(
+                f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}, tf32=true|false, "
+                "cubin=true|false, libdevice=true|false|FILE"
+            )
+    return Options(find_chip(name or _present() or DEFAULT), flags["tf32"], flags["cubin"], libdevice)
 
 
 def planned_for(options: Mapping[str, Any]) -> Options:

@@ -7,7 +7,9 @@ they do not know, so that everything is checked before.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
@@ -15,6 +17,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.nvvm.chips import Chip
+from mirlo.targets.nvvm.libdevice import link
 from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
 
@@ -37,8 +40,11 @@ _TO_NVVM = (
 )
 
 
-def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
-    """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed."""
+def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> list[KernelCode]:
+    """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed.
+
+    `libdevice` is the file of a library that kernels may call.
+    """
     kernels = _gather(module)
     if not kernels:
         return []
@@ -58,7 +64,7 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3) -> list[KernelCode]:
     for function in find(whole, "llvm.func"):
         if ir.StringAttr(function.attributes["sym_name"]).value in kernels.values():
             _align(function)
-    code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level).encode()
+    code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice).encode()
     return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
 
 
@@ -92,8 +98,10 @@ def _gather(module: Any) -> dict[str, str]:
     operations = [op.operation for op in module.body.operations]
     modules = [op for op in operations if op.name == "gpu.module"]
     names = {}
+    declared: set[str] = set()
     for op in modules:
         own = ir.StringAttr(op.attributes["sym_name"]).value
+        declared |= _adopt(op, modules[0], declared)
         for function in find(op, "gpu.func"):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             function.attributes["sym_name"] = ir.StringAttr.get(own)
@@ -104,6 +112,16 @@ def _gather(module: Any) -> dict[str, str]:
         if op not in modules[:1]:
             op.erase()
     return names
+
+
+def _adopt(source: Any, target: Any, declared: set[str]) -> set[str]:
+    """Have the functions that kernels call declared where the kernels go; their names."""
+    functions = find(source, "func.func")
+    names = [ir.StringAttr(function.attributes["sym_name"]).value for function in functions]
+    for name, function in zip(names, functions, strict=True):
+        if name not in declared and source is not target:
+            function.move_before(target.regions[0].blocks[0].operations[0])
+    return set(names)
 
 
 def check_translated(root: Any) -> None:
@@ -127,25 +145,30 @@ def check_translated(root: Any) -> None:
                     raise problems[0]
 
 
-def check_selected(text: str) -> None:
-    """An error for functions in LLVM IR that the back end has no code for."""
+def check_selected(text: str, linked: Collection[str] = ()) -> None:
+    """An error for functions in LLVM IR that the back end has no code for, and that are not linked."""
     for name in re.findall(r"^declare .*?@([\w.$]+)\(", text, re.MULTILINE):
+        if name in linked:
+            continue
         if not name.startswith("llvm."):
             raise PassError(f"a kernel calls '{name}', which nobody defines on the GPU")
         if not _INTRINSICS.match(name):
             raise PassError(f"NVIDIA GPUs have no code for '{name}'")
 
 
-def assemble(text: str, chip: Chip, opt_level: int = 3) -> str:
+def assemble(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> str:
     """PTX of LLVM IR."""
-    check_selected(text)
     binding = _llvmlite()
+    if libdevice is None:
+        check_selected(text)
     module = binding.parse_assembly(text)
     module.triple = TRIPLE
     machine = binding.Target.from_triple(TRIPLE).create_target_machine(
         cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level
     )
     module.data_layout = str(machine.target_data)
+    if libdevice is not None:
+        check_selected(text, link(binding, module, libdevice))
     module.verify()
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=opt_level))
     builder.getModulePassManager().run(module, builder)

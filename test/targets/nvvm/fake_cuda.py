@@ -15,6 +15,7 @@ import numpy as np
 from simt import run_kernel
 
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+NO_BINARY = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
 NOT_READY = SimpleNamespace(name="CUDA_ERROR_NOT_READY")
 DTYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i8": np.int8}
 Action = Callable[[], None]
@@ -48,7 +49,10 @@ class FakeStreams:
 class FakeDriver:
     """The functions of `cuda.bindings.driver` that the loader calls; `kernels` has the `gpu.func` of each name."""
 
-    CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY)
+    CUresult = SimpleNamespace(
+        CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY, CUDA_ERROR_NO_BINARY_FOR_GPU=NO_BINARY,
+        CUDA_ERROR_INVALID_IMAGE=SimpleNamespace(name="CUDA_ERROR_INVALID_IMAGE"),
+    )  # fmt: skip
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=2)
     CUdevice_attribute = SimpleNamespace(
@@ -70,6 +74,9 @@ class FakeDriver:
         self.recorded: list[tuple[int, Action]] | None = None
         self.calls: list[str] = []
         self.clock = 0.0
+        self.images: list[bytes] = []
+        """How the modules begin that were loaded."""
+        self.takes_binaries = True
         self._next = 100
         self.allowed: dict[str, int] = {}
 
@@ -161,6 +168,9 @@ class FakeDriver:
     # Kernels
 
     def cuModuleLoadData(self, code: bytes) -> tuple[Any, bytes]:
+        self.images.append(code[:4])
+        if code.startswith(b"\x7fELF"):
+            return (SUCCESS, code) if self.takes_binaries else (NO_BINARY, None)
         assert code.startswith(b"//") and code.endswith(b"\0"), "PTX ends with a zero"
         return SUCCESS, code
 
@@ -168,7 +178,7 @@ class FakeDriver:
         return (SUCCESS,)
 
     def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Any, str]:
-        assert b".entry " + name in module
+        assert (name if module.startswith(b"\x7fELF") else b".entry " + name) in module
         return SUCCESS, name.decode()
 
     def cuFuncSetAttribute(self, function: str, attribute: int, value: int) -> tuple[Any]:

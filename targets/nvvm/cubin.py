@@ -1,0 +1,93 @@
+"""Machine code ahead of time: `nvvm{cubin=true}` has PTX assembled when the model is compiled.
+
+By `ptxas`, or by nvJitLink, a library of CUDA that the wheel `nvidia-nvjitlink` has as well. The PTX stays beside it:
+on another chip the driver takes that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import sys
+from ctypes.util import find_library
+from functools import cache
+from pathlib import Path
+
+from mirlo.runtime.cache import OBJECTS, Cache
+from mirlo.targets.nvvm.chips import Chip, ChipError
+from mirlo.targets.nvvm.ptxas import AssemblerError, find_ptxas, run_ptxas
+
+_PTX = 2
+"""nvJitLink's number of this kind of input."""
+
+
+def to_cubin(ptx: bytes, chip: Chip, cache: Cache | None = None) -> bytes:
+    """The machine code of PTX for a chip, from the cache if it was made before."""
+    tool = _tool()
+    if tool is None:
+        raise ChipError(
+            "cubin of target 'nvvm' needs NVIDIA's ptxas or nvJitLink: pip install nvidia-cuda-nvcc, nvidia-nvjitlink, "
+            "install CUDA, or leave the option out: the driver finishes PTX when the model is loaded"
+        )
+    key = hashlib.blake2b(b"\0".join([tool.encode(), chip.name.encode(), ptx]), digest_size=20).hexdigest()
+    found = cache.get(OBJECTS, key) if cache is not None else None
+    if found is not None:
+        return found
+    try:
+        made = run_ptxas(ptx, chip).cubin if find_ptxas() else link(ptx, chip)
+    except AssemblerError as error:
+        raise ChipError(f"the kernels' PTX is not assembled for {chip.name}: {error}") from error
+    if cache is not None:
+        cache.put(OBJECTS, key, made)
+    return made
+
+
+@cache
+def _tool() -> str | None:
+    """What assembles here, with its version; None if there is nothing."""
+    path = find_ptxas()
+    if path is not None:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        return f"ptxas {' '.join(re.findall(r'V[0-9.]+', said)) or path}"
+    name = find_nvjitlink()
+    if name is None:
+        return None
+    major, minor = ctypes.c_uint(), ctypes.c_uint()
+    ctypes.CDLL(name).nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"nvJitLink {major.value}.{minor.value}"
+
+
+@cache
+def find_nvjitlink() -> str | None:
+    """The library's path or name, or None."""
+    folders = [p for entry in sys.path for p in sorted(Path(entry or ".").glob("nvidia/*/lib"))]
+    found = [str(file) for folder in folders for file in sorted(folder.glob("libnvJitLink.so*"))]
+    return found[0] if found else find_library("nvJitLink")
+
+
+def link(ptx: bytes, chip: Chip) -> bytes:
+    """Machine code by nvJitLink."""
+    name = find_nvjitlink()
+    if name is None:
+        raise AssemblerError("there is no nvJitLink: pip install nvidia-nvjitlink")
+    library = ctypes.CDLL(name)
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    options = (ctypes.c_char_p * 1)(f"-arch={chip.name}".encode())
+    if library.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint(1), options):
+        raise AssemblerError(f"nvJitLink does not know {chip.name}")
+    try:
+        data = ctypes.create_string_buffer(ptx)
+        failed = library.nvJitLinkAddData(handle, _PTX, data, ctypes.c_size_t(len(data)), b"kernels")
+        if failed or library.nvJitLinkComplete(handle):
+            library.nvJitLinkGetErrorLogSize(handle, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value or 1)
+            library.nvJitLinkGetErrorLog(handle, log)
+            raise AssemblerError(log.value.decode(errors="replace").strip() or "nvJitLink failed")
+        library.nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size))
+        made = ctypes.create_string_buffer(size.value)
+        library.nvJitLinkGetLinkedCubin(handle, made)
+        return made.raw
+    finally:
+        library.nvJitLinkDestroy(ctypes.byref(handle))

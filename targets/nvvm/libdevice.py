@@ -1,0 +1,110 @@
+"""NVIDIA's library of math functions, where it is asked for: `nvvm{libdevice=true}`, or its file in place of `true`.
+
+The library is LLVM bitcode that comes with CUDA and with the wheels `nvidia-nvvm` and `nvidia-cuda-nvcc-cu12`. What a
+model calls of it becomes part of the model's code.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import arith, func, ir
+from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.intrinsics import CUSTOM_RULES
+from mirlo.passes.registry import Pass, register_pass
+from mirlo.targets.gpu.outline import ON_DEVICE
+from mirlo.targets.nvvm.chips import ChipError
+
+PREFIX = "__nv_"
+_PLACES = ("/usr/local/cuda/nvvm/libdevice", "/usr/lib/cuda/nvvm/libdevice", "/opt/cuda/nvvm/libdevice")
+FUNCTIONS = {
+    "exp": "exp", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "cbrt": "cbrt",
+    "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
+    "erfc": "erfc", "pow": "pow", "atan2": "atan2", "fmod": "fmod", "remainder": "remainder", "hypot": "hypot",
+}  # fmt: skip
+"""Its functions of doubles, by intrinsic; those of floats end with an f. What is one instruction is not called."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class CallLibdevice(Pass):
+    """Turn intrinsics on scalars into calls of the functions of NVIDIA's library; f16 and bf16 are computed in f32.
+
+    Intrinsics for which the caller gave rules are left alone, and so are those that the library does not have.
+    """
+
+    name = "call-libdevice"
+
+    def run(self, op: Any, session: Any) -> None:
+        own = {name.removeprefix("tir.") for name in session.options.get(CUSTOM_RULES) or {}}
+        body = op.operation.regions[0].blocks[0]
+        declared: set[str] = set()
+        for name, function in FUNCTIONS.items():
+            for call in find(op, f"tir.{name}") if name not in own else ():
+                if isinstance(call.results[0].type, ir.FloatType):
+                    _call(call, function, body, declared)
+
+
+def _call(op: Any, function: str, body: Any, declared: set[str]) -> None:
+    stored = op.results[0].type
+    kind = stored if stored.width == 64 else ir.F32Type.get()
+    name = PREFIX + (function if stored.width == 64 else f"{function}f")
+    operands = list(op.operands)
+    if name not in declared:
+        declared.add(name)
+        with ir.InsertionPoint.at_block_begin(body), op.location:
+            made = func.FuncOp(name, ir.FunctionType.get([kind] * len(operands), [kind]), visibility="private")
+            made.operation.attributes[ON_DEVICE] = ir.UnitAttr.get()
+    with ir.InsertionPoint(op), op.location:
+        if kind != stored:
+            operands = [arith.ExtFOp(kind, value).result for value in operands]
+        value = func.CallOp([kind], ir.FlatSymbolRefAttr.get(name), operands).results[0]
+        if kind != stored:
+            value = arith.TruncFOp(stored, value).result
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def find_libdevice(wanted: str) -> Path:
+    """The library's file: the one that is named, or for `true` where CUDA and the wheels put it."""
+    if wanted != "true":
+        path = Path(wanted)
+        if not path.is_file():
+            raise ChipError(f"libdevice of target 'nvvm': there is no file '{wanted}'")
+        return path
+    found = _found()
+    if found is None:
+        raise ChipError(
+            "libdevice of target 'nvvm' is not on this machine: pip install nvidia-nvvm, install CUDA, or name it, "
+            "nvvm{libdevice=/path/to/libdevice.10.bc}; without the option Mirlo's own functions are used"
+        )
+    return found
+
+
+@cache
+def _found() -> Path | None:
+    folders = [Path(place) for place in _PLACES]
+    folders += [p for entry in sys.path for p in sorted(Path(entry or ".").glob("nvidia/*/nvvm/libdevice"))]
+    return next((file for folder in folders for file in sorted(folder.glob("libdevice*.bc"))), None)
+
+
+def link(binding: Any, module: Any, path: Path) -> set[str]:
+    """Link the library to LLVM IR of kernels, and give its functions' names.
+
+    What nobody calls is removed by the passes that follow.
+    """
+    try:
+        library = binding.parse_bitcode(path.read_bytes())
+    except RuntimeError as error:
+        raise ChipError(f"libdevice of target 'nvvm': '{path}' cannot be read: {error}") from error
+    library.triple, library.data_layout = module.triple, module.data_layout
+    names = {function.name for function in library.functions if not function.is_declaration}
+    module.link_in(library)
+    for name in names:
+        module.get_function(name).linkage = "internal"
+    return names
