@@ -7,20 +7,16 @@ neighbouring runs. `FLOPs` is the share of the model's operations that the libra
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from .models import all_names, path
+from .models import path
+from .turns import largest_error, model_arguments, onnxruntime_session, print_row, row_elsewhere, take_turns
 
 TARGETS = "onednn,llvm"
 MODELS = ("resnet50", "bert_base", "mobilenetv2", "gpt2", "vit_base")
-PAUSE = 0.01
 COLUMNS = (
     ("model", "{}"),
     ("threads", "{}"),
@@ -38,15 +34,7 @@ COLUMNS = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.onednn", description=__doc__)
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help=f"some of {', '.join(all_names())} (default: {', '.join(MODELS)})"
-    )
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of all three (default: 1 2)")
-    parser.add_argument("--repeat", type=int, default=20, help="runs of each (default: 20)")
-    parser.add_argument("--cache", help="folder of the models (default: ~/.cache/mirlo/models)")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = model_arguments("python -m benchmarks.onednn", __doc__, MODELS, repeat=20).parse_args()
     if arguments.here:
         model = str(path(arguments.models[0], arguments.cache))
         print(json.dumps(measure(model, arguments.threads[0], arguments.repeat)))
@@ -55,63 +43,30 @@ def main() -> int:
     failed = 0
     for name in arguments.models or MODELS:
         for threads in arguments.threads:
-            flags = ["--threads", threads, "--repeat", arguments.repeat, "--here"]
-            flags += ["--cache", arguments.cache] if arguments.cache else []
-            command = [sys.executable, "-m", "benchmarks.onednn", name, *map(str, flags)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                print(f"{name}: {done.stderr.strip()}", file=sys.stderr)
+            words = [name, "--threads", threads, "--repeat", arguments.repeat]
+            words += ["--cache", arguments.cache] if arguments.cache else []
+            try:
+                print_row(COLUMNS, [name, threads, *row_elsewhere("benchmarks.onednn", words)])
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
                 failed = 1
-                continue
-            row = [name, threads, *json.loads(done.stdout.splitlines()[-1])]
-            cells = (form.format(value).rjust(len(title)) for (title, form), value in zip(COLUMNS, row, strict=True))
-            print("  ".join(cells), flush=True)
     return failed
 
 
 def measure(model: str, threads: int, repeat: int) -> list[Any]:
     """The numbers of a row."""
-    import numpy as np
-
     import mirlo
 
     mixed = mirlo.compile(model, TARGETS, threads=threads)
     alone = mirlo.compile(model, "llvm", threads=threads)
-    session = _session(model, threads)
+    session = onnxruntime_session(model, threads)
     inputs = mixed.random_inputs(seed=0)
-    found = mixed.run(inputs)
-    expected = dict(zip(found, session.run(list(found), inputs), strict=True))
-    error = max(float(np.abs(found[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in found)
+    error = largest_error(mixed.run(inputs), session, inputs)
     regions = sum(kernel.symbol.startswith("onednn.") for kernel in mixed.artifact.kernels)
-    functions = [lambda: mixed.run(inputs), lambda: alone.run(inputs), lambda: session.run(None, inputs)]
-    seconds = _with_pauses(functions, repeat)
-    times = [
-        statistics.median(ours / theirs for ours, theirs in zip(seconds[0], other, strict=True))
-        for other in (seconds[2], seconds[1])
-    ]
-    milliseconds = [1000 * statistics.median(runs) for runs in seconds]
+    runs = (lambda: mixed.run(inputs), lambda: alone.run(inputs), lambda: session.run(None, inputs))
+    turns = take_turns(runs, repeat)
     share, reorders, loading = offloaded(model), *_loaded(mixed)
-    return [100 * share, regions, reorders, loading, *milliseconds, *times, error]
-
-
-def _session(model: str, threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _with_pauses(functions: list[Callable[[], Any]], repeat: int) -> list[list[float]]:
-    seconds: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeat):
-        for function, times in zip(functions, seconds, strict=True):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            function()
-            times.append(time.perf_counter() - start)
-    return seconds
+    return [100 * share, regions, reorders, loading, *turns.milliseconds, turns.ratio(0, 2), turns.ratio(0, 1), error]
 
 
 def offloaded(model: str) -> float:

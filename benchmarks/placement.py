@@ -7,20 +7,14 @@ alternative that `placement="measured"` takes, both by ONNX Runtime's. All take 
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
-from .models import all_names, path
-from .onednn import _session
+from .models import path
+from .turns import largest_error, model_arguments, onnxruntime_session, print_row, row_elsewhere, take_turns
 
 TARGETS = ("onednn,llvm", "onnx,llvm", "onednn,onnx,llvm")
-PAUSE = 0.05
 MODELS = ("resnet50", "bert_base")
 COLUMNS = (
     ("model       ", "{}"),
@@ -38,17 +32,10 @@ COLUMNS = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.placement", description=__doc__)
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help=f"some of {', '.join(all_names())} (default: {', '.join(MODELS)})"
-    )
+    parser = model_arguments("python -m benchmarks.placement", __doc__, MODELS, repeat=16)
     parser.add_argument(
         "--targets", nargs="+", default=TARGETS, help=f"lists of targets (default: {' '.join(TARGETS)})"
     )
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of all (default: 1 2)")
-    parser.add_argument("--repeat", type=int, default=16, help="runs of each (default: 16)")
-    parser.add_argument("--cache", help="folder of the models (default: ~/.cache/mirlo/models)")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
         model = str(path(arguments.models[0], arguments.cache))
@@ -60,23 +47,18 @@ def main() -> int:
 
 
 def _row(name: str, targets: str, threads: int, repeat: int, cache: str | None) -> int:
-    flags = ["--targets", targets, "--threads", threads, "--repeat", repeat, "--here"]
-    flags += ["--cache", cache] if cache else []
-    command = [sys.executable, "-m", "benchmarks.placement", name, *map(str, flags)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{name} {targets}: {done.stderr.strip()}", file=sys.stderr)
+    words = [name, "--targets", targets, "--threads", threads, "--repeat", repeat]
+    words += ["--cache", cache] if cache else []
+    try:
+        print_row(COLUMNS, [name, targets, threads, *row_elsewhere("benchmarks.placement", words)])
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
         return 1
-    row = [name, targets, threads, *json.loads(done.stdout.splitlines()[-1])]
-    cells = (form.format(value).ljust(len(title)) for (title, form), value in zip(COLUMNS, row, strict=True))
-    print("  ".join(cells), flush=True)
     return 0
 
 
 def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
     """The numbers of a row."""
-    import numpy as np
-
     import mirlo
     from mirlo.tools.place.survey import survey
 
@@ -85,34 +67,14 @@ def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
     shares = {name: 100 * (share.flops or 0) / whole for name, share in placed.shares.items() if name != placed.rest}
     by_priority = mirlo.compile(model, targets, threads=threads)
     measured = mirlo.compile(model, targets, threads=threads, placement="measured")
-    session = _session(model, threads)
+    session = onnxruntime_session(model, threads)
     inputs = by_priority.random_inputs(seed=0)
-    found = by_priority.run(inputs)
-    expected = dict(zip(found, session.run(list(found), inputs), strict=True))
-    error = max(float(np.abs(found[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in found)
-    functions = [lambda: by_priority.run(inputs), lambda: measured.run(inputs), lambda: session.run(None, inputs)]
-    seconds = _in_turns(functions, repeat)
-    ratios = [
-        statistics.median(ours / theirs for ours, theirs in zip(times, seconds[2], strict=True))
-        for times in seconds[:2]
-    ]
-    milliseconds = [1000 * statistics.median(runs) for runs in seconds]
+    error = largest_error(by_priority.run(inputs), session, inputs)
+    runs = (lambda: by_priority.run(inputs), lambda: measured.run(inputs), lambda: session.run(None, inputs))
+    turns = take_turns(runs, repeat)
     text = ", ".join(f"{name} {share:.2f} %" for name, share in shares.items())
     taken = measured.artifact.metadata.get("placement", {}).get("taken", "")
-    return [text, error, *milliseconds, *ratios, taken]
-
-
-def _in_turns(functions: list[Callable[[], Any]], repeat: int) -> list[list[float]]:
-    """Seconds of each, to and fro: nobody always runs after the same other one, whose threads may still be waiting."""
-    seconds: list[list[float]] = [[] for _ in functions]
-    for number in range(repeat):
-        order = range(len(functions)) if number % 2 == 0 else reversed(range(len(functions)))
-        for i in order:
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            functions[i]()
-            seconds[i].append(time.perf_counter() - start)
-    return seconds
+    return [text, error, *turns.milliseconds, turns.ratio(0, 2), turns.ratio(1, 2), taken]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import mirlo
+from benchmarks.turns import bound_runner
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime.params import ParameterStore
@@ -139,7 +140,6 @@ def onnxruntime_runner(
 ) -> tuple[Callable[[], float], np.ndarray]:
     """The same by ONNX Runtime."""
     import onnx
-    import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
     if case.is_conv:
@@ -155,21 +155,7 @@ def onnxruntime_runner(
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
-    out = np.zeros(case.out, np.float32)
-    binding.bind_cpu_input("x", x)
-    binding.bind_output("out", "cpu", 0, np.float32, out.shape, out.ctypes.data)
-
-    def run() -> float:
-        start = time.perf_counter()
-        session.run_with_iobinding(binding)
-        return time.perf_counter() - start
-
-    run()
-    return run, out
+    return bound_runner(model.SerializeToString(), {"x": x})
 
 
 def measure(case: Case, seconds: float, peak: Any) -> tuple[float, float, float, float]:

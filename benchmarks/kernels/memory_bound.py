@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import mirlo
+from benchmarks.turns import bound_runner
 
 F32, I64, BOOL = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
 
@@ -103,28 +104,6 @@ def make_arrays(case: Case) -> list[np.ndarray]:
     ]
 
 
-def onnxruntime_runner(model: Any, arrays: list[np.ndarray]) -> tuple[Callable[[], float], np.ndarray]:
-    """A call that returns its seconds, and the array that it writes."""
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-    (out,) = session.run(None, {f"x{i}": array for i, array in enumerate(arrays)})
-    binding = session.io_binding()
-    for i, array in enumerate(arrays):
-        binding.bind_cpu_input(f"x{i}", array)
-    binding.bind_output("y", "cpu", 0, out.dtype, out.shape, out.ctypes.data)
-
-    def run() -> float:
-        start = time.perf_counter()
-        session.run_with_iobinding(binding)
-        return time.perf_counter() - start
-
-    run()
-    return run, out
-
-
 def copy_runner(count: int) -> Callable[[], float]:
     """A call that reads and writes this many bytes together, and returns its seconds."""
     source, target = np.ones(max(count // 2, 64), np.uint8), np.zeros(max(count // 2, 64), np.uint8)
@@ -148,7 +127,7 @@ def measure(case: Case, seconds: float) -> tuple[float, float, float, float]:
     """Seconds of Mirlo, of the copy and of ONNX Runtime; bytes that are moved."""
     model, arrays = make_model(case), make_arrays(case)
     executable = mirlo.compile(model)
-    theirs, want = onnxruntime_runner(model, arrays)
+    theirs, want = bound_runner(model.SerializeToString(), {f"x{i}": array for i, array in enumerate(arrays)})
     np.testing.assert_allclose(executable(*arrays), want, rtol=1e-3, atol=1e-4)
     count = moved_bytes(case, arrays, want)
     copy = copy_runner(count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -67,3 +67,21 @@ def operations(function: Any) -> list[Any]:
     """The operations of a function's body, the terminator included, as they are now."""
     regions = function.operation.regions
     return [op.operation for op in regions[0].blocks[0].operations] if len(regions) and len(regions[0].blocks) else []
+
+
+def captured(op: Any) -> Iterator[Any]:
+    """The values that operations nested in this one read from outside it."""
+    made: set[Any] = set()
+    read: dict[Any, None] = {}
+
+    def collect(outer: Any) -> None:
+        for region in outer.regions:
+            for block in region.blocks:
+                made.update(block.arguments)
+                for inner in block.operations:
+                    read.update(dict.fromkeys(inner.operation.operands))
+                    made.update(inner.operation.results)
+                    collect(inner.operation)
+
+    collect(op)
+    return (value for value in read if value not in made)

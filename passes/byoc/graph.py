@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.dce import is_pure_relax
 
@@ -225,21 +226,3 @@ def read_in(block: Any) -> Iterator[Any]:
         for region in op.operation.regions:
             for inner in region.blocks:
                 yield from read_in(inner)
-
-
-def captured(op: Any) -> Iterator[Any]:
-    """The values that operations nested in this one read from outside it."""
-    made: set[Any] = set()
-    read: dict[Any, None] = {}
-
-    def collect(outer: Any) -> None:
-        for region in outer.regions:
-            for block in region.blocks:
-                made.update(block.arguments)
-                for inner in block.operations:
-                    read.update(dict.fromkeys(inner.operation.operands))
-                    made.update(inner.operation.results)
-                    collect(inner.operation)
-
-    collect(op)
-    return (value for value in read if value not in made)

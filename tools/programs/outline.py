@@ -7,25 +7,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import SymbolicDim, symbol
+from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 
 
-def captured(op: Any) -> list[Any]:
+def read_by(op: Any) -> list[Any]:
     """The operands of an operation, and the values that its regions take from outside."""
-    found = dict.fromkeys(op.operands)
-    own: set[Any] = set()
-
-    def visit(inner: Any) -> None:
-        for region in inner.regions:
-            for block in region.blocks:
-                own.update(block.arguments)
-                for member in block.operations:
-                    found.update(dict.fromkeys(member.operation.operands))
-                    own.update(member.operation.results)
-                    visit(member.operation)
-
-    visit(op)
-    return [value for value in found if value not in own]
+    return list(dict.fromkeys((*op.operands, *captured(op))))
 
 
 class Outliner:
@@ -53,7 +41,7 @@ class Outliner:
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(f"output{i}") for i in range(len(results))])
 
     def _collect(self, op: Any) -> None:
-        for value in captured(op):
+        for value in read_by(op):
             if value in self._own or value in self.inputs:
                 continue
             if _is_repeated(value):
@@ -81,7 +69,7 @@ class Outliner:
                     self.inputs.append(value)
 
     def _copy(self, op: Any) -> Any:
-        needed = captured(op)
+        needed = read_by(op)
         for value in needed:
             if value not in self._env:
                 self._copy(value.owner)

@@ -20,7 +20,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
 from mirlo.tools.cutout import is_constant
 from mirlo.tools.programs.detect import CALL, is_host, main_of
-from mirlo.tools.programs.outline import Outliner, captured
+from mirlo.tools.programs.outline import Outliner, read_by
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract")
 """Operations that are repeated wherever their results are used."""
@@ -159,7 +159,7 @@ def _levels(operations: Sequence[Any]) -> list[int]:
 
 def _reads(op: Any) -> list[Any]:
     """The values that an operation needs from elsewhere; what is repeated where it is used does not count."""
-    return [source for value in captured(op) if (source := source_of(value)) is not None and not is_constant(source)]
+    return [source for value in read_by(op) if (source := source_of(value)) is not None and not is_constant(source)]
 
 
 def source_of(value: Any) -> Any:
