@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirlo.runtime.errors import MirloError
@@ -119,7 +120,8 @@ KINDS: dict[Any, Kind] = {
 }
 
 
-def options_of(cls: type[Any]) -> dict[str, Option]:
+@functools.cache
+def options_of(cls: type[Any]) -> Mapping[str, Option]:
     """The options that a pass, or another dataclass, declares, by name."""
     hints = typing.get_type_hints(cls)
     declared = {}
@@ -215,7 +217,7 @@ def _article(label: str) -> str:
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label}"
 
 
-def _hint(key: str, declared: dict[str, Option]) -> str:
+def _hint(key: str, declared: Mapping[str, Option]) -> str:
     near = difflib.get_close_matches(key, declared, n=1)
     if near:
         return f"; did you mean '{near[0]}'?"

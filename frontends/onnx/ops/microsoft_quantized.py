@@ -166,31 +166,34 @@ def inverse(node: Node) -> Any:
 
 @converter("GroupNorm", "SkipGroupNorm", domain=DOMAIN)
 def group_norm(node: Node) -> Any:
-    """Channels last: statistics of groups of channels, then perhaps SiLU. Inputs: x, gamma, beta, skip, bias."""
-    x, total = node.type(0), node[0]
-    if not node.attr.bool("channels_last", 1):
-        raise NodeError("attribute 'channels_last' must be 1")
+    """Statistics of groups of channels, then perhaps SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
+    x, total, is_last = node.type(0), node[0], node.attr.bool("channels_last", 1)
+    if x.rank < 3:
+        raise NodeError(f"input X must have channels and places, got {x}")
     if node.operator == "SkipGroupNorm":
-        total = node.emit("add", total, _as_rank(node, 3, x.rank))
-        total = node.emit("add", total, node[4]) if node.has(4) else total
-    forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
+        total = node.emit("add", total, _of_channels(node, 3, x.rank, is_last))
+        total = node.emit("add", total, _of_channels(node, 4, x.rank, is_last)) if node.has(4) else total
     given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
     kind = type_of(total).dtype
     scale, bias = (
         node.emit("cast", node[i], dtype=kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2)
     )
-    made = node.emit("group_norm", node.emit("permute", total, axes=forward), scale, bias, **given)
-    made = node.emit("permute", made, axes=back)
+    forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
+    first = node.emit("permute", total, axes=forward) if is_last else total
+    made = node.emit("group_norm", first, scale, bias, **given)
+    made = node.emit("permute", made, axes=back) if is_last else made
     made = node.emit("silu", made) if node.attr.bool("activation") else made
     return (made, total) if node.operator == "SkipGroupNorm" else made
 
 
-def _as_rank(node: Node, index: int, rank: int) -> Any:
-    """[N, C] as [N, 1, 1, C]."""
+def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Any:
+    """[C] or [N, C] as it is added to a tensor of images; what has all dims stays."""
     found = node.type(index)
-    if found.rank == rank:
+    if found.rank == rank or is_last and found.rank == 1:
         return node[index]
-    return node.emit("reshape", node[index], shape=(found.shape[0], *[1] * (rank - 2), found.shape[-1]))
+    places = [1] * (rank - 2)
+    shape = (*found.shape[:-1], *places, found.shape[-1]) if is_last else (*found.shape, *places)
+    return node.emit("reshape", node[index], shape=shape)
 
 
 @converter("Trilu", domain=DOMAIN)
