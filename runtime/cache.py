@@ -28,9 +28,13 @@ _KEEP = 0.8
 """Part of the limit that is left after entries were removed: not every new one should remove another."""
 _BLOCK = 4 << 20
 _THREADS = 4
+_LOOK_SECONDS = 600.0
+"""How long nobody needs to look how large the cache is, as long as nobody stores much."""
 _STALE_SECONDS = 3600.0
 """Age of a temporary file whose process must have died."""
 _TEMPORARY = ".new-"
+_untrimmed: dict[Path, int] = {}
+"""By folder, the bytes that this process stored since it looked at the size: compilations have a `Cache` each."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,6 @@ class Cache:
     problem: str | None = field(default=None, init=False)
     """Why the last entry could not be stored, where it could not."""
     folder: Path = field(init=False)
-    _untrimmed: int = field(default=-1, init=False)
-    """Bytes stored since the size of the cache was last looked at; -1 before the first time."""
 
     def __post_init__(self, where: str | os.PathLike[str]) -> None:
         self.folder = Path(where)
@@ -134,7 +136,9 @@ class Cache:
 
     def trim(self) -> list[Entry]:
         """Remove what was not used for the longest time, until the cache is well within its limit."""
-        self._untrimmed = 0
+        _untrimmed[self.folder] = 0
+        with contextlib.suppress(OSError):
+            self._looked.touch()
         entries, limit = self.entries(), self.max_bytes()
         total = sum(entry.bytes for entry in entries)
         removed: list[Entry] = []
@@ -181,11 +185,21 @@ class Cache:
             _remove(temporary)
             raise
         self.counts.stored += 1
-        # Looking through the folder costs more than storing a kernel: it is done now and then.
-        if self._untrimmed >= 0:
-            self._untrimmed += size
-        if self._untrimmed < 0 or self._untrimmed > self.max_bytes() * (1 - _KEEP) / 2:
+        _untrimmed[self.folder] = _untrimmed.get(self.folder, 0) + size
+        # Looking through the folder costs more than compiling a kernel: it is done now and then.
+        if _untrimmed[self.folder] > self.max_bytes() * (1 - _KEEP) / 2 or self._is_forgotten():
             self.trim()
+
+    @property
+    def _looked(self) -> Path:
+        """A file whose time is that of the last look at the size, by any process."""
+        return self.folder / "looked"
+
+    def _is_forgotten(self) -> bool:
+        try:
+            return time.time() - self._looked.stat().st_mtime > _LOOK_SECONDS
+        except OSError:
+            return True
 
     def _candidates(self, kind: str, key: str) -> list[Entry]:
         return _scan_folder(self.folder / kind / key[:2], kind, f"{key}-")

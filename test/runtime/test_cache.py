@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import python
 
-from mirlo.runtime.cache import MODELS, OBJECTS, Cache, digest_of, digest_of_file
+from mirlo.runtime.cache import MODELS, OBJECTS, Cache, Entry, digest_of, digest_of_file
 
 KEY = "ab" * 20
 
@@ -108,6 +108,26 @@ def test_the_size_stays_bounded_without_being_asked(tmp_path) -> None:
     for number in range(200):
         cache.put(OBJECTS, f"{number:040x}", bytes(1000))
     assert sum(entry.bytes for entry in cache.entries()) <= 11_000
+
+
+def test_the_folder_is_looked_through_now_and_then_only(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each compilation has a cache object of its own; together they still keep to the limit."""
+    looks = 0
+    entries = Cache.entries
+
+    def counted(cache: Cache) -> list[Entry]:
+        nonlocal looks
+        looks += 1
+        return entries(cache)
+
+    monkeypatch.setattr(Cache, "entries", counted)
+    for number in range(200):
+        Cache(tmp_path, limit=100_000).put(OBJECTS, f"{number:040x}", bytes(1000))
+    assert 15 <= looks <= 20
+    assert sum(entry.bytes for entry in entries(Cache(tmp_path))) <= 110_000
+    os.utime(tmp_path / "looked", (0, 0))
+    Cache(tmp_path, limit=100_000).put(OBJECTS, KEY, b"")
+    assert (tmp_path / "looked").stat().st_mtime > 0
 
 
 def test_an_entry_that_is_too_large_is_not_kept(tmp_path) -> None:

@@ -44,8 +44,8 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
     if not names:
         return RIGHT, "no nodes"
     try:
-        # One process: those of other seeds have the other cores.
-        found = compile_model(graph.model, target, threads=threads, jobs=1).run(graph.feeds)
+        # Other seeds have the other cores; nobody asks for kernels of random graphs again.
+        found = compile_model(graph.model, target, threads=threads, jobs=1, cache=False).run(graph.feeds)
     except MirloError as error:
         return (FAILED if getattr(error, "internal", False) else REFUSED), str(error)
     except Exception as error:

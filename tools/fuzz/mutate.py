@@ -44,7 +44,7 @@ def judge(seed: int) -> Verdict:
 
     content, mutation = broken_file(seed)
     try:
-        compile_model(content, jobs=1)
+        compile_model(content, jobs=1, cache=False)
     except MirloError as error:
         return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
     except Exception as error:
