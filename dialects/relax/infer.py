@@ -54,9 +54,12 @@ def _naming_hint(left: Dim, right: Dim) -> str:
 
 def require_broadcast_to(shape: Sequence[Dim], target: Sequence[Dim], what: str) -> None:
     """numpy's `broadcast_to`: every dim is 1 or that of the target."""
-    aligned = target[len(target) - len(shape) :] if len(shape) <= len(target) else None
-    if aligned is None or any(not _may_become(d, t) for d, t in zip(shape, aligned, strict=True)):
-        raise OpError(f"{what} of shape {shape_text(shape)} does not broadcast to {shape_text(target)}")
+    text = f"{what} of shape {shape_text(shape)} does not broadcast to {shape_text(target)}"
+    if len(shape) > len(target):
+        raise OpError(text)
+    for dim, wanted in zip(shape, target[len(target) - len(shape) :], strict=True):
+        if not _may_become(dim, wanted):
+            raise DimsDiffer(text, dim, wanted)
 
 
 def _may_become(dim: Dim, target: Dim) -> bool:

@@ -68,6 +68,15 @@ def slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
     return D.ceildiv(span, stride)
 
 
+def slice_start(size: Dim, begin: int, stride: int) -> Dim:
+    """The first element that `[begin:end:stride]` takes of a dim, if it takes any."""
+    if isinstance(size, int):
+        return slice(begin, None, stride).indices(size)[0]
+    if stride > 0:
+        return _position(size, begin)
+    return size + begin if begin < 0 else D.minimum(size - 1, begin)
+
+
 _FAR = 2**31 - 2
 """Exporters write 'to the end' as about the largest 32-bit or 64-bit integer; no dim reaches that."""
 

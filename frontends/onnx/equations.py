@@ -43,10 +43,15 @@ def solve(left: Dim, right: Dim, symbols: Collection[str]) -> Solved | None:
         if len(atoms) != 1 or atoms[0] not in symbols or atoms[0] in D.symbols_of(rest):
             continue
         dim = _quotient(rest * -1, factor)
-        if dim is not None and D.known(lambda dim=dim: dim >= 0):  # type: ignore[misc]
+        if dim is not None and not (isinstance(dim, int) and dim < 0):
             found.append(Solved(atoms[0], dim))
-    # A number says more than a symbol.
-    return min(found, key=lambda each: (not isinstance(each.dim, int), len(str(each.dim)))) if found else None
+    return min(found, key=_preference) if found else None
+
+
+def _preference(found: Solved) -> tuple[bool, bool, int]:
+    """A number says more than a symbol; a difference may be no size, which only the call can tell."""
+    dim = found.dim
+    return not isinstance(dim, int), not D.known(lambda: dim >= 0), len(str(dim))
 
 
 def _quotient(dim: Dim, factor: int) -> Dim | None:

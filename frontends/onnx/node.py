@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.schema import Signature
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, as_dim, constant
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 
@@ -188,9 +188,7 @@ class Node:
             from mirlo.frontends.onnx.runtime_sizes import bind, vector
 
             return bind(self, vector(self, index), f"input '{self.input_name(index)}' must be sizes")
-        return tuple(
-            int(dim) if isinstance(dim, (int, np.integer)) else dim for dim in value.known.reshape(-1).tolist()
-        )
+        return tuple(map(as_dim, value.known.reshape(-1)))
 
     def ints(self, index: int) -> list[int]:
         """The elements of a constant list of integers."""

@@ -17,7 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.values import Value, constant
+from mirlo.frontends.onnx.values import Value, as_dim, constant
 
 WRONG = -1
 """A size that says that something else is wrong."""
@@ -197,14 +197,28 @@ def pad_of_any_size(node: Node) -> Any:
         before, after = (by_axis(node, each, axes, x.rank) for each in (before, after))
     elif amounts // 2 != x.rank:
         raise NodeError(f"input 'pads' must have {2 * x.rank} numbers for {x}, got {amounts}")
-    sizes = node.emit("add", shape_vector(node, x.shape), node.emit("add", before, after))
-    shape = bind(node, sizes, "input 'pads' takes away more than there is")
+    shape = _padded(node, x)
+    if shape is None:
+        sizes = node.emit("add", shape_vector(node, x.shape), node.emit("add", before, after))
+        shape = bind(node, sizes, "input 'pads' takes away more than there is")
     value = None
     if node.has(2):
         value = scalar(node, 2)
         if type_of(value).dtype is not x.dtype:
             value = node.emit("cast", value, dtype=x.dtype)
     return node.emit("pad_at", node[0], before, value, shape=shape, mode=mode)
+
+
+def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
+    """The dims after padding, where the amounts are dims, and the axes numbers; None where run time must tell them."""
+    amounts = node.value(1).known
+    if amounts is None or (node.has(3) and not node.value(3).is_constant):
+        return None
+    axes = node.ints(3) if node.has(3) else list(range(x.rank))
+    shape = list(x.shape)
+    for axis, begin, end in zip(axes, *np.split(amounts.reshape(-1), 2), strict=True):
+        shape[axis] = as_dim(begin) + as_dim(end) + shape[axis]
+    return tuple(shape) if all(D.known(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
 def steps_of_run_time(node: Node) -> Any:

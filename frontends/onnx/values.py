@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.core.dims import SymbolicDim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
@@ -139,6 +139,11 @@ def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], A
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
         return Value(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
     return Value(name, TensorType(array.shape, dtype), known=array, compute=compute)
+
+
+def as_dim(element: Any) -> Dim:
+    """An element of a known value as a dim."""
+    return element if isinstance(element, SymbolicDim) else int(element)
 
 
 def dtype_of_array(array: np.ndarray) -> DType:

@@ -7,6 +7,7 @@ from typing import Any
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.infer import require_equal_shapes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -17,12 +18,11 @@ from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 def affine_grid(node: Node) -> Any:
     """theta [N, 2, 3] or [N, 3, 4]; the sizes of the grid are [N, C, (D,) H, W], and are constants or of run time."""
     theta, corners = node.type(0), node.attr.bool("align_corners", 0)
-    if theta.rank != 3 or theta.shape[1:] not in ((2, 3), (3, 4)):
-        raise NodeError(f"input 'theta' must be [N, 2, 3] or [N, 3, 4], got {theta}")
     sizes = node.dims(1)
     count = len(sizes) - 2
-    if theta.shape[1] != count:
-        raise NodeError(f"input 'size' must have {int(str(theta.shape[1])) + 2} numbers for {theta}, got {len(sizes)}")
+    if theta.rank != 3 or count not in (2, 3):
+        raise NodeError(f"inputs must be [N, 2, 3] and 4 sizes, or [N, 3, 4] and 5, got {theta} and {len(sizes)}")
+    require_equal_shapes(theta.shape[1:], (count, count + 1), f"the matrices of {theta} and those of {count}-D grids")
     grid = sizes[2:]
     wide = "f64" if theta.dtype.name == "f64" else "f32"
     kind = TensorType((), DTYPES[wide])

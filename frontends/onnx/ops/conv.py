@@ -6,7 +6,8 @@ from typing import Any
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.open_padding import cut_or_grown, padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, per_dim, windows
 from mirlo.frontends.onnx.registry import converter
 
@@ -24,6 +25,10 @@ def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, 
 
 @converter("Conv")
 def conv(node: Node) -> Any:
+    if pads_at_run_time(node):
+        x = padded_for_same(node, node[0], kernel_shape(node, node.type(1).shape[2:]), 0)
+        groups = node.attr.int("group", 1)
+        return node.emit("conv", x, node[1], node.optional(2), groups=groups, **windows_inside(node))
     attributes = conv_attributes(node, node.type(0), node.type(1))
     return node.emit("conv", node[0], node[1], node.optional(2), **attributes)
 
@@ -39,24 +44,28 @@ def conv_transpose(node: Node) -> Any:
     extra = node.attr.ints("output_padding", None) or [0] * count
     if len(extra) != count:
         raise NodeError(f"attribute 'output_padding' must have {count} numbers, got {extra}")
-    pads, extra = _transposed_padding(node, x.shape[2:], kernel, strides, dilations, extra)
-    return node.emit(
-        "conv_transpose",
-        node[0],
-        node[1],
-        node.optional(2),
-        strides=strides,
-        dilations=dilations,
-        padding=pads,
-        output_padding=extra,
-        groups=node.attr.int("group", 1),
-    )
+    attributes = {"strides": strides, "dilations": dilations, "groups": node.attr.int("group", 1)}
+    found = _transposed_padding(node, x.shape[2:], kernel, strides, dilations, extra)
+    if found is not None:
+        pads, extra = found
+        operands = (node[0], node[1], node.optional(2))
+        return node.emit("conv_transpose", *operands, padding=pads, output_padding=extra, **attributes)
+    made = node.emit("conv_transpose", node[0], node[1], output_padding=extra, **attributes)
+    wanted = node.attr.ints("output_shape", None)
+    sizes = wanted[-count:] if wanted else [size * stride for size, stride in zip(x.shape[2:], strides, strict=True)]
+    made = cut_or_grown(node, made, sizes, node.attr.str("auto_pad", "NOTSET") == "SAME_UPPER")
+    if not node.has(2):
+        return made
+    return node.emit("add", made, node.emit("reshape", node[2], shape=(type_of(node[2]).shape[0], *[1] * count)))
 
 
 def _transposed_padding(
     node: Node, spatial: Any, kernel: Any, strides: Any, dilations: Any, extra: list[int]
-) -> tuple[tuple[int, ...], list[int]]:
-    """Padding from 'pads', from 'output_shape', or from 'auto_pad' (whose SAME makes the output size * stride)."""
+) -> tuple[tuple[int, ...], list[int]] | None:
+    """Padding from 'pads', from 'output_shape', or from 'auto_pad' (whose SAME makes the output size * stride).
+
+    None where it depends on sizes that only run time knows.
+    """
     count = len(spatial)
     wanted = node.attr.ints("output_shape", None)
     auto_pad = node.attr.choice("auto_pad", "NOTSET", AUTO_PADS)
@@ -67,10 +76,10 @@ def _transposed_padding(
     node.attr.ignore("pads")  # ONNX: 'output_shape' and 'auto_pad' decide the padding instead
     begins, ends = [], []
     for i, (size, window, stride, dilation) in enumerate(zip(spatial, kernel, strides, dilations, strict=True)):
-        if not isinstance(size, int):
-            raise NodeError(f"'output_shape' and 'auto_pad' need known sizes, but a spatial dim is {size}")
         full = stride * (size - 1) + extra[i] + (window - 1) * dilation + 1
         total = full - (wanted[i - count] if wanted else size * stride)
+        if not isinstance(total, int):
+            return None
         if total < 0:  # the output is longer than the windows reach: zeros (and the bias) at the end
             extra, total = [*extra[:i], extra[i] - total, *extra[i + 1 :]], 0
         half = total // 2

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.open_padding import padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
 
@@ -26,6 +29,12 @@ def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, Any]:
 
 @converter("MaxPool")
 def max_pool(node: Node) -> Any:
+    if pads_at_run_time(node) and not node.has_output(1):
+        kind = node.type(0).dtype
+        lowest = -np.inf if kind.is_float else np.iinfo(kind.to_numpy()).min
+        x, attributes = _padded(node, node[0], lowest)
+        node.attr.ignore("storage_order")
+        return node.emit("max_pool", x, **attributes)
     attributes = pool_attributes(node)
     storage_order = node.attr.int("storage_order", 0)
     if node.has_output(1):
@@ -36,13 +45,32 @@ def max_pool(node: Node) -> Any:
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Any:
+    if pads_at_run_time(node):
+        x, attributes = _padded(node, node[0], 0)
+        mean = node.emit("avg_pool", x, count_include_pad=False, **attributes)
+        if node.attr.bool("count_include_pad", 0):
+            return mean
+        kind = node.type(0)
+        ones, _ = _padded(node, node.emit("full", shape=(1, 1, *kind.shape[2:]), value=1, dtype=kind.dtype), 0)
+        share = node.emit("avg_pool", ones, count_include_pad=False, **attributes)
+        return node.emit("divide", mean, share)
     attributes = pool_attributes(node)
     return node.emit("avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0), **attributes)
 
 
 @converter("LpPool")
 def lp_pool(node: Node) -> Any:
+    if pads_at_run_time(node):
+        x, attributes = _padded(node, node[0], 0)
+        return node.emit("lp_pool", x, p=node.attr.int("p", 2), **attributes)
     return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
+
+
+def _padded(node: Node, x: Any, value: Any) -> tuple[Any, dict[str, Any]]:
+    """The operand with the padding of 'auto_pad', which depends on its sizes, and the attributes of windows over it."""
+    kernel = kernel_shape(node)
+    attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}
+    return padded_for_same(node, x, kernel, value), attributes
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.conv import Conv
 from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
@@ -27,7 +28,9 @@ def conv_transpose(op: Any, b: Any) -> Any:
     windows = Windows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
     strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
     if strided and not dilated:
-        return _in_phases(op, b, windows)
+        phases = _Phases.of(windows)
+        if phases is not None:
+            return _in_phases(op, b, windows, phases)
     result = tensor_type(op.output).dtype
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
@@ -37,21 +40,40 @@ def conv_transpose(op: Any, b: Any) -> Any:
     return b.call_prim(body, op.x, op.weight, op.bias)
 
 
-def _in_phases(op: Any, b: Any, windows: Windows) -> Any:
+@dataclass(frozen=True)
+class _Phases:
+    """The convolution that makes all phases, in numbers."""
+
+    taps: list[int]
+    first: list[int]
+    """The phases before this one, in units of the stride, are all cropped."""
+    padding: tuple[int, ...]
+
+    @staticmethod
+    def of(windows: Windows) -> _Phases | None:
+        """None where the numbers depend on sizes that only run time tells."""
+        strides = windows.strides
+        if not all(isinstance(k, int) for k in windows.kernel):
+            return None
+        taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
+        first = [min(p // s, t - 1) for p, s, t in zip(windows.begins, strides, taps, strict=True)]
+        begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
+        lasts = [
+            (n + p - 1) // s - low for n, p, s, low in zip(windows.counts, windows.begins, strides, first, strict=True)
+        ]
+        ends = [
+            D.maximum(last + t - size - begin, 0)
+            for last, t, size, begin in zip(lasts, taps, windows.sizes, begins, strict=True)
+        ]
+        known = [end for end in ends if isinstance(end, int)]
+        return _Phases(taps, first, (*begins, *known)) if len(known) == len(ends) else None
+
+
+def _in_phases(op: Any, b: Any, windows: Windows, phases: _Phases) -> Any:
     """Three steps, as the convolution in the middle has schedules of its own."""
-    strides = windows.strides
-    taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
-    # The phases before `first`, in units of the stride, are all cropped.
-    first = [min(p // s, t - 1) for p, s, t in zip(windows.begins, strides, taps, strict=True)]
-    begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
-    lasts = [
-        (n + p - 1) // s - low for n, p, s, low in zip(windows.counts, windows.begins, strides, first, strict=True)
-    ]
-    ends = [
-        max(0, last + t - size - begin) for last, t, size, begin in zip(lasts, taps, windows.sizes, begins, strict=True)
-    ]
+    strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
-    made = b.emit(Conv, op.x, weight, padding=(*begins, *ends), groups=op.groups, data_layout=op.data_layout)
+    made = b.emit(Conv, op.x, weight, padding=phases.padding, groups=op.groups, data_layout=op.data_layout)
     return b.call_prim(
         lambda p, y, bias: _interleaved(p, y, bias, op, windows, first), made, op.bias, name="interleave"
     )
@@ -134,7 +156,7 @@ def _flip(p: Any, weight: TensorExpr, groups: int) -> TensorExpr:
     channels, group_out, *kernel = weight.shape
 
     def element(oc: Expr, ic: Expr, *at: Expr) -> Expr:
-        turned = [(size - 1) - i if size > 1 else i for i, size in zip(at, kernel, strict=True)]
+        turned = [i if size == 1 else (size - 1) - i for i, size in zip(at, kernel, strict=True)]
         return weight.at(*_channels(weight, groups, oc, ic), *turned)
 
     return p.compute((group_out * groups, channels // groups, *kernel), element, name="flip")

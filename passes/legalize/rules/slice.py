@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.relax.infer import require_distinct_axes
+from mirlo.dialects.relax.slice import slice_start
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
@@ -19,16 +20,16 @@ FEW = 4
 def strided_slice(op: Any, b: Any) -> Any:
     shape = shape_of(op.x)
     axes = require_distinct_axes(op.axes, len(shape))
-    ranges = {
-        axis: range(*slice(begin, end, stride).indices(shape[axis]))
-        for axis, begin, end, stride in zip(axes, op.begin, op.end, op.strides, strict=True)
+    starts = {
+        axis: (slice_start(shape[axis], begin, stride), stride)
+        for axis, begin, stride in zip(axes, op.begin, op.strides, strict=True)
     }
 
     def where(_: tuple[int, ...], at: Sequence[Expr]) -> list[Any]:
         result: list[Any] = list(at)
-        for axis, taken in ranges.items():
-            scaled = at[axis] * taken.step if taken.step != 1 else at[axis]
-            result[axis] = scaled + taken.start if taken.start else scaled
+        for axis, (start, stride) in starts.items():
+            scaled = at[axis] * stride if stride != 1 else at[axis]
+            result[axis] = scaled if start == 0 else scaled + start
         return result
 
     return moved(op, b, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
@@ -51,7 +52,7 @@ def tree_leaves(op: Any, b: Any) -> Any:
             at = loops.variable(roots[tree], "i64")
             for _ in loops.while_(partial(_is_inner, at)):
                 node = loops.let(at.get().cast(INDEX))
-                value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, max(features - 1, 0))])
+                value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, D.maximum(features - 1, 0))])
                 holds = loops.let(_compared(value, loops.let(thresholds[node]), loops.let(nodes[node, 1])))
                 at.set(select(holds, nodes[node, 2], nodes[node, 3]))
             output[row, tree] = constant(-1, "i64") - at.get()

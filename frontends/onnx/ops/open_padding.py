@@ -1,0 +1,63 @@
+"""Windows whose padding depends on sizes of run time: the operand is padded first, or the result cut.
+
+Elsewhere padding is a list of numbers, which kernels read past the edges by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.windows import per_dim
+from mirlo.frontends.onnx.runtime_sizes import shape_vector
+
+
+def pads_at_run_time(node: Node) -> bool:
+    """Whether 'auto_pad' asks for amounts that depend on sizes which are symbols."""
+    auto_pad = node.attr.choice("auto_pad", "NOTSET", ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        return False
+    spatial = node.type(0).shape[2:]
+    strides = per_dim(node, "strides", len(spatial))
+    return any(stride > 1 and not isinstance(size, int) for size, stride in zip(spatial, strides, strict=True))
+
+
+def padded_for_same(node: Node, x: Any, kernel: Sequence[Dim], value: float) -> Any:
+    """x [N, C, *spatial] with so many elements around it that ceil(size / stride) windows fit; the windows need no
+    more padding."""
+    kind = type_of(x)
+    spatial = kind.shape[2:]
+    strides, dilations = per_dim(node, "strides", len(spatial)), per_dim(node, "dilations", len(spatial))
+    totals = [
+        D.maximum((D.ceildiv(size, stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
+        for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True)
+    ]
+    upper = node.attr.str("auto_pad") == "SAME_UPPER"
+    begins = [total // 2 if upper else total - total // 2 for total in totals]
+    shape = (*kind.shape[:2], *(size + total for size, total in zip(spatial, totals, strict=True)))
+    return _padded(node, x, begins, shape, value)
+
+
+def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
+    """The attributes of windows over an operand that is padded already."""
+    count = node.type(0).rank - 2
+    return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
+
+
+def cut_or_grown(node: Node, made: Any, wanted: Sequence[Dim], upper: bool) -> Any:
+    """What a transposed convolution without padding made, [N, C, *spatial], as one of these sizes.
+
+    What is too much is cut at both ends, with the odd element at the end if `upper`; what is missing is 0, at the end.
+    """
+    kind = type_of(made)
+    totals = [D.maximum(size - dim, 0) for size, dim in zip(kind.shape[2:], wanted, strict=True)]
+    cut = [total // 2 if upper else total - total // 2 for total in totals]
+    return _padded(node, made, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
+
+
+def _padded(node: Node, x: Any, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> Any:
+    amounts = shape_vector(node, [0, 0, *begins])
+    return node.emit("pad_at", x, amounts, node.constant(value, type_of(x)), shape=tuple(shape))

@@ -1,0 +1,133 @@
+"""Models whose inputs have symbols for dims: one compilation gives what ONNX's reference gives, for several sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import mirlo
+
+F32 = TensorProto.FLOAT
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], constants: dict[str, Any] | None = None, opset: int = 20
+) -> onnx.ModelProto:
+    """Its outputs are those of the last node."""
+    held = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
+    values = [helper.make_tensor_value_info(name, F32, dims) for name, dims in inputs.items()]
+    outputs = [helper.make_tensor_value_info(name, F32, None) for name in nodes[-1].output]
+    graph = helper.make_graph(nodes, "open", values, outputs, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def assert_like_reference(model: onnx.ModelProto, *shapes: dict[str, tuple[int, ...]]) -> None:
+    """The same for each of these shapes of the inputs, from one compilation."""
+    compiled, reference = mirlo.compile(model), ReferenceEvaluator(model)
+    random = np.random.default_rng(0)
+    for sizes in shapes:
+        inputs = {name: random.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+        for got, wanted in zip(compiled.run(inputs).values(), reference.run(None, inputs), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=str(sizes))
+
+
+def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+
+
+FAR = 2**62
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (1, FAR, 1), (-3, FAR, 1), (2, -1, 1), (-1, -FAR, -1), (4, 0, -2), (-2, 1, -1), (FAR, FAR, 1), (0, 4, 2),
+        (-4, -2, 1),
+    ],
+)  # fmt: skip
+def test_slices_of_numbers(start: int, end: int, step: int) -> None:
+    bounds = {"s": [start], "e": [end], "a": [0], "t": [step]}
+    compiled = mirlo.compile(model_of([node("Slice", "x s e a t", "y")], {"x": ["n", 3]}, bounds))
+    for n in (0, 1, 2, 5, 9):
+        x = np.arange(n * 3, dtype=np.float32).reshape(n, 3)
+        expected = x[start : None if end == -FAR else end : step]
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], expected, err_msg=str(n))
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("Conv", {"group": 2}),
+        ("MaxPool", {"kernel_shape": [3, 2]}),
+        ("AveragePool", {"kernel_shape": [3, 2]}),
+        ("AveragePool", {"kernel_shape": [3, 2], "count_include_pad": 1}),
+    ],
+)
+def test_windows_padded_for_the_same_size(operator: str, attributes: dict[str, Any], auto_pad: str) -> None:
+    """How much is padded depends on the sizes: as the same model with its sizes fixed."""
+    made = node(operator, "x w" if operator == "Conv" else "x", "y", strides=[2, 3], auto_pad=auto_pad, **attributes)
+    weight = {"w": np.random.default_rng(1).standard_normal((4, 1, 3, 2)).astype(np.float32)}
+    model = model_of([made], {"x": [1, 2, "h", "w"]}, weight if operator == "Conv" else None)
+    compiled = mirlo.compile(model)
+    for h, w in ((1, 1), (4, 6), (7, 8), (5, 10)):
+        x = np.random.default_rng(2).standard_normal((1, 2, h, w)).astype(np.float32)
+        expected = mirlo.compile(model, shapes={"x": [1, 2, h, w]}).run({"x": x})["y"]
+        np.testing.assert_allclose(compiled.run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6, err_msg=f"{h}, {w}")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 3]},
+        {"strides": [2, 2], "pads": [1, 0, 0, 1], "output_padding": [1, 0]},
+        {"dilations": [2, 1]},
+        {"strides": [2, 2], "output_shape": [6, 11]},
+        {"strides": [2, 3], "auto_pad": "SAME_UPPER"},
+    ],
+)
+def test_transposed_convolution(attributes: dict[str, Any]) -> None:
+    """With a window of open size, too."""
+    model = model_of([node("ConvTranspose", "x w b", "y", **attributes)], {
+        "x": [1, 2, "h", "w"], "w": [2, 3, "kh", "kw"], "b": [3],
+    })  # fmt: skip
+    compiled = mirlo.compile(model)
+    random = np.random.default_rng(3)
+    for image, window in (((3, 4), (3, 2)), ((5, 2), (2, 4))):
+        shapes = {"x": (1, 2, *image), "w": (2, 3, *window), "b": (3,)}
+        inputs = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        expected = mirlo.compile(model, shapes={name: list(shape) for name, shape in shapes.items()}).run(inputs)["y"]
+        np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-5, atol=1e-5, err_msg=str(shapes))
+
+
+def test_padding_by_differences_of_dims() -> None:
+    """The padded dim is known to be that of the other input, and is added to it."""
+    nodes = [
+        node("Shape", "y", "long", start=1),
+        node("Shape", "x", "short", start=1),
+        node("Sub", "long short", "more"),
+        node("Concat", "zero more", "pads", axis=0),
+        node("Pad", "x pads nothing axes", "padded"),
+        node("Add", "padded y", "z"),
+    ]
+    constants = {"zero": [0], "axes": [-1], "nothing": np.float32(0)}
+    model = model_of(nodes, {"x": [2, "n"], "y": [2, "m"]}, constants)
+    assert_like_reference(model, {"x": (2, 3), "y": (2, 5)}, {"x": (2, 4), "y": (2, 4)})
+
+
+def test_dims_that_can_only_be_equal() -> None:
+    """What operators need of dims is found at import, and checked at the call."""
+    nodes = [node("Shape", "y", "shape"), node("Expand", "x shape", "z")]
+    compiled = mirlo.compile(model_of(nodes, {"x": [1, "n"], "y": ["b", "m"]}))
+    found = compiled.run({"x": np.ones((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})["z"]
+    np.testing.assert_array_equal(found, np.ones((2, 3)))
+    with pytest.raises(mirlo.MirloError, match="'[xy]'"):
+        compiled.run({"x": np.ones((1, 3), np.float32), "y": np.zeros((2, 4), np.float32)})
+
+    grid = mirlo.compile(model_of([node("AffineGrid", "t size", "g")], {"t": ["n", "a", "b"]}, {"size": [2, 1, 2, 3]}))
+    assert str(grid.inputs[0]).endswith("f32[n, 2, 3]")
