@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
@@ -107,7 +109,9 @@ def computes(block: BlockView, wanted: Any, rows: int) -> bool:
     operands = zip((*block.inputs, *block.outputs), (*other.inputs, *other.outputs), strict=True)
     if any(str(a.map) != str(b.map) or str(a.outside) != str(b.outside) for a, b in operands):
         return False
-    return all(evaluate(block, at) == evaluate(other, at) is not None for at in _samples(block, rows))
+    places = list(np.array(list(_samples(block, rows))).T)
+    found, expected = evaluate(block, places), evaluate(other, places)
+    return found is not None and expected is not None and np.array_equal(found, expected)
 
 
 def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
@@ -123,8 +127,8 @@ def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
                 yield list(at)
 
 
-def evaluate(block: BlockView, indices: list[int]) -> float | None:
-    """What a body adds to its accumulator at these indices where it reads 1; None if it is not known."""
+def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | None:
+    """What a body adds to its accumulator where it reads 1, at these indices of each axis; None if it is not known."""
     env: dict[Any, Any] = dict(zip(block.index_arguments, indices, strict=True))
     env.update({argument: 1.0 for argument in block.input_arguments})
     env.update({argument: 0.0 for argument in block.accumulators})
@@ -139,14 +143,14 @@ def evaluate(block: BlockView, indices: list[int]) -> float | None:
             env[op.results[0]] = compare(*(env[v] for v in op.operands))
         else:
             return None
-    return float(env[block.yielded[0]])
+    return np.broadcast_to(np.asarray(env[block.yielded[0]], np.float64), indices[0].shape)
 
 
-def _unsigned(compare: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
-    return lambda a, b: compare(a % 2**64, b % 2**64)
+def _unsigned(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: compare(np.asarray(a).astype(np.uint64), np.asarray(b).astype(np.uint64))
 
 
-_COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
+_COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
     *(_unsigned(compare) for compare in (operator.lt, operator.le, operator.gt, operator.ge)),
 )  # fmt: skip
@@ -156,7 +160,7 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "arith.andi": lambda a, b: a & b,
     "arith.ori": lambda a, b: a | b,
     "arith.xori": lambda a, b: a ^ b,
-    "arith.select": lambda c, a, b: a if c else b,
+    "arith.select": np.where,
     "arith.remsi": lambda a, b: a % b,
     "arith.remui": lambda a, b: a % b,
     "arith.divui": lambda a, b: a // b,
@@ -166,4 +170,4 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "arith.subi": lambda a, b: a - b,
     "arith.index_cast": lambda a: a,
 }
-"""Operations on numbers; what is divided is never negative."""
+"""Operations on arrays; what is divided is never negative."""

@@ -34,13 +34,20 @@ _WEIGHT: dict[int, Matrix] = {
     ),
 }  # fmt: skip
 """G by m."""
+_BLOCK = 1024
+"""Windows that are transformed at once: doubles that stay in the cache, products too small for BLAS to start threads."""
 
 
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     """[3, 3, in, out] as [(m + 2)^2, in, out], computed in doubles and rounded once."""
     g = np.asarray(_WEIGHT[m], np.float64)
-    made = np.einsum("ir,rsco,js->ijco", g, weight.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(made.reshape(-1, *weight.shape[2:]).astype(weight.dtype))
+    both = np.kron(g, g)
+    windows = weight.reshape(both.shape[1], -1)
+    made = np.empty((len(both), windows.shape[1]), weight.dtype)
+    for start in range(0, windows.shape[1], _BLOCK):
+        part = slice(start, start + _BLOCK)
+        made[:, part] = both @ windows[:, part].astype(np.float64)
+    return made.reshape(-1, *weight.shape[2:])
 
 
 def multiply(matrix: Matrix, vectors: Sequence[Any], ops: Operations) -> list[Any]:
