@@ -21,9 +21,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import os
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 SEARCHED = ["mirlo.passes", "mirlo.targets"]
 """Packages whose modules may register passes. A directory of passes is added here, or with the entry point group."""
-
-_UNKNOWN: set[tuple[str, ...]] = set()
-"""Names that were looked for in vain, each with the packages that were searched."""
 
 PLUGINS = "mirlo.passes"
 """The entry point group in which other distributions name their packages of passes."""
@@ -58,6 +55,8 @@ __all__ = [
 
 ROOT_ANCHOR = "builtin.module"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_REGISTERS = re.compile(rb"^@(?:\w+\.)*register_pass\b", re.MULTILINE)
+_MENTIONS = re.compile(rb"""\bname\b[^\n]*=\s*['"]([a-z][a-z0-9-]*)['"]""")
 
 
 class PassError(MirloError):
@@ -125,29 +124,26 @@ def find_pass(name: str) -> type[Pass] | None:
     """The pass of this name, or None. Imports only the modules that mention the name."""
     if name in _REGISTERED:
         return _REGISTERED[name]
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:
         return None
-    # The sources do not change while the process runs: what they do not mention is upstream's, or nobody's.
-    asked = (name, *SEARCHED, *_plugin_packages())
-    if asked in _UNKNOWN:
-        return None
-    mention = re.compile(rf"""\bname\b[^\n]*=\s*(['"]){re.escape(name)}\1""")
-    for module, source in _pass_modules(SEARCHED):
-        if mention.search(source):
+    for package in SEARCHED:
+        for module, names in _pass_modules(package).items():
+            if name not in names:
+                continue
             importlib.import_module(module)
             if name in _REGISTERED:
                 return _REGISTERED[name]
-    for module, _ in _pass_modules(_plugin_packages()):
-        importlib.import_module(module)
-    if name not in _REGISTERED:
-        _UNKNOWN.add(asked)
+    for package in _plugin_packages():
+        for module in _pass_modules(package):
+            importlib.import_module(module)
     return _REGISTERED.get(name)
 
 
 def load_all() -> dict[str, type[Pass]]:
     """Every pass by name, sorted; imports all modules that register passes."""
-    for module, _ in _pass_modules([*SEARCHED, *_plugin_packages()]):
-        importlib.import_module(module)
+    for package in [*SEARCHED, *_plugin_packages()]:
+        for module in _pass_modules(package):
+            importlib.import_module(module)
     return dict(sorted(_REGISTERED.items()))
 
 
@@ -178,24 +174,34 @@ def _packages_on(path: tuple[str, ...]) -> list[str]:
     return [entry.value for entry in entry_points(group=PLUGINS)]
 
 
-def _pass_modules(packages: list[str]) -> Iterator[tuple[str, str]]:
-    """Name and source of each module that registers passes, without importing it."""
-    for package in packages:
-        spec = importlib.util.find_spec(package)
-        if spec is None:
-            raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
-        if spec.submodule_search_locations is None:
-            yield from _if_registering(package, Path(spec.origin or ""))
-            continue
-        for folder in spec.submodule_search_locations:
-            for path in sorted(Path(folder).rglob("*.py")):
-                parts = path.relative_to(folder).with_suffix("").parts
-                if parts[-1] == "__init__":
-                    parts = parts[:-1]
-                yield from _if_registering(".".join([package, *parts]), path)
+@cache
+def _pass_modules(package: str) -> dict[str, frozenset[str]]:
+    """The modules that register passes, without importing them, and the names that they mention.
+
+    Sources do not change while the process runs: they are read once, which still is much of a small model's time.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
+    if spec.submodule_search_locations is None:
+        return _named({package: Path(spec.origin or "")})
+    found = {}
+    for root in spec.submodule_search_locations:
+        for folder, folders, files in os.walk(root):
+            folders.sort()
+            inside = os.path.relpath(folder, root).split(os.sep)
+            parts = [package, *(part for part in inside if part != os.curdir)]
+            for file in sorted(files):
+                if file.endswith(".py"):
+                    stem = file.removesuffix(".py")
+                    found[".".join(parts if stem == "__init__" else [*parts, stem])] = Path(folder, file)
+    return _named(found)
 
 
-def _if_registering(module: str, path: Path) -> Iterator[tuple[str, str]]:
-    source = path.read_text(encoding="utf-8")
-    if re.search(r"^@(\w+\.)*register_pass\b", source, re.MULTILINE):
-        yield module, source
+def _named(modules: dict[str, Path]) -> dict[str, frozenset[str]]:
+    found = {}
+    for module, path in modules.items():
+        source = path.read_bytes()
+        if b"register_pass" in source and _REGISTERS.search(source):
+            found[module] = frozenset(name.decode() for name in _MENTIONS.findall(source))
+    return found

@@ -35,7 +35,7 @@ _WEIGHT: dict[int, Matrix] = {
 }  # fmt: skip
 """G by m."""
 _BLOCK = 1024
-"""Windows that are transformed at once: doubles that stay in the cache, products too small for BLAS to start threads."""
+"""Windows that are transformed at once: doubles that stay in the cache, in products too small for threads of BLAS."""
 
 
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
