@@ -37,6 +37,7 @@ TARGET = Target(
     rule_modules=(
         "mirlo.targets.nvvm.intrinsics",
         "mirlo.targets.nvvm.schedule.products",
+        "mirlo.targets.nvvm.schedule.attention",
         "mirlo.targets.nvvm.schedule.wide",
     ),
     pipeline=_pipeline,

@@ -45,6 +45,15 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """A number above zero that each score is multiplied with, before anything but a choice of minus infinity."""
+
+    product: Any
+    """The body's value."""
+    factor: float
+
+
+@dataclass(frozen=True)
 class Attention:
     """Blocks of attention; loops are numbered as in `extents`."""
 
@@ -105,6 +114,11 @@ class Attention:
         batch = self.batch
         return tuple(axis for axis in range(self.key_loop) if axis not in batch)
 
+    @property
+    def scaling(self) -> Scaling | None:
+        """The factor of all scores, where the mask does nothing else than to hide some of them."""
+        return _scaling(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
+
     def count(self, loops: Sequence[int]) -> int:
         """Points of these loops."""
         return prod(self.extents[loop] for loop in loops)
@@ -134,6 +148,12 @@ class _Finder:
         """Loops along the dims of the tensors that are made here."""
 
     def find(self) -> Attention | Decline:
+        try:
+            return self._find()
+        except StopIteration:
+            return decline("the reductions are not in the order of an attention")
+
+    def _find(self) -> Attention | Decline:
         first = self.group.blocks[0]
         sums = [b for b in self.group.blocks if b.is_reduction]
         if len(sums) != 4:
@@ -190,7 +210,7 @@ class _Finder:
             if isinstance(place, Decline):
                 return place
             after.append(place)
-        if not self.group.kept <= {weighted, *self._made(after)}:
+        if not self.group.kept <= self._made(after):
             return decline("scores or weights are used by something else")
         query, key = self._roles(first, value)
         bounds = tuple(_bounds(mask[-1], self.key_loop)) if mask else ()
@@ -257,6 +277,8 @@ class _Finder:
     def _axes(self, block: BlockView, loops: list[int], reduced: int | None) -> list[int] | None:
         """The loop that each axis of a block is, from where its output is written."""
         found: dict[int, int] = {}
+        if len(block.outputs) != 1 or len(block.outputs[0].shape) != len(loops):
+            return None
         for expression, loop in zip(block.outputs[0].map.results, loops, strict=True):
             if isinstance(expression, ir.AffineDimExpr) and expression.position not in found:
                 found[expression.position] = loop
@@ -350,6 +372,23 @@ def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
     limit = axis_index(key_loop) - difference
     if max(limit.axes(), default=0) < key_loop:
         yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
+
+
+def _scaling(block: BlockView, scores: Any) -> Scaling | None:
+    arguments = [a for a, o in zip(block.input_arguments, block.inputs, strict=True) if o.value == scores]
+    value = block.yielded[0]
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
+        _, yes, no = value.owner.operation.operands
+        if _number(no) != float("-inf") or len(list(yes.uses)) != 1:
+            return None
+        value = yes
+    if len(arguments) != 1 or isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.mulf":
+        return None
+    left, right = value.owner.operation.operands
+    score, factor = (left, _number(right)) if left == arguments[0] else (right, _number(left))
+    if score != arguments[0] or len(list(score.uses)) != 1 or factor is None or factor <= 0:
+        return None
+    return Scaling(value, factor)
 
 
 def _number(value: Any) -> float | None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from simt import run_kernel
+from simt import dtype_of, run_kernel
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -14,7 +14,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.targets.gpu.program import Launch, read_program
+from mirlo.targets.gpu.program import ARENA, Launch, read_program
 
 
 def run_on_interpreter(
@@ -38,8 +38,13 @@ def run_on_interpreter(
         kind = ir.TypeAttr(main.attributes["function_type"]).value.inputs[len(arrays)]
         result = np.zeros(kind.shape, result_type or arrays[0].dtype)
         memories = [*arrays, result]
+        arena = np.zeros(program.arena, np.uint8)
         for step in program.steps:
             assert isinstance(step, Launch)
-            given = [memories[argument.index] for argument in step.arguments]
-            run_kernel(kernels[step.kernel], step.grid, step.block[0], given)
+            kernel = kernels[step.kernel]
+            given = []
+            for range_, parameter in zip(step.arguments, kernel.regions[0].blocks[0].arguments, strict=True):
+                part = arena[range_.offset : range_.offset + range_.size]
+                given.append(part.view(dtype_of(parameter.type)) if range_.space == ARENA else memories[range_.index])
+            run_kernel(kernel, step.grid, step.block[0], given)
     return result, schedules

@@ -20,7 +20,7 @@ _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1
            "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16}  # fmt: skip
 _BINARY = {
     "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
-    "minui": np.minimum, "maxsi": np.maximum, "minsi": np.minimum, "ori": np.bitwise_or,
+    "minui": np.minimum, "maxui": np.maximum, "maxsi": np.maximum, "minsi": np.minimum, "ori": np.bitwise_or,
     "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
 }  # fmt: skip
@@ -35,7 +35,7 @@ _UNSIGNED = 6
 WARP = 32
 
 
-def _dtype(kind: Any) -> Any:
+def dtype_of(kind: Any) -> Any:
     return _DTYPES[str(kind.element_type if hasattr(kind, "element_type") else kind)]
 
 
@@ -73,7 +73,7 @@ class Block:
         kind, value = op.results[0].type, op.attributes["value"]
         shape = (self.threads, *(kind.shape if isinstance(kind, ir.VectorType) else ()))
         number = value.get_splat_value().value if isinstance(value, ir.DenseElementsAttr) else value.value
-        self.env[op.results[0]] = np.full(shape, number).astype(_dtype(kind))
+        self.env[op.results[0]] = np.full(shape, number).astype(dtype_of(kind))
 
     def arith_cmpi(self, op: Any, mask: np.ndarray) -> None:
         left, right = (self.env[v] for v in op.operands)
@@ -96,7 +96,7 @@ class Block:
 
     def math_fma(self, op: Any, mask: np.ndarray) -> None:
         x, y, z = (self.env[v].astype(np.float64) for v in op.operands)
-        self.env[op.results[0]] = (x * y + z).astype(_dtype(op.results[0].type))
+        self.env[op.results[0]] = (x * y + z).astype(dtype_of(op.results[0].type))
 
     def arith_select(self, op: Any, mask: np.ndarray) -> None:
         condition, yes, no = (self.env[v] for v in op.operands)
@@ -104,7 +104,7 @@ class Block:
         self.env[op.results[0]] = np.where(condition, yes, no).astype(yes.dtype)
 
     def _cast(self, op: Any, mask: np.ndarray) -> None:
-        self.env[op.results[0]] = self.env[op.operands[0]].astype(_dtype(op.results[0].type))
+        self.env[op.results[0]] = self.env[op.operands[0]].astype(dtype_of(op.results[0].type))
 
     arith_extf = arith_truncf = arith_index_cast = arith_sitofp = arith_extsi = _cast
 
@@ -126,6 +126,16 @@ class Block:
 
         (result,) = op.attributes["map"].value.results
         self.env[op.results[0]] = np.broadcast_to(of(result), (self.threads,)).astype(np.int64)
+
+    def gpu_shuffle(self, op: Any, mask: np.ndarray) -> None:
+        value, distance = (self.env[v] for v in list(op.operands)[:2])
+        assert "xor" in str(op.attributes["mode"]) and mask.all(), "threads of a warp do not meet"
+        self.env[op.results[0]] = value[np.arange(self.threads) ^ distance]
+        self.env[op.results[1]] = mask
+
+    def llvm_inline_asm(self, op: Any, mask: np.ndarray) -> None:
+        assert str(op.attributes["asm_string"]) == '"mov.b64 $0, $1;"', "unknown assembly"
+        self.env[op.results[0]] = self.env[op.operands[0]]
 
     # Where a thread is
 
@@ -149,7 +159,7 @@ class Block:
 
     def memref_alloc(self, op: Any, mask: np.ndarray) -> None:
         kind = op.results[0].type
-        self.env[op.results[0]] = np.full(math.prod(kind.shape), 99).astype(_dtype(kind))
+        self.env[op.results[0]] = np.full(math.prod(kind.shape), 99).astype(dtype_of(kind))
 
     def _flat(self, buffer: Any, indices: Any) -> np.ndarray:
         position = np.zeros(self.threads, np.int64)
@@ -202,7 +212,7 @@ class Block:
 
     def vector_fma(self, op: Any, mask: np.ndarray) -> None:
         x, y, z = (self.env[v].astype(np.float64) for v in op.operands)
-        self.env[op.results[0]] = (x * y + z).astype(_dtype(op.results[0].type))
+        self.env[op.results[0]] = (x * y + z).astype(dtype_of(op.results[0].type))
 
     def vector_broadcast(self, op: Any, mask: np.ndarray) -> None:
         value, shape = self.env[op.operands[0]], op.results[0].type.shape
@@ -228,7 +238,7 @@ class Block:
 
     def vector_bitcast(self, op: Any, mask: np.ndarray) -> None:
         value = np.ascontiguousarray(self.env[op.operands[0]])
-        self.env[op.results[0]] = value.view(_dtype(op.results[0].type))
+        self.env[op.results[0]] = value.view(dtype_of(op.results[0].type))
 
     def nvgpu_ldmatrix(self, op: Any, mask: np.ndarray) -> None:
         """Squares of 8 rows of 16 bytes: each thread gets 4 bytes of a row, or of a column of 16-bit numbers."""

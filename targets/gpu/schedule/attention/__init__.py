@@ -9,7 +9,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import Attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
-from mirlo.targets.gpu.schedule.attention.tiled import Tile, TiledKernel
+from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 
@@ -31,22 +31,24 @@ class AttentionPlan:
     found: Attention
     tile: Tile
     parts: int
+    team: Team = in_shared_memory
+    """How the threads of a row learn what they have together."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launches at the insertion point."""
-        TiledKernel(Work(self.found, memory), self.tile, self.parts).emit()
+        TiledKernel(Work(self.found, memory), self.tile, self.parts, self.team).emit()
 
     def describe(self) -> dict[str, Any]:
         return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
 
 
-def plan_attention(group: Group) -> AttentionPlan | Decline:
+def plan_attention(group: Group, busy: int = BUSY, team: Team = in_shared_memory) -> AttentionPlan | Decline:
     """How to compute these blocks, if they are an attention."""
     found = find_attention(group)
     if isinstance(found, Decline):
         return found
     tile = choose_tile(found)
-    return AttentionPlan(found, tile, choose_parts(found, tile.height, tile.width, tile.columns, BUSY))
+    return AttentionPlan(found, tile, choose_parts(found, tile.height, tile.width, tile.columns, busy), team)
 
 
 def choose_tile(found: Attention) -> Tile:

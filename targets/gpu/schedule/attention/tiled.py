@@ -165,8 +165,7 @@ class TiledKernel:
         """Some steps of the first product's factors; beyond the last step there is zero."""
         size = self.found.size
 
-        def load(number: Any) -> None:
-            line, depth = split(number, [lines, DEPTH])
+        def load(line: Any, depth: Any) -> None:
             read, loops = source(line)
             at = add(first, depth)
             value = self.work.factor(read, {**loops, self.found.size_loop: _at_most(at, size, DEPTH)})
@@ -174,20 +173,26 @@ class TiledKernel:
                 value = create("arith.select", value.type, less(at, size), value, emit_constant(0.0, value.type))
             memref.StoreOp(value, self.stage, [add(add(multiply(depth, lines), line), start)])
 
-        self._share(lines * DEPTH, load)
+        self._share(lines, DEPTH, load)
 
-    def _share(self, count: int, body: Callable[[Any], None]) -> None:
-        """So many pieces of work divided among the threads."""
+    def _share(self, lines: int, across: int, body: Callable[[Any, Any], None]) -> None:
+        """Divide lines of so many numbers among the threads: `body` is given a line, and a number of it."""
         threads = self.tile.down * self.tile.across
-        for part in range(-(-count // threads)):
-            number = add(self.thread, part * threads)
-            if (part + 1) * threads <= count:
-                body(number)
-                continue
-            branch = scf.IfOp(less(number, count))
-            with ir.InsertionPoint(branch.then_block):
-                body(number)
-                scf.YieldOp([])
+        if threads % across == 0 and lines % (threads // across) == 0:
+            # A thread's lines are a fixed number apart: addresses that differ by a constant.
+            together = threads // across
+            own, column = split(self.thread, [together, across])
+            for first in range(0, lines, together):
+                body(add(own, first), column)
+            return
+        for first in range(0, lines * across, threads):
+            number = add(self.thread, first)
+            inside = less(number, lines * across) if first + threads > lines * across else None
+
+            def one(number: Any = number) -> None:
+                body(*split(number, [lines, across]))
+
+            self._if(inside, one)
 
     def _products(self, k: Any, sums: Any) -> list[Any]:
         tile = self.tile
@@ -205,14 +210,15 @@ class TiledKernel:
         depth = min(DEPTH, tile.width)
 
         def step(first: Any, *held: Any) -> list[Any]:
-            def load(number: Any) -> None:
-                line, column = split(number, [depth, tile.columns])
+            def load(line: Any, column: Any) -> None:
                 key = _at_most(add(first_key, add(first, line)), found.keys, tile.width)
                 at = _at_most(add(self.first_column, column), found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
-                memref.StoreOp(self.work.factor(found.value, loops), self.stage, [number])
+                memref.StoreOp(
+                    self.work.factor(found.value, loops), self.stage, [add(multiply(line, tile.columns), column)]
+                )
 
-            self._share(depth * tile.columns, load)
+            self._share(depth, tile.columns, load)
             barrier()
             following = for_loop(0, depth, 1, lambda k, *inner: self._add(first, k, inner), list(held))
             barrier()

@@ -29,6 +29,8 @@ class Work:
         self.memory = memory
         self.batches = found.count(found.batch)
         self.rows = found.count(found.rows)
+        scaling = found.scaling
+        self.factor_of_scores = None if scaling is None else scaling.factor
         self.inside = tuple(place.assuming({bound.condition: True for bound in found.bounds}) for place in found.mask)
 
     def touch(self) -> None:
@@ -78,10 +80,15 @@ class Work:
         point.run(read.place)
         return widened(point.find(read.factor.result), self.found.sum_type)
 
-    def score(self, total: Any, loops: Loops, inside: bool = False) -> Any:
-        """A score with the mask on it; `inside` says that its key is within all bounds."""
+    def score(self, total: Any, loops: Loops, inside: bool = False, in_units: bool = False) -> Any:
+        """A score with the mask on it; `inside` says that its key is within all bounds.
+
+        With `in_units` it is not multiplied with the factor of all scores, where there is one.
+        """
         places = self.inside if inside else self.found.mask
-        return self._chain(places, {self.found.scores: total}, loops).get(self.found.masked, total)
+        scaling = self.found.scaling if in_units else None
+        given = {} if scaling is None else {scaling.product: total}
+        return self._chain(places, {self.found.scores: total}, loops, given).get(self.found.masked, total)
 
     def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
         """The elementwise blocks on a finished element, and the stores; `total` is the sum of its row's weights."""
@@ -95,10 +102,12 @@ class Work:
                 if output.value in found.group.kept:
                     point.store(place, output, made[output.value])
 
-    def _chain(self, places: Sequence[Place], held: dict[Any, Any], loops: Loops) -> dict[Any, Any]:
+    def _chain(
+        self, places: Sequence[Place], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None
+    ) -> dict[Any, Any]:
         """What elementwise blocks make of values in registers at one point, by tensor."""
         made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
-        point = Point(Frame(self.memory, None, made, held), self.indices(loops))
+        point = Point(Frame(self.memory, None, made, held), self.indices(loops), given=given)
         for place in places:
             point.run(place)
         return {value: point.find(root) for value, (_, root) in made.items()}

@@ -1,0 +1,119 @@
+"""Attention on NVIDIA's GPUs: on the matrix units where they take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.attention import Attention, Read, find_attention
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.attention import AttentionPlan, choose_parts, plan_attention
+from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
+from mirlo.targets.gpu.schedule.attention.work import Work
+from mirlo.targets.gpu.schedule.exchange import Exchange
+from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
+from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
+from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
+from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
+from mirlo.targets.nvvm.schedule.wide import plan_wide_points
+
+LARGEST = 256
+"""The longest query whose fragments fit registers."""
+
+
+@dataclass(frozen=True)
+class MmaAttentionPlan:
+    """An attention on the matrix units."""
+
+    name = "attention on tensor cores"
+
+    found: Attention
+    form: Format
+    tile: Tile
+    parts: int
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
+        MmaKernel(Work(self.found, memory), self.form, self.tile, self.parts).emit()
+
+    def describe(self) -> dict[str, Any]:
+        return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts}
+
+
+def plan_mma_attention(group: Group, options: Options) -> MmaAttentionPlan | Decline:
+    """How to compute these blocks on the matrix units, if they are an attention."""
+    found = find_attention(group)
+    if isinstance(found, Decline):
+        return found
+    if str(found.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(found.sum_type))
+    form = _common_form(found, options)
+    if isinstance(form, Decline):
+        return form
+    if found.size > LARGEST:
+        return decline("heads are too large for registers", size=found.size)
+    if found.count(found.rows) < ROWS // 2:
+        return decline("there are too few rows for matrix units", rows=found.count(found.rows))
+    tile = choose_tile(found)
+    parts = choose_parts(found, tile.height, tile.keys, tile.columns, options.chip.units)
+    return MmaAttentionPlan(found, form, tile, parts)
+
+
+def _common_form(found: Attention, options: Options) -> Format | Decline:
+    """What query, key and value are for the matrix units."""
+    forms: list[Format] = []
+    for read, loop in ((found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)):
+        form = format_of(read.factor, read.operand.element_type, options)
+        if isinstance(form, Decline):
+            return form
+        if form.bytes != 2 or form != (forms or [form])[0]:
+            return decline("the factors are not all f16 or all bf16", type=form.name)
+        if not _side_by_side(read, loop, form.vector):
+            return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
+        forms.append(form)
+    return forms[0]
+
+
+def _side_by_side(read: Read, loop: int, count: int) -> bool:
+    """Whether a tensor is read so many numbers at a time along a loop: contiguous, aligned, never over an edge."""
+    if read.operand.outside is not None:
+        return False
+    flat = read.place.flat(read.operand)
+    if flat.divisions or flat.coefficient(loop) != 1 or read.place.extents[loop] % count:
+        return False
+    others = [factor for axis, factor in flat.terms.items() if axis != loop]
+    return all(number % count == 0 for number in (*others, flat.constant))
+
+
+def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
+    return ShuffleExchange(down, across, tile.down, tile.across, tile.rows, kind)
+
+
+def choose_tile(found: Attention) -> Tile:
+    """Warps of 16 rows each, as many as there are rows for; keys as many as registers hold scores of."""
+    rows = found.count(found.rows)
+    columns = min(128, -(-found.value_size // 16) * 16)
+    warps = 4 if rows > 32 else 2 if rows > 16 else 1
+    keys = 64 if found.size <= 128 else 32
+    return Tile(warps, 1, min(keys, -(-found.keys // 16) * 16), columns)
+
+
+@schedule("any", target="nvvm", priority=80)
+def attention(kernel: Any, context: Any) -> Any:
+    """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
+    refusal = unfit(kernel.view)
+    if refusal is not None:
+        return refusal
+    options = planned_for(context.options)
+    on_units = partial(plan_mma_attention, options=options)
+    by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
+    found = plan_stages(kernel.view, (on_units, by_sums, plan_wide_points))
+    plans = [stage for stage in found if isinstance(stage, (AttentionPlan, MmaAttentionPlan))]
+    if not plans:
+        declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
+    return build(kernel, found, plans[0].describe())

@@ -1,0 +1,74 @@
+"""Shared memory of attention: asynchronous copies to it, fragments from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, SharedMatrix, registers
+
+
+class SecondFactor:
+    """Reads the second factor of a product from shared memory: pairs of fragments, some lines or steps apart."""
+
+    def __init__(self, lane: Lane, matrix: SharedMatrix, lines: int, steps: int):
+        self.matrix = matrix
+        other, along, own = split(lane.number, [2, 2, 8])
+        line, step = multiply(other, lines), multiply(along, 8)
+        step = add(step, multiply(other, steps)) if steps else step
+        # The positions of all fragments differ by constants from this one, and are not worth registers.
+        self.base = anew(
+            matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
+        )
+
+    def read(self, line: int, step: int, pair: bool) -> list[Registers]:
+        """The fragments that begin there, two or only the first of them."""
+        matrix = self.matrix
+        outer, inner = (line, step) if matrix.along_sums else (step, line)
+        place = add(self.base, outer * matrix.pitch + inner)
+        tiles = 4 if pair else 2
+        kind = ir.VectorType.get([tiles, 2], matrix.memory.type.element_type)
+        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
+        turned = ir.BoolAttr.get(not matrix.along_sums)
+        made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
+        values = registers(matrix.form, made).values
+        return [Registers(matrix.form, values[at : at + 2]) for at in range(0, tiles, 2)]
+
+
+def anew(value: Any) -> Any:
+    """An index that the back end takes for another one each time: what depends on it is not kept in registers."""
+    i64 = ir.IntegerType.get_signless(64)
+    made = ir.Operation.create(
+        "llvm.inline_asm", results=[i64], operands=[create("arith.index_cast", i64, value)],
+        attributes={
+            "asm_string": ir.StringAttr.get("mov.b64 $0, $1;"), "constraints": ir.StringAttr.get("=l,l"),
+            "has_side_effects": ir.UnitAttr.get(),
+        },
+    )  # fmt: skip
+    return create("arith.index_cast", ir.IndexType.get(), made.results[0])
+
+
+def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: int) -> None:
+    """Start to copy a vector to shared memory, of which so many numbers are read and the others zero."""
+    ir.Operation.create(
+        "nvgpu.device_async_copy",
+        results=[ir.Type.parse("!nvgpu.device.async.token")],
+        operands=[target, to, source, at, count],
+        attributes={
+            "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), vector), "bypassL1": ir.UnitAttr.get(),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
+        },
+    )  # fmt: skip
+
+
+def commit() -> None:
+    """Let what was started until here be waited for together."""
+    ir.Operation.create("nvvm.cp.async.commit.group")
+
+
+def wait() -> None:
+    """Until all copies are done."""
+    none = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0)
+    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": none})

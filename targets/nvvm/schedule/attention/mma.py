@@ -1,0 +1,380 @@
+"""Attention on the matrix units: queries in registers, keys and values in shared memory, weights never leave a warp.
+
+Each warp has some rows. Of a tile of keys it makes scores in fragments, their maxima by shuffles within four threads,
+and the weights, which in these registers are the first factor of the product with the values. While scores are computed
+the values are copied, while weights are multiplied the next keys (`cp.async`). Tiles that a bound of the mask hides are
+not visited, those that it does not touch are computed without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.blocks.attention import Read
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew, async_copy, commit, wait
+from mirlo.targets.nvvm.schedule.fragments import (
+    WARP,
+    Lane,
+    Registers,
+    SharedMatrix,
+    multiply_add,
+    number_of,
+    registers,
+)
+from mirlo.targets.nvvm.schedule.shuffles import over_team
+from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format
+
+LOG2_E = math.log2(math.e)
+STEP = 16
+"""Steps of the sums of one product."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a block of threads and its warps have."""
+
+    warps: int
+    rows: int
+    """Fragments of 16 rows of a warp."""
+    keys: int
+    """Of a tile."""
+    columns: int
+    """Elements of a row of values, whole pairs of fragments."""
+
+    @property
+    def height(self) -> int:
+        return self.warps * self.rows * ROWS
+
+
+class MmaKernel:
+    """The kernel of one attention on the matrix units."""
+
+    def __init__(self, work: Work, form: Format, tile: Tile, parts: int):
+        self.work = work
+        self.found = work.found
+        self.form = form
+        self.tile = tile
+        self.count = parts
+        self.parts = Parts(work, parts) if parts > 1 else None
+        self.high = -(-work.rows // tile.height)
+        self.wide = -(-self.found.value_size // tile.columns)
+        self.tiles = -(-self.found.keys // tile.keys)
+        self.depth = -(-self.found.size // STEP) * STEP
+        self.threads = tile.warps * WARP
+        self.f32 = ir.F32Type.get()
+        self.factor = work.factor_of_scores or 1.0
+
+    def emit(self) -> None:
+        self.work.touch()
+        launch(self.high * self.work.batches * self.wide * self.count, self.threads, self._block)
+        if self.parts is not None:
+            self.parts.combine()
+
+    def _block(self, ids: Ids) -> None:
+        work, tile = self.work, self.tile
+        turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
+        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
+        self.thread = ids.thread
+        self.batch = work.batch(self.batch_number)
+        self.first_row = multiply(down, tile.height)
+        self.first_column = multiply(wide, tile.columns)
+        warp, lane = split(ids.thread, [tile.warps, WARP])
+        self.lane = Lane.of(lane)
+        self.warp_row = multiply(warp, tile.rows * ROWS)
+        self._place_memory()
+        self.own_rows = [
+            add(self.first_row, add(self.warp_row, add(self.lane.group, i * 8))) for i in range(2 * tile.rows)
+        ]
+        self.row_loops = [{**self.batch, **work.row(_at_most(row, work.rows, tile.height))} for row in self.own_rows]
+        begin, whole, end = self._range(part)
+        self._fetch_query()
+        self._copy_keys(begin)
+        commit()
+        zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
+        lines = 2 * tile.rows
+        start = [hidden(self.f32)] * lines + [emit_constant(0.0, self.f32)] * lines
+        start += [zero] * (tile.rows * tile.columns // COLUMNS)
+        carried = for_loop(begin, whole, 1, lambda t, *held: self._step(t, list(held), True), start)
+        carried = for_loop(whole, end, 1, lambda t, *held: self._step(t, list(held), False), carried)
+        wait()
+        self._finish(part, carried)
+
+    def _range(self, part: Any) -> tuple[Any, Any, Any]:
+        """Tiles of this part: the first, the first that the mask's bounds cross, and the last."""
+        work, tile = self.work, self.tile
+        last_row = _at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        seen = work.seen(self.batch, self.first_row, last_row)
+        tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
+        begin, end = tiles_of(part, self.count, self.tiles, tiles)
+        by_all = work.seen(self.batch, self.first_row, last_row, by_all=True)
+        whole = create("arith.divui", seen.type, by_all, index(tile.keys))
+        whole = create("arith.minui", seen.type, create("arith.maxui", seen.type, whole, begin), end)
+        return begin, whole, end
+
+    # Memory
+
+    def _place_memory(self) -> None:
+        """Keys and values have memory of their own; queries lie there only until they are in registers."""
+        tile, element = self.tile, self.found.key.operand.element_type
+        shapes = [(tile.keys, self.depth, True), (tile.columns, tile.keys, False)]
+        keys, values = (SharedMatrix(None, *shape, self.form) for shape in shapes)
+        query = SharedMatrix(None, tile.height, self.depth, True, self.form)
+        memory = shared(max(query.size, keys.size + values.size), element)
+        self.query_memory = SharedMatrix(memory, tile.height, self.depth, True, self.form)
+        self.keys = SharedMatrix(memory, *shapes[0], self.form)
+        self.values = SharedMatrix(memory, *shapes[1], self.form, start=index(keys.size))
+
+    def _fetch_query(self) -> None:
+        tile = self.tile
+
+        def source(line: Any) -> tuple[dict[int, Any], Any]:
+            row = _at_most(add(self.first_row, line), self.work.rows, tile.height)
+            return {**self.batch, **self.work.row(row)}, None
+
+        self._copy(self.found.query, self.query_memory, tile.height, self.depth, self.found.size_loop, index(0), source)
+        commit()
+        wait()
+        barrier()
+        self.query = [
+            [
+                registers(self.form, self.lane.left(self.query_memory, add(self.warp_row, r * ROWS), index(step)))
+                for step in range(0, self.depth, STEP)
+            ]
+            for r in range(tile.rows)
+        ]
+        barrier()
+
+    def _copy_keys(self, number: Any) -> None:
+        source = partial(self._key, self._first_key(number))
+        found = self.found
+        self._copy(found.key, self.keys, self.tile.keys, self.depth, found.size_loop, index(0), source)
+
+    def _copy_values(self, number: Any) -> None:
+        source = partial(self._key, self._first_key(number))
+        found, tile = self.found, self.tile
+        self._copy(found.value, self.values, tile.keys, tile.columns, found.value_loop, self.first_column, source)
+
+    def _first_key(self, number: Any) -> Any:
+        """The first key of a tile; of the last one, in place of what would follow it."""
+        held = create("arith.minui", number.type, number, index(self.tiles - 1))
+        return multiply(held, self.tile.keys)
+
+    def _key(self, first: Any, line: Any) -> tuple[dict[int, Any], Any]:
+        """Where a key lies, and whether there is one, if that is not sure."""
+        key = add(first, line)
+        if self.found.keys % self.tile.keys == 0:
+            return {**self.batch, self.found.key_loop: key}, None
+        held = create("arith.minui", key.type, key, index(self.found.keys - 1))
+        return {**self.batch, self.found.key_loop: held}, less(key, self.found.keys)
+
+    def _copy(
+        self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: Any, source: Any
+    ) -> None:
+        """Bring lines of a tensor to shared memory, 16 bytes at a time; what is beyond its edges is zero."""
+        extent, vector = self.found.extents[loop], self.form.vector
+        buffer = self.work.memory.slot(read.operand.value).buffer
+        for line, column in self._pieces(lines, width // vector):
+            column = multiply(column, vector)
+            loops, exists = source(line)
+            at = add(first, column)
+            if extent % width:
+                inside = less(at, extent)
+                exists = inside if exists is None else create("arith.andi", inside.type, exists, inside)
+                at = create("arith.minui", at.type, at, index(extent - vector))
+            place = self.work.position(read, {**loops, loop: at})
+            target = matrix.place(line, column) if matrix.along_sums else matrix.place(column, line)
+            count = index(vector)
+            if exists is not None:
+                count = create("arith.select", count.type, exists, count, index(0))
+            async_copy(buffer, place, matrix.memory, target, count, vector)
+
+    def _pieces(self, lines: int, across: int) -> Iterator[tuple[Any, Any]]:
+        """Line and column of each piece that this thread copies; those without one of their own copy the last again."""
+        if self.threads % across == 0:
+            # Lines a fixed number apart: addresses that differ by a constant.
+            together = self.threads // across
+            own, column = split(self.thread, [together, across])
+            for first in range(0, lines, together):
+                yield _at_most(add(own, first), lines, together), column
+            return
+        for first in range(0, lines * across, self.threads):
+            number = _at_most(add(self.thread, first), lines * across, self.threads)
+            line, column = split(number, [lines, across])
+            yield line, column
+
+    # A tile of keys
+
+    def _step(self, number: Any, carried: list[Any], inside: bool) -> list[Any]:
+        tile = self.tile
+        lines = 2 * tile.rows
+        peaks, totals, sums = carried[:lines], carried[lines : 2 * lines], carried[2 * lines :]
+        wait()
+        # All see these keys now, and nobody reads the values before them any more.
+        barrier()
+        self._copy_values(number)
+        commit()
+        scores = self._scores()
+        wait()
+        barrier()
+        self._copy_keys(add(number, 1))
+        commit()
+        masked = self._masked(scores, multiply(number, tile.keys), inside)
+        own = [_fold(larger, line) for line in masked]
+        met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], 4)
+        new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
+        scale = emit_constant(self.factor * LOG2_E, self.f32)
+        away = [times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32)) for peak in new]
+        fades = [_exp2(_fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
+        weights = [[_exp2(_fma(score, scale, by)) for score in line] for line, by in zip(masked, away, strict=True)]
+        totals = [
+            _fma(total, fade, _fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)
+        ]
+        return [*new, *totals, *self._weighted(weights, fades, sums)]
+
+    def _scores(self) -> list[list[Any]]:
+        """Fragments of a tile of scores: for each of the rows' fragments one for 8 keys."""
+        tile = self.tile
+        zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
+        sums = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
+        right = SecondFactor(self.lane, self.keys, 0, STEP)
+        for step in range(0, self.depth, 2 * STEP):
+            for j in range(tile.keys // COLUMNS):
+                for k, keys in enumerate(right.read(j * COLUMNS, step, step + STEP < self.depth)):
+                    for r in range(tile.rows):
+                        sums[r][j] = multiply_add(self.query[r][step // STEP + k], keys, sums[r][j])
+        return sums
+
+    def _masked(self, scores: list[list[Any]], first_key: Any, inside: bool) -> list[list[Any]]:
+        """This thread's scores of each of its rows, masks applied; in units of the factor."""
+        found, tile = self.found, self.tile
+        first = add(first_key, anew(multiply(self.lane.member, 2)))
+        lines = []
+        for r in range(2 * tile.rows):
+            line = []
+            for j in range(tile.keys // COLUMNS):
+                for c in range(2):
+                    key = add(first, j * COLUMNS + c)
+                    score = number_of(scores[r // 2][j], (r % 2, c))
+                    is_ragged = bool(found.keys % tile.keys) and not inside
+                    at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
+                    loops = {**self.row_loops[r], found.key_loop: at}
+                    score = self.work.score(score, loops, inside, in_units=True)
+                    if is_ragged:
+                        exists = less(key, found.keys)
+                        score = create("arith.select", score.type, exists, score, hidden(score.type))
+                    line.append(score)
+            lines.append(line)
+        return lines
+
+    def _weighted(self, weights: list[list[Any]], fades: list[Any], sums: list[Any]) -> list[Any]:
+        """The weights times the values, added to the sums, which fade first."""
+        tile = self.tile
+        count = tile.columns // COLUMNS
+        kind = ir.VectorType.get([2, 2], self.f32)
+        for r in range(tile.rows):
+            upper, lower = fades[2 * r], fades[2 * r + 1]
+            fade = create("vector.from_elements", kind, upper, upper, lower, lower)
+            sums[r * count : (r + 1) * count] = [times(total, fade) for total in sums[r * count : (r + 1) * count]]
+        right = SecondFactor(self.lane, self.values, COLUMNS, 0)
+        for step in range(0, tile.keys, STEP):
+            rows = [self._as_factor(weights[2 * r], weights[2 * r + 1], step) for r in range(tile.rows)]
+            for j in range(0, count, 2):
+                for k, values in enumerate(right.read(j * COLUMNS, step, True)):
+                    for r, row in enumerate(rows):
+                        at = r * count + j + k
+                        sums[at] = multiply_add(row, values, sums[at])
+        return sums
+
+    def _as_factor(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
+        """Weights of 16 keys as the first factor of a product: each register two neighbours of a row."""
+        first = step // COLUMNS * 2
+        pairs = [line[at : at + 2] for at in (first, first + 2) for line in (upper, lower)]
+        return Registers(self.form, tuple(self._packed(a, b) for a, b in pairs))
+
+    def _packed(self, a: Any, b: Any) -> Any:
+        element = self.found.value.operand.element_type
+        wide = create("vector.from_elements", ir.VectorType.get([2], self.f32), a, b)
+        pair = create("arith.truncf", ir.VectorType.get([2], element), wide)
+        if isinstance(element, ir.F16Type):
+            return pair
+        i32 = ir.IntegerType.get_signless(32)
+        words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)
+        return create("vector.extract", i32, words, static_position=ir.DenseI64ArrayAttr.get([0]))
+
+    # Finished rows
+
+    def _finish(self, part: Any, carried: list[Any]) -> None:
+        tile = self.tile
+        lines = 2 * tile.rows
+        peaks = carried[:lines]
+        totals = over_team(
+            carried[lines : 2 * lines], lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], 4
+        )  # fmt: skip
+        for line in range(lines):
+            exists = less(self.own_rows[line], self.work.rows) if self.work.rows % tile.height else None
+            _if(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))
+
+    def _finish_row(self, part: Any, line: int, peak: Any, total: Any, sums: list[Any]) -> None:
+        tile, found = self.tile, self.found
+        kept = None
+        if self.parts is not None:
+            kept = self.parts.line(part, self.batch_number, self.own_rows[line])
+            in_full = times(peak, emit_constant(self.factor, self.f32))
+            _if(less(self.lane.member, 1), partial(self.parts.store_row, kept, in_full, total))
+        count = tile.columns // COLUMNS
+        for j in range(count):
+            for c in range(2):
+                weighted = number_of(sums[line // 2 * count + j], (line % 2, c))
+                column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
+                inside = less(column, found.value_size) if found.value_size % tile.columns else None
+                _if(inside, partial(self._store, kept, line, column, total, weighted))
+
+    def _store(self, kept: Any, line: int, column: Any, total: Any, weighted: Any) -> None:
+        if self.parts is not None:
+            self.parts.store(kept, column, weighted)
+            return
+        self.work.finish(total, weighted, {**self.row_loops[line], self.found.value_loop: column})
+
+
+def _if(condition: Any, body: Any) -> None:
+    if condition is None:
+        body()
+        return
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        body()
+        scf.YieldOp([])
+
+
+def _exp2(value: Any) -> Any:
+    """2^x by the hardware: two units in the last place."""
+    return create("math.exp2", value.type, value)
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    return create("math.fma", c.type, a, b, c)
+
+
+def _fold(combine: Any, values: list[Any]) -> Any:
+    """In pairs, so that the operations do not wait for each other."""
+    while len(values) > 1:
+        rest = values[len(values) // 2 * 2 :]
+        values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
+    return values[0]
+
+
+def _at_most(value: Any, extent: int, step: int) -> Any:
+    """An index held below its extent, where steps of this size may leave it."""
+    if extent % step == 0:
+        return value
+    return create("arith.minui", value.type, value, index(extent - 1))

@@ -1,0 +1,67 @@
+"""Exchange between the threads of a warp, without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import gpu, ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.targets.gpu.schedule.exchange import SharedExchange
+from mirlo.targets.gpu.schedule.launch import split
+from mirlo.targets.nvvm.schedule.fragments import WARP
+
+
+def of_neighbour(value: Any, distance: int) -> Any:
+    """The value of the thread whose number in the warp differs in this bit."""
+    i32 = ir.IntegerType.get_signless(32)
+    kind = value.type
+    if kind == i32 or isinstance(kind, ir.F32Type):
+        mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
+        made = gpu.ShuffleOp(value, emit_constant(distance, i32), emit_constant(WARP, i32), mode)
+        return made.operation.results[0]
+    width = kind.width
+    bits = ir.IntegerType.get_signless(width)
+    number = create("arith.bitcast", bits, value) if isinstance(kind, ir.FloatType) else value
+    if width < 32:
+        moved = of_neighbour(create("arith.extui", i32, number), distance)
+        number = create("arith.trunci", bits, moved)
+    else:
+        low = of_neighbour(create("arith.trunci", i32, number), distance)
+        by = emit_constant(32, bits)
+        high = of_neighbour(create("arith.trunci", i32, create("arith.shrui", bits, number, by)), distance)
+        high = create("arith.shli", bits, create("arith.extui", bits, high), by)
+        number = create("arith.ori", bits, high, create("arith.extui", bits, low))
+    return create("arith.bitcast", kind, number) if isinstance(kind, ir.FloatType) else number
+
+
+def over_team(
+    values: Sequence[Any], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
+) -> list[Any]:
+    """What a team of neighbouring threads of a warp has together, known to each of them; a power of two of threads."""
+    found = list(values)
+    distance = 1
+    while distance < team:
+        found = combine(found, [of_neighbour(value, distance) for value in found])
+        distance *= 2
+    return found
+
+
+class ShuffleExchange:
+    """Teams within a warp by shuffles; larger ones meet in shared memory, a value for each warp."""
+
+    def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any):
+        self.inside = min(members, WARP)
+        self.outside = None
+        if members > WARP:
+            warp, _ = split(member, [members // WARP, WARP])
+            self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind)
+
+    def together(self, values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> list[Any]:
+        """See `Exchange`."""
+
+        def each(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            return [combine(x, y) for x, y in zip(a, b, strict=True)]
+
+        found = over_team(values, each, self.inside)
+        return found if self.outside is None else self.outside.together(found, combine)

@@ -1,0 +1,70 @@
+"""Attention on target nvvm: executed by an interpreter of kernels, and assembled with ptxas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from assembled import needs_ptxas, ptx_of_module
+from attention_cases import CASES, Case
+from interpreted import run_on_interpreter
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.ptxas import Assembled, run_ptxas
+
+SLACK = {"f32": 2e-6, "f16": 2e-3, "bf16": 1e-2}
+ON_UNITS = {
+    "causal": Case((1, 2, 80, 32), (1, 2, 80, 32), 32, causal=True),
+    "heads that 16 does not divide": Case((1, 2, 50, 24), (1, 2, 70, 24), 40, (1, 2, 50, 70)),
+    "keys in parts": Case((1, 1, 40, 16), (1, 1, 700, 16), 16),
+    "values in parts": Case((1, 1, 20, 16), (1, 1, 40, 16), 152),
+    "grouped, causal": CASES["grouped, causal"],
+    "bool mask": CASES["bool mask"],
+}
+
+
+def check(case: Case, dtype: str) -> str:
+    """Compile and run it; its schedule."""
+    arrays = case.arrays(dtype)
+    found, schedule = run_on_interpreter(case.text(dtype), arrays)
+    np.testing.assert_allclose(found.astype(np.float64), case.expected(arrays), rtol=SLACK[dtype], atol=SLACK[dtype])
+    return schedule
+
+
+@pytest.mark.parametrize("name", ON_UNITS)
+def test_on_the_matrix_units(name: str) -> None:
+    assert '"attention on tensor cores"' in check(ON_UNITS[name], "f16")
+
+
+def test_bf16() -> None:
+    assert '"attention on tensor cores"' in check(ON_UNITS["causal"], "bf16")
+
+
+@pytest.mark.parametrize("name", ["causal", "grouped, a mask of each head", "decode, grouped"])
+def test_by_sums_and_shuffles(name: str) -> None:
+    assert '"attention"' in check(CASES[name], "f32")
+
+
+def assembled(case: Case, dtype: str, chip: str) -> tuple[str, Assembled]:
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(case.text(dtype)), chip)
+    return ptx, run_ptxas(ptx, find_chip(chip))
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("size", [64, 128])
+def test_large_heads_stay_in_registers(size: int, chip: str) -> None:
+    shape = (1, 16, 4096, size)
+    ptx, kernel = assembled(Case(shape, shape, size, causal=True), "f16", chip)
+    # The loop over the keys is there twice: with the bound of the mask, and without.
+    assert ptx.count("mma.sync.aligned.m16n8k16") == 4 * size // 16 * 8 and "cp.async.cg.shared.global" in ptx
+    assert kernel.spilled_bytes == 0 and kernel.registers <= 232 and kernel.shared_bytes <= 48 * 1024
+
+
+@needs_ptxas()
+def test_by_sums_without_spills() -> None:
+    shape = (1, 8, 1024, 64)
+    ptx, kernel = assembled(Case(shape, shape, 64), "f32", "sm_80")
+    assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
