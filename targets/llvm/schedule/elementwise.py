@@ -17,6 +17,7 @@ from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TurnedSweep, find_turned
 from mirlo.targets.llvm.schedule.pieces import pieces
 from mirlo.targets.llvm.schedule.sweep import Sweep
@@ -36,7 +37,8 @@ class ElementwisePlan:
         for space in self.spaces:
             turned = find_turned(space, set(self.group.made), self.group.machine)
             if turned is not None and _storable(turned.space, self.group) is None:
-                TurnedSweep(turned, memory, _made(turned.space), stored, self.group.machine).emit()
+                sweep = InterleavedSweep if is_interleaved(turned, stored) else TurnedSweep
+                sweep(turned, memory, _made(turned.space), stored, self.group.machine).emit()
                 continue
             # A piece cut so thin that nothing lies next to each other is written one by one.
             lanes = None if _storable(space, self.group) is None else 1

@@ -10,19 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Place, Space
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
 
 _LARGEST = 16
 """Rows and columns of the largest tile."""
+_PART_BYTES = 16
+"""Shuffles of wider vectors move elements within parts of this size, or whole ones."""
+_ALIGNED_FROM = 32
+"""Of so many tiles along the operand's memory, one more than there need be does not count."""
 _MOST_WORK = 40
 """Bodies of more operations are not written out for every row of a tile."""
 
@@ -106,7 +111,44 @@ class TurnedSweep:
         def across(at: Any, count: int) -> None:
             self._tiles(self.space.extents[self.last], lambda v, n: self._tile(indices, (at, count), (v, n)), False)
 
-        self._tiles(self.space.extents[self.last - 1], across, parallel=not indices)
+        extent = self.space.extents[self.last - 1]
+        if extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
+            self._aligned_tiles(extent, across, parallel=not indices)
+        else:
+            self._tiles(extent, across, parallel=not indices)
+
+    def _keeps_alignment(self) -> bool:
+        """Whether the lines of all tiles begin on a multiple of their size if one does."""
+        where = [place.flat(place.argument_operands[argument]) for place, argument in self.arguments[:1]]
+        axes = [axis for axis in range(self.last + 1) if axis != self.last - 1]
+        steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
+        return all(isinstance(step, int) and step % self.size == 0 for step in steps)
+
+    def _aligned_tiles(self, extent: int, body: Any, parallel: bool) -> None:
+        """Whole tiles that begin where the operand's memory has a multiple of their size.
+
+        Arrays of callers may lie anywhere, and a line of a tile that lies on two lines of the cache is fetched twice.
+        The first tile and the last one compute some elements that others compute as well.
+        """
+        kind, size = ir.IndexType.get(), self.size
+        place, argument = self.arguments[0]
+        buffer = self.across.memory.slot(place.argument_operands[argument].value).buffer
+        address = create("memref.extract_aligned_pointer_as_index", kind, buffer)
+        bytes_each = index(element_bytes(buffer.type.element_type))
+        elements = create("arith.divui", kind, address, bytes_each)
+        beyond = create("arith.remui", kind, elements, index(size))
+
+        def tile(i: Any) -> None:
+            start = create("arith.subi", kind, i, beyond)
+            less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
+            flag = ir.IntegerType.get_signless(1)
+            branch = scf.IfOp(create("arith.cmpi", flag, start, index(extent), predicate=less))
+            with ir.InsertionPoint(branch.then_block):
+                inside = create("arith.maxsi", kind, create("arith.minsi", kind, start, index(extent - size)), index(0))
+                body(inside, size)
+                scf.YieldOp([])
+
+        for_loop(0, -(-extent // size) * size + size, size, tile, parallel=parallel)
 
     def _tiles(self, extent: int, body: Any, parallel: bool) -> None:
         """A loop in steps of whole tiles, and what is left."""
@@ -140,18 +182,42 @@ class TurnedSweep:
 
 
 def turn(lines: Sequence[Any], size: int) -> list[Any]:
-    """The transpose of a square: vector i of the result has lane i of each line, undefined where a line is missing."""
-    kind = ir.VectorType.get([size], lines[0].type.element_type)
+    """The transpose of a square: vector i of the result has lane i of each line, undefined where a line is missing.
+
+    In the shuffles that machines have: within parts of 16 bytes two lines are interleaved, and whole parts are picked.
+    """
+    element = lines[0].type.element_type
+    kind = ir.VectorType.get([size], element)
     missing = size - len(lines)
     square = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]
-    bit = size // 2
-    while bit:
-        # Exchange this bit of the line's number with the same bit of the lane's.
-        low = [lane if not lane & bit else size + (lane ^ bit) for lane in range(size)]
-        high = [lane | bit if not lane & bit else size + lane for lane in range(size)]
-        for i in range(size):
-            if not i & bit:
-                a, b = square[i], square[i | bit]
-                square[i], square[i | bit] = shuffle(a, b, low), shuffle(a, b, high)
-        bit //= 2
-    return square
+    part = min(size, max(1, _PART_BYTES // element_bytes(element)))
+    low, high = (_interleaved(size, part, half) for half in (0, part // 2))
+    for first in range(0, size, part):
+        group = square[first : first + part]
+        # Interleaving the first half of the lines with the second transposes after as many times as halves can be cut.
+        for _ in range(part.bit_length() - 1):
+            pairs = zip(group[: part // 2], group[part // 2 :], strict=True)
+            group = [shuffle(a, b, pick) for a, b in pairs for pick in (low, high)]
+        square[first : first + part] = group
+    # Of the i-th line of each group: its parts p are side by side in result p * part + i.
+    even, odd = (_every_second_part(size, part, which) for which in (0, 1))
+    result: list[Any] = [None] * size
+    for i in range(part):
+        column = square[i::part]
+        for _ in range((size // part).bit_length() - 1):
+            halves = [shuffle(a, b, even) for a, b in zip(column[::2], column[1::2], strict=True)]
+            column = halves + [shuffle(a, b, odd) for a, b in zip(column[::2], column[1::2], strict=True)]
+        for p, value in enumerate(column):
+            result[p * part + i] = value
+    return result
+
+
+def _interleaved(size: int, part: int, start: int) -> list[int]:
+    """Within each part: an element of the first vector, one of the second, and so on, from a place in the part."""
+    picked = (base + start + lane // 2 + size * (lane % 2) for base in range(0, size, part) for lane in range(part))
+    return list(picked)
+
+
+def _every_second_part(size: int, part: int, which: int) -> list[int]:
+    """The even or the odd parts of two vectors, counted through."""
+    return [p * part + lane for p in range(which, 2 * size // part, 2) for lane in range(part)]

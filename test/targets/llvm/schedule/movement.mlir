@@ -7,9 +7,12 @@
 // CHECK:       scf.for %{{.*}} = %c0 to %c16 step %c8
 // CHECK:         scf.for %{{.*}} = %c0{{.*}} to %c24{{.*}} step %c8
 // CHECK-COUNT-8:   vector.load %{{.*}} : memref<384xf32>, vector<8xf32>
+// CHECK:           vector.shuffle %{{.*}} [0, 8, 1, 9, 4, 12, 5, 13]
+// CHECK:           vector.shuffle %{{.*}} [2, 10, 3, 11, 6, 14, 7, 15]
+// CHECK-COUNT-14:  vector.shuffle
 // CHECK:           vector.shuffle %{{.*}} [0, 1, 2, 3, 8, 9, 10, 11]
 // CHECK:           vector.shuffle %{{.*}} [4, 5, 6, 7, 12, 13, 14, 15]
-// CHECK-COUNT-22:  vector.shuffle
+// CHECK-COUNT-6:   vector.shuffle
 // CHECK-COUNT-8:   vector.store %{{.*}} : memref<384xf32>, vector<8xf32>
 // CHECK:       {tir.parallel}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
-from scheduled import compare, tensor
+from scheduled import Kernel, compare, tensor
 
 from mirlo.dialects.tir.compute import maximum
 
@@ -43,6 +44,41 @@ def test_layouts_of_images() -> None:
     compare(lambda p, x: p.compute((2, 35, 20), lambda n, s, c: x[n, c, s]), [tensor(2, 20, 35)], "elementwise")
     compare(lambda p, x: p.compute((1, 100, 3), lambda n, s, c: x[n, c, s]), [tensor(1, 3, 100)], "elementwise")
     compare(lambda p, x: p.compute((1, 3, 100), lambda n, c, s: x[n, s, c]), [tensor(1, 100, 3)], "elementwise")
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "bf16"])
+@pytest.mark.parametrize("pixels", [7, 64, 101])
+def test_few_channels_are_interleaved(channels: int, dtype: str, pixels: int) -> None:
+    kernel = compare(
+        lambda p, x: p.compute((2, pixels, channels), lambda n, s, c: x[n, c, s]),
+        [tensor(2, channels, pixels, dtype=dtype)], "elementwise",
+    )  # fmt: skip
+    # No lane of a store is off but at the end.
+    assert kernel.text.count("vector.maskedstore") <= 1 and "vector.gather" not in kernel.text
+
+
+def test_interleaved_channels_meet_others() -> None:
+    def build(p, x, y, b):
+        total = p.compute((30, 37, 3), lambda i, j, c: maximum(x[c, i, j] + y[i, j, c], 0.0) * b[c])
+        return total, p.compute((30, 37, 3), lambda i, j, c: total[i, j, c] - x[c, i, j])
+
+    compare(build, [tensor(3, 30, 37), tensor(30, 37, 3), tensor(3)], "elementwise")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i16"])
+@pytest.mark.parametrize("offset", [0, 1, 5])
+def test_arrays_that_begin_anywhere(offset: int, dtype: str) -> None:
+    """Tiles begin where the operand's memory has whole lines, and meet at both ends."""
+    kind = tensor(24, 1024, dtype=dtype)
+    kernel = Kernel(lambda p, x: p.compute((1024, 24), lambda i, j: x[j, i]), [kind])
+    assert "extract_aligned_pointer" in kernel.text
+    base = np.arange(24 * 1024 + 64).astype(kind.dtype.to_numpy())
+    aligned = -base.ctypes.data % 64 // base.itemsize
+    x = base[aligned + offset :][: 24 * 1024].reshape(24, 1024)
+    call, (result,) = kernel.pack([x])
+    call()
+    np.testing.assert_array_equal(result, x.T)
 
 
 def test_turned_operand_meets_others() -> None:

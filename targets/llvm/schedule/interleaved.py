@@ -1,0 +1,100 @@
+"""Outputs of two to four channels whose planes lie apart in the operands: vectors along a plane, then interleaved.
+
+Pixels of images in channels-last order are the case: three vectors of the channels become three of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.blocks.access import shuffle
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.vectors import lane_mask, splat
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.chunks import plus
+from mirlo.targets.llvm.schedule.movement import Turned
+
+_MOST_CHANNELS = 4
+
+
+def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
+    """Whether the last loop is short, and all outputs lie in memory as the last two loops walk them."""
+    space = turned.space
+    last = len(space.extents) - 1
+    if not 2 <= space.extents[last] <= _MOST_CHANNELS:
+        return False
+    wheres = [place.flat(o) for place in space.places for o in place.block.outputs if o.value in stored]
+    return all((w.coefficient(last), w.coefficient(last - 1)) == (1, space.extents[last]) for w in wheres)
+
+
+class InterleavedSweep:
+    """Emits all loops of a space: whole vectors along the last but one, the last one written out."""
+
+    def __init__(self, turned: Turned, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
+        self.space = turned.space
+        self.stored = stored
+        self.axis = len(self.space.extents) - 2
+        self.channels = self.space.extents[-1]
+        self.frame = Frame(memory, self.axis, made=made)
+        self.scalar = Frame(memory, None)
+        self.lanes = machine.lanes(widest_bytes(self.space.places, self.axis))
+
+    def emit(self) -> None:
+        """Emit the loops at the insertion point."""
+        self._level([])
+
+    def _level(self, indices: list[Any]) -> None:
+        extent = self.space.extents[len(indices)]
+        if len(indices) < self.axis:
+            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+            return
+        main = extent // self.lanes * self.lanes
+        if main:
+            for_loop(0, main, self.lanes, lambda i: self._pixels(indices, i, self.lanes), parallel=not indices)
+        if main < extent:
+            self._pixels(indices, main, extent - main)
+
+    def _pixels(self, indices: list[Any], at: Any, active: int) -> None:
+        """As many pixels as a vector has lanes, `active` of which are there."""
+        points = [Point(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
+        start = Point(self.scalar, [*indices, at, 0])
+        for place in self.space.places:
+            for point in points:
+                point.run(place)
+            for output, value in zip(place.block.outputs, place.roots, strict=True):
+                if output.value in self.stored:
+                    planes = [splat(point.find(value), self.lanes) for point in points]
+                    slot = self.frame.memory.slot(output.value)
+                    first = start.first(place.flat(output, slot.strides))
+                    self._store(interleave(planes), slot.buffer, first, active * self.channels)
+
+    def _store(self, vectors: Sequence[Any], buffer: Any, first: Any, elements: int) -> None:
+        for i, vector in enumerate(vectors):
+            left = elements - i * self.lanes
+            position = plus(first, i * self.lanes)
+            if left >= self.lanes:
+                ir.Operation.create("vector.store", operands=[vector, buffer, position])
+            elif left > 0:
+                mask = lane_mask(self.lanes, left)
+                ir.Operation.create("vector.maskedstore", operands=[buffer, position, mask, vector])
+
+
+def interleave(vectors: Sequence[Any]) -> list[Any]:
+    """The first lanes of all vectors, then the second ones, and so on, in as many vectors."""
+    count, lanes = len(vectors), vectors[0].type.shape[0]
+    made = []
+    for i in range(count):
+        sources = [divmod(i * lanes + lane, count) for lane in range(lanes)]
+        # Each vector brings its lanes to those that are there already.
+        result = vectors[0]
+        for c in range(1, count):
+            here = [lanes + at if channel == c else lane for lane, (at, channel) in enumerate(sources)]
+            if c == 1:
+                here = [at if channel == 0 else pick for (at, channel), pick in zip(sources, here, strict=True)]
+            result = shuffle(result, vectors[c], here)
+        made.append(result)
+    return made
