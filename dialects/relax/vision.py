@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+import operator
+from functools import partial
 
-from mirlo.dialects.core.attributes import Bool, Float, Int, Ints, Str
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.attributes import Bool, Dims, Float, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
@@ -18,6 +19,7 @@ from mirlo.dialects.relax.infer import (
     require_kind,
     require_rank,
     same_dtype,
+    shape_text,
 )
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, spatial_rank, window_count
 
@@ -26,13 +28,14 @@ class Col2im(RelaxOp, name="col2im"):
     """Patches put back into images, those that overlap are added up.
 
     x is [N, C * elements of a window, number of windows], the result [N, C, *image]. Either `window` says how large
-    windows are, or the operand `sizes` does at run time, and `channels` what C is.
+    windows are, or the operand `sizes` does at run time, and `channels` what C is. Where sizes are symbols that only
+    run time tells, x is not checked to have the windows of the image: whoever makes the operation does.
     """
 
     x = operand()
     sizes = optional()
-    image = Ints()
-    window = Ints(())
+    image = Dims()
+    window = Dims(())
     channels = Int(0)
     strides = Ints(())
     padding = Ints(())
@@ -43,8 +46,8 @@ class Col2im(RelaxOp, name="col2im"):
         x: TensorType,
         sizes: TensorType | None,
         *,
-        image: tuple[int, ...],
-        window: tuple[int, ...],
+        image: tuple[Dim, ...],
+        window: tuple[Dim, ...],
         channels: int,
         strides: tuple[int, ...],
         padding: tuple[int, ...],
@@ -53,8 +56,8 @@ class Col2im(RelaxOp, name="col2im"):
         require_kind(x, NUMBER, "operand")
         require_rank(x, 3, "operand")
         count = len(image)
-        if not count or min(image) < 1:
-            raise OpError(f"image must be sizes, got {list(image)}")
+        if not count or any(D.known(partial(operator.lt, size, 1)) for size in image):
+            raise OpError(f"image must be sizes, got {shape_text(image)}")
         strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
         pads = padding_pairs(padding, count)
         if sizes is not None:
@@ -64,21 +67,15 @@ class Col2im(RelaxOp, name="col2im"):
             if window or channels < 1:
                 raise OpError("with sizes, window must be left out, and channels be given")
             return x.with_shape((x.shape[0], channels, *image))
-        if len(window) != count or min(window) < 1 or channels:
-            raise OpError(f"window must be the sizes of {count} dims, and channels be left out, got {list(window)}")
+        if len(window) != count or any(D.known(partial(operator.lt, size, 1)) for size in window) or channels:
+            raise OpError(f"window must be the sizes of {count} dims, channels be left out, got {shape_text(window)}")
         windows = [window_count(image[i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
-        require_equal_dims(x.shape[2], _product(windows), f"the last dim of {x} and the windows of such an image")
-        rows, elements = x.shape[1], prod(window)
-        if isinstance(rows, int) and rows % elements:
+        if all(isinstance(size, int) for size in (*image, *window)):
+            require_equal_dims(x.shape[2], D.product(windows), f"the last dim of {x} and the windows of such an image")
+        rows, elements = x.shape[1], D.product(window)
+        if isinstance(rows, int) and isinstance(elements, int) and rows % elements:
             raise OpError(f"dim 1 of {x} must be a multiple of the {elements} elements of a window")
         return x.with_shape((x.shape[0], rows // elements, *image))
-
-
-def _product(dims: Sequence[Dim]) -> Dim:
-    total: Dim = 1
-    for dim in dims:
-        total = dim * total
-    return total
 
 
 class RoiAlign(RelaxOp, name="roi_align"):
@@ -169,7 +166,7 @@ class DeformConv(RelaxOp, name="deform_conv"):
         out = [window_count(x.shape[2 + i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
         if groups < 1 or offset_groups < 1:
             raise OpError(f"groups and offset_groups must be at least 1, got {groups} and {offset_groups}")
-        channels, elements = x.shape[1], _product(window)
+        channels, elements = x.shape[1], D.product(window)
         require_equal_dims(channels, weight.shape[1] * groups, f"the channels of {x} and those of {weight}")
         if isinstance(channels, int) and (channels % offset_groups or channels % groups):
             raise OpError(
@@ -191,8 +188,8 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
     """The best boxes of each class of each image, without those that overlap a better one.
 
     boxes is [N, B, 4] (y1, x1, y2, x2 of opposite corners in any order; with `center`, x, y, width and height), scores
-    [N, classes, B], and the others are scalars. `selected` holds up to `most` boxes a class, as (image, class, box),
-    and `count` how many rows of it are used; the rest is 0.
+    [N, classes, B], and the others are scalars. `selected` holds up to `most` (one dim) boxes a class, as rows of
+    image, class and box, and `count` how many rows of it are used; the rest is 0.
     """
 
     boxes = operand()
@@ -202,7 +199,7 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
     threshold = optional()
     selected = result()
     count = result()
-    most = Int()
+    most = Dims()
     center = Bool(False)
 
     @staticmethod
@@ -213,7 +210,7 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
         overlap: TensorType,
         threshold: TensorType | None,
         *,
-        most: int,
+        most: tuple[Dim, ...],
         center: bool,
     ) -> tuple[TensorType, TensorType]:
         require_kind(boxes, FLOAT, "boxes")
@@ -227,7 +224,7 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
         require_equal_dims(boxes.shape[2], 4, f"the last dim of boxes {boxes} and the numbers of a box")
         require_equal_dims(boxes.shape[0], scores.shape[0], f"the images of {boxes} and {scores}")
         require_equal_dims(boxes.shape[1], scores.shape[2], f"the boxes of {boxes} and {scores}")
-        if most < 0:
-            raise OpError(f"most must not be negative, got {most}")
-        rows = scores.shape[0] * scores.shape[1] * most
+        if len(most) != 1:
+            raise OpError(f"most must be one dim, got {shape_text(most)}")
+        rows = D.product((*scores.shape[:2], *most))
         return boxes.with_shape((rows, 3)).with_dtype("i64"), boxes.with_shape(()).with_dtype("i64")

@@ -17,7 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.values import Value, as_dim, constant
+from mirlo.frontends.onnx.values import Value, as_dim
 
 WRONG = -1
 """A size that says that something else is wrong."""
@@ -64,11 +64,11 @@ def as_value(made: Any) -> Value:
     return Value("", type_of(made), ir=made)
 
 
-def dim_value(node: Node, dim: Dim) -> Value:
+def as_scalar(node: Node, dim: Dim) -> Any:
     """A dim as a number: i64 of rank 0."""
     if isinstance(dim, int):
-        return constant("", np.array(dim, np.int64))
-    return as_value(node.emit("reshape", shape_vector(node, [dim]), shape=()))
+        return numbers(node, dim)
+    return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
 def numbers(node: Node, values: Any) -> Any:

@@ -62,7 +62,7 @@ def _non_max_suppression(draw: Draw) -> Case:
     overlap, threshold = (np.array(number, boxes.dtype) for number in (0.5, 0.3))
     selected = np.array([[0, 0, 2], [0, 0, 1], [0, 0, 0]])
     selected[2] = 0
-    return case(boxes, scores, np.array(3), overlap, threshold, most=3, expected=(selected, np.array(2)))
+    return case(boxes, scores, np.array(3), overlap, threshold, most=[3], expected=(selected, np.array(2)))
 
 
 @operator("det", kinds=("f32", "f64"))

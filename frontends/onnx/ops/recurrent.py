@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.loops import Round, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_value, dim_value
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
 from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST_STEPS = 1024
@@ -240,7 +240,7 @@ def _loop(
         output, made = _stepped(d, x, tuple(map(node.builder.ssa, values)), step, place, lengths)
         return going, list(map(as_value, made)), [as_value(output)]
 
-    count = dim_value(node, length)
+    count = as_value(as_scalar(node, length))
     loop = Round(make, backwards=[backwards])
     *made, rows, _ = node.builder.repeat(loop, count, None, list(map(as_value, states)), length)
     return rows, tuple(map(node.builder.ssa, made))

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.loops import Round, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.control import MOST_ROUNDS, stacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_value, dim_value, vector
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Value
 
 
@@ -60,7 +60,7 @@ def scan(node: Node) -> Any:
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
     if not isinstance(length, int) or not 0 < length <= MOST_ROUNDS:
-        made = _rounds(node, body, carried, sequences, dim_value(node, length), length, output_backwards)
+        made = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
         return [*made[:states], *map(_with_axis, [node] * results, made[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
     for done, elements in enumerate(zip(*(each.slices() for each in sequences), strict=True)):
@@ -140,14 +140,14 @@ def batched_scan(node: Node) -> Any:
             _Sequence(node, node.emit("gather", each.value, number.ir, axis=0), 0, each.backwards) for each in sequences
         ]
         carried = [as_value(node.emit("gather", node[1 + i], number.ir, axis=0)) for i in range(states)]
-        rounds = dim_value(node, longest)
+        rounds = as_value(as_scalar(node, longest))
         if node.has(0):
             given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
             rounds = as_value(node.emit("minimum", given.ir, node.builder.ssa(rounds)))
         made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.output) - states))
         return going, [], [each if isinstance(each, Value) else as_value(each) for each in made]
 
-    *made, _ = node.builder.repeat(Round(make), dim_value(node, batch), None, [], batch)
+    *made, _ = node.builder.repeat(Round(make), as_value(as_scalar(node, batch)), None, [], batch)
     return made
 
 

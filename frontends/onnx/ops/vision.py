@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
-from mirlo.frontends.onnx.runtime_sizes import bind
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, unless, vector
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
@@ -19,21 +21,53 @@ CONVERTERS.add("", "Det", 1, simple("det"))
 @converter("Col2Im", since=18)
 def col2im(node: Node) -> Any:
     declared = declared_shape(node, 1) or declared_shape(node, 2)
-    image = list(declared[2:]) if declared is not None and not node.value(1).is_constant else node.ints(1)
-    count = len(image)
-    attributes = {
-        "image": image,
+    is_known = [node.value(i).is_constant for i in (1, 2)]
+    if declared is None and not all(is_known):
+        return _col2im_of_any_size(node)
+    image = list(declared[2:]) if declared is not None and not is_known[0] else node.ints(1)
+    attributes = _col2im_attributes(node, len(image))
+    if declared is None or is_known[1]:
+        made = node.emit("col2im", node[0], image=image, window=node.ints(2), **attributes)
+    else:
+        made = _col2im_of_run_time(node, declared, {"image": image, **attributes})
+    if is_known[0]:
+        return made
+    return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
+
+
+def _col2im_attributes(node: Node, count: int) -> dict[str, Any]:
+    return {
         "strides": per_dim(node, "strides", count),
         "dilations": per_dim(node, "dilations", count),
         "padding": _pads(node, count),
     }
-    if declared is None or node.value(2).is_constant:
-        made = node.emit("col2im", node[0], window=node.ints(2), **attributes)
-    else:
-        made = _col2im_of_run_time(node, declared, attributes)
-    if node.value(1).is_constant:
-        return made
-    return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
+
+
+def _col2im_of_any_size(node: Node) -> Any:
+    """Images and windows of sizes that only run time knows: that the operand has their windows is checked there."""
+    x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
+    (count,), (other,) = (type_of(each).shape for each in sizes)
+    if not isinstance(count, int) or count != other or x.rank != 3:
+        raise NodeError(f"inputs must be [N, rows, columns] and two lists of one length, got {x}, {count} and {other}")
+    attributes = _col2im_attributes(node, count)
+    pads = attributes["padding"]
+    around = numbers(node, [pads[i] + pads[count + i] for i in range(count)])
+    one, strides, dilations = (numbers(node, each) for each in (1, attributes["strides"], attributes["dilations"]))
+    image, window = sizes
+    reach = node.emit("add", node.emit("multiply", node.emit("subtract", window, one), dilations), one)
+    steps = node.emit("floor_divide", node.emit("subtract", node.emit("add", image, around), reach), strides)
+    columns = node.emit("reduce_prod", node.emit("add", steps, one))
+    elements = node.emit("maximum", node.emit("reduce_prod", window), one)
+    rows, given = (as_scalar(node, dim) for dim in x.shape[1:])
+    fits = node.emit("stack", [
+        node.emit("equal", columns, given),
+        node.emit("equal", node.emit("mod", rows, elements), numbers(node, 0)),
+        node.emit("reduce_all", node.emit("greater_equal", node.emit("concat", sizes, axis=0), one)),
+        node.emit("reduce_all", node.emit("greater_equal", steps, numbers(node, 0))),
+    ], axis=0)  # fmt: skip
+    what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
+    made = bind(node, unless(node, fits, node.emit("concat", sizes, axis=0)), what)
+    return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
 def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Any]) -> Any:
@@ -131,18 +165,16 @@ def non_max_suppression(node: Node) -> Any:
     if boxes.rank != 3 or scores.rank != 3:
         raise NodeError(f"boxes and scores must have rank 3, got {boxes} and {scores}")
     count = boxes.shape[1]
-    if not boxes.is_static or not scores.is_static or not isinstance(count, int):
-        raise NodeError(f"the number of boxes must be known, got {boxes} and {scores}; fix the shapes of the inputs")
     center = node.attr.bool("center_point_box", 0)
     limit = _scalar(node, 2, 0, "i64")
     overlap, threshold = _scalar(node, 3, 0.0, boxes), _scalar(node, 4, None, boxes)
-    most = count
+    most: Dim = count
     if not node.has(2):
         most = 0
     elif node.value(2).is_constant:
-        most = max(0, min(count, int(node.scalar(2))))
+        most = D.minimum(count, max(0, int(node.scalar(2))))
     found, used = node.emit(
-        "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=most, center=center
+        "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=[most], center=center
     )
     return first_rows(node, found, used)
 
@@ -159,11 +191,12 @@ def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
 def first_rows(node: Node, rows: Any, used: Any, output: int = 0) -> Any:
     """As many rows as are used: the number that the model declares, which is checked, or what run time tells."""
     declared, kind = node.declared(output), type_of(rows)
-    if declared is None:
+    most = kind.shape[0]
+    if declared is None or not isinstance(most, int):
         counted = node.emit("reshape", used, shape=(1,))
-        (count,) = bind(node, counted, "the number of rows", [kind.shape[0]])
+        (count,) = bind(node, counted, "the number of rows", [most])
         return node.emit("slice_dims", rows, begin=[0, 0], shape=(count, kind.shape[1]), strides=[1, 1])
-    wanted, most = declared[0], kind.static_shape[0]
+    wanted = declared[0]
     if wanted > most:
         raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
     holds = node.emit("equal", used, node.constant(wanted, type_of(used)))

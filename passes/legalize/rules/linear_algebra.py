@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, abs_, constant, select
 from mirlo.passes.legalize.helpers import shape_of, wide, wide_dtype
 from mirlo.passes.rules import legalize
@@ -12,9 +14,9 @@ from mirlo.passes.rules import legalize
 class Elimination:
     """Rows of a matrix in scratch memory, from which columns are eliminated."""
 
-    def __init__(self, loops: LoopBuilder, rows: int, columns: int, element: Any):
+    def __init__(self, loops: LoopBuilder, rows: Dim, columns: Dim, element: Any):
         self.loops, self.rows, self.columns = loops, rows, columns
-        self.matrix = loops.scratch((max(rows, 1), max(columns, 1)), element)
+        self.matrix = loops.scratch((D.maximum(rows, 1), D.maximum(columns, 1)), element)
 
     def bring_up(self, k: Expr) -> Expr:
         """Exchange row k with the one below, or itself, whose element in column k is largest; whether they differ."""

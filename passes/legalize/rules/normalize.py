@@ -110,17 +110,18 @@ def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
     def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
         batch, channels, *spatial = x.shape
         size = channels // groups
-        extents = (*([size] if size > 1 else []), *spatial)
+        several = size != 1
+        extents = (*([size] if several else []), *spatial)
 
         def read(axes: Sequence[Expr]) -> Expr:
             n, g, *rest = axes
-            c = g * size + rest.pop(0) if size > 1 else g
+            c = g * size + rest.pop(0) if several else g
             return wide(x.at(n, c, *rest))
 
         mean, deviation = moments(p, (batch, groups), extents, read, op.epsilon)
 
         def element(n: Expr, c: Expr, *at: Expr) -> Expr:
-            group = c // size if size > 1 else c
+            group = c // size if several else c
             value = (wide(x.at(n, c, *at)) - mean[n, group]) * deviation[n, group]
             return (value * wide(scale[c]) + wide(bias[c])).cast(x.dtype)
 

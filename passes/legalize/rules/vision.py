@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from math import prod
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
@@ -113,9 +113,9 @@ def col2im_of_sizes(op: Any, b: Any) -> Any:
 def deform_conv(op: Any, b: Any) -> Any:
     """The elements of all windows, interpolated, as a matrix that the weight is multiplied with."""
     x, weight = shape_of(op.x), shape_of(op.weight)
-    output = tensor_type(op.output)
-    (batch, out_channels, *out), channels, window = output.static_shape, x[1], weight[2:]
-    count, elements = len(window), prod(window)
+    output = shape_of(op.output)
+    (batch, out_channels, *out), channels, window = output, x[1], weight[2:]
+    count, elements = len(window), D.product(window)
     strides = per_dim(op.strides, count, 1, 1, "strides")
     dilations = per_dim(op.dilations, count, 1, 1, "dilations")
     begins = [begin for begin, _ in padding_pairs(op.padding, count)]
@@ -141,9 +141,9 @@ def deform_conv(op: Any, b: Any) -> Any:
 
     made = b.call_prim(columns, op.x, op.offset, op.mask, name="deform_columns")
     depth = channels // op.groups * elements
-    matrix = b.emit(Reshape, made, shape=(batch, op.groups, depth, prod(out)))
+    matrix = b.emit(Reshape, made, shape=(batch, op.groups, depth, D.product(out)))
     kernel = b.emit(Reshape, op.weight, shape=(op.groups, out_channels // op.groups, depth))
-    product_ = b.emit(Reshape, b.emit(Matmul, kernel, matrix), shape=output.static_shape)
+    product_ = b.emit(Reshape, b.emit(Matmul, kernel, matrix), shape=output)
     if op.bias is None:
         return product_
 
@@ -252,7 +252,7 @@ class _Bins:
 @legalize("relax.non_max_suppression")
 def non_max_suppression(op: Any, b: Any) -> Any:
     images, classes, boxes_count = shape_of(op.scores)
-    most = op.most
+    (most,) = op.most
 
     def body(
         loops: LoopBuilder, boxes: Any, scores: Any, limit: Any, overlap: Any, threshold: Any, selected: Any, count: Any
@@ -260,9 +260,9 @@ def non_max_suppression(op: Any, b: Any) -> Any:
         for at in loops.nest(selected.shape):
             selected[at] = 0
         used = loops.variable(0, "index")
-        taken = loops.scratch((max(boxes_count, 1),), "bool")
-        kept = loops.scratch((max(most, 1),), "index")
-        for n, c in loops.nest((images, classes) if boxes_count and most else (0, 0)):
+        taken = loops.scratch((D.maximum(boxes_count, 1),), "bool")
+        kept = loops.scratch((D.maximum(most, 1),), "index")
+        for n, c in loops.nest((images, classes)):
             for i in loops.range(boxes_count):
                 good = (scores[n, c, i] > threshold[()]) if threshold is not None else constant(True, BOOL)
                 taken[i] = ~good

@@ -2,7 +2,7 @@
 
 func.func @col2im_1(%x: tensor<1x12x20xf32>) {
   // expected-error@+1 {{'relax.col2im' op the last dim of f32[1, 12, 20] and the windows of such an image must agree, got 20 and 16}}
-  %0 = "relax.col2im"(%x) {image = array<i64: 5, 5>, window = array<i64: 2, 2>} : (tensor<1x12x20xf32>) -> tensor<1x3x5x5xf32>
+  %0 = "relax.col2im"(%x) {image = [5, 5], window = [2, 2]} : (tensor<1x12x20xf32>) -> tensor<1x3x5x5xf32>
   return
 }
 
@@ -10,7 +10,7 @@ func.func @col2im_1(%x: tensor<1x12x20xf32>) {
 
 func.func @col2im_2(%x: tensor<1x10x16xf32>) {
   // expected-error@+1 {{'relax.col2im' op dim 1 of f32[1, 10, 16] must be a multiple of the 4 elements of a window}}
-  %0 = "relax.col2im"(%x) {image = array<i64: 5, 5>, window = array<i64: 2, 2>} : (tensor<1x10x16xf32>) -> tensor<1x2x5x5xf32>
+  %0 = "relax.col2im"(%x) {image = [5, 5], window = [2, 2]} : (tensor<1x10x16xf32>) -> tensor<1x2x5x5xf32>
   return
 }
 
@@ -18,7 +18,7 @@ func.func @col2im_2(%x: tensor<1x10x16xf32>) {
 
 func.func @col2im_3(%x: tensor<1x12x16xf32>, %sizes: tensor<2xi64>) {
   // expected-error@+1 {{'relax.col2im' op with sizes, window must be left out, and channels be given}}
-  %0 = "relax.col2im"(%x, %sizes) {image = array<i64: 5, 5>} : (tensor<1x12x16xf32>, tensor<2xi64>) -> tensor<1x3x5x5xf32>
+  %0 = "relax.col2im"(%x, %sizes) {image = [5, 5]} : (tensor<1x12x16xf32>, tensor<2xi64>) -> tensor<1x3x5x5xf32>
   return
 }
 
@@ -50,7 +50,7 @@ func.func @deform_conv_1(%x: tensor<1x4x6x6xf32>, %w: tensor<8x4x3x3xf32>, %offs
 
 func.func @boxes_1(%boxes: tensor<2x10x5xf32>, %scores: tensor<2x3x10xf32>, %limit: tensor<i64>, %overlap: tensor<f32>) {
   // expected-error@+1 {{'relax.non_max_suppression' op the last dim of boxes f32[2, 10, 5] and the numbers of a box must agree, got 5 and 4}}
-  %0:2 = "relax.non_max_suppression"(%boxes, %scores, %limit, %overlap) {most = 4} : (tensor<2x10x5xf32>, tensor<2x3x10xf32>, tensor<i64>, tensor<f32>) -> (tensor<24x3xi64>, tensor<i64>)
+  %0:2 = "relax.non_max_suppression"(%boxes, %scores, %limit, %overlap) {most = [4]} : (tensor<2x10x5xf32>, tensor<2x3x10xf32>, tensor<i64>, tensor<f32>) -> (tensor<24x3xi64>, tensor<i64>)
   return
 }
 

@@ -4,10 +4,10 @@
 
 // CHECK-LABEL: func.func @col2im(
 func.func @col2im(%x: tensor<?x12x20xf32, #relax.dims<["b", 12, 20]>>, %sizes: tensor<2xi64>) {
-  // CHECK: "relax.col2im"(%{{.*}}) {image = array<i64: 5, 7>, {{.*}}window = array<i64: 2, 3>} : {{.*}} -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
-  %0 = "relax.col2im"(%x) {image = array<i64: 5, 7>, window = array<i64: 2, 3>, operandSegmentSizes = array<i32: 1, 0>} : (tensor<?x12x20xf32, #relax.dims<["b", 12, 20]>>) -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
-  // CHECK: "relax.col2im"(%{{.*}}, %{{.*}}) {channels = 2 : i64, image = array<i64: 5, 7>
-  %1 = "relax.col2im"(%x, %sizes) {channels = 2, image = array<i64: 5, 7>, operandSegmentSizes = array<i32: 1, 1>} : (tensor<?x12x20xf32, #relax.dims<["b", 12, 20]>>, tensor<2xi64>) -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
+  // CHECK: "relax.col2im"(%{{.*}}) {image = [5, 7], {{.*}}window = [2, 3]} : {{.*}} -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
+  %0 = "relax.col2im"(%x) {image = [5, 7], window = [2, 3], operandSegmentSizes = array<i32: 1, 0>} : (tensor<?x12x20xf32, #relax.dims<["b", 12, 20]>>) -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
+  // CHECK: "relax.col2im"(%{{.*}}, %{{.*}}) {channels = 2 : i64, image = [5, 7]
+  %1 = "relax.col2im"(%x, %sizes) {channels = 2, image = [5, 7], operandSegmentSizes = array<i32: 1, 1>} : (tensor<?x12x20xf32, #relax.dims<["b", 12, 20]>>, tensor<2xi64>) -> tensor<?x2x5x7xf32, #relax.dims<["b", 2, 5, 7]>>
   return
 }
 
@@ -27,8 +27,8 @@ func.func @deform_conv(%x: tensor<1x4x6x6xf32>, %w: tensor<8x2x3x3xf32>, %offset
 
 // CHECK-LABEL: func.func @boxes(
 func.func @boxes(%boxes: tensor<2x10x4xf32>, %scores: tensor<2x3x10xf32>, %limit: tensor<i64>, %overlap: tensor<f32>) {
-  // CHECK: "relax.non_max_suppression"({{.*}}) {most = 4 : i64} : {{.*}} -> (tensor<24x3xi64>, tensor<i64>)
-  %0:2 = "relax.non_max_suppression"(%boxes, %scores, %limit, %overlap) {most = 4} : (tensor<2x10x4xf32>, tensor<2x3x10xf32>, tensor<i64>, tensor<f32>) -> (tensor<24x3xi64>, tensor<i64>)
+  // CHECK: "relax.non_max_suppression"({{.*}}) {most = [4]} : {{.*}} -> (tensor<24x3xi64>, tensor<i64>)
+  %0:2 = "relax.non_max_suppression"(%boxes, %scores, %limit, %overlap) {most = [4]} : (tensor<2x10x4xf32>, tensor<2x3x10xf32>, tensor<i64>, tensor<f32>) -> (tensor<24x3xi64>, tensor<i64>)
   return
 }
 

@@ -131,3 +131,69 @@ def test_dims_that_can_only_be_equal() -> None:
 
     grid = mirlo.compile(model_of([node("AffineGrid", "t size", "g")], {"t": ["n", "a", "b"]}, {"size": [2, 1, 2, 3]}))
     assert str(grid.inputs[0]).endswith("f32[n, 2, 3]")
+
+
+@pytest.mark.parametrize("image, window", [((4, 5), (2, 3)), ((3, 3), (1, 2))])
+def test_patches_to_images_of_any_size(image: tuple[int, ...], window: tuple[int, ...]) -> None:
+    """Sizes of images and windows are inputs; those that do not fit are an error."""
+    model = model_of([node("Col2Im", "x image window", "y", pads=[1, 0, 0, 1])], {"x": [1, "rows", "columns"]})
+    for name in ("image", "window"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [2]))
+    count = (image[0] + 1 - window[0] + 1) * (image[1] + 1 - window[1] + 1)
+    x = np.random.default_rng(4).standard_normal((1, 2 * window[0] * window[1], count)).astype(np.float32)
+    inputs = {"x": x, "image": np.array(image), "window": np.array(window)}
+    compiled = mirlo.compile(model)
+    expected = ReferenceEvaluator(model).run(None, inputs)[0]
+    np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-5, atol=1e-6)
+    for wrong in ({"image": np.array([9, 9])}, {"window": np.array([5, 5])}, {"window": np.array([0, 1])}):
+        with pytest.raises(mirlo.MirloError, match="do not fit"):
+            compiled.run({**inputs, **wrong})
+
+
+def test_boxes_of_any_number() -> None:
+    names = {"boxes": ["n", "b", 4], "scores": ["n", "c", "b"]}
+    constants = {"most": [2], "overlap": np.float32([0.3]), "threshold": np.float32([0.2])}
+    inputs = "boxes scores most overlap threshold"
+    model = model_of([node("NonMaxSuppression", inputs, "selected")], names, constants)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    compiled, reference = mirlo.compile(model), ReferenceEvaluator(model)
+    random = np.random.default_rng(5)
+    for n, c, b in ((1, 1, 1), (2, 3, 9)):
+        corner = random.random((n, b, 2), np.float32)
+        given = {"boxes": np.concatenate([corner, corner + 0.5], 2), "scores": random.random((n, c, b), np.float32)}
+        np.testing.assert_array_equal(compiled.run(given)["selected"], reference.run(None, given)[0])
+    empty = {"boxes": np.zeros((1, 0, 4), np.float32), "scores": np.zeros((1, 2, 0), np.float32)}
+    assert compiled.run(empty)["selected"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("operator", ["Det", "GroupNormalization", "DeformConv", "CausalConvWithState"])
+def test_operators_of_open_dims(operator: str) -> None:
+    """As the same model with its sizes fixed."""
+    cases: dict[str, tuple[dict[str, list[Any]], dict[str, Any], list[dict[str, tuple[int, ...]]]]] = {
+        "Det": ({"x": ["b", "n", "n"]}, {}, [{"x": (2, 3, 3)}, {"x": (1, 1, 1)}]),
+        "GroupNormalization": (
+            {"x": ["b", "c", "n"], "s": ["c"], "t": ["c"]}, {"num_groups": 2},
+            [{"x": (2, 4, 3), "s": (4,), "t": (4,)}, {"x": (1, 2, 5), "s": (2,), "t": (2,)}],
+        ),
+        "DeformConv": (
+            {"x": ["b", "c", "h", "w"], "w": ["o", "c", 2, 2], "d": ["b", 8, "p", "q"]}, {"pads": [1, 0, 0, 0]},
+            [{"x": (1, 2, 3, 4), "w": (3, 2, 2, 2), "d": (1, 8, 3, 3)},
+             {"x": (2, 1, 4, 5), "w": (1, 1, 2, 2), "d": (2, 8, 4, 4)}],
+        ),
+        "CausalConvWithState": (
+            {"x": ["b", "c", "n"], "w": ["c", 1, "k"], "t": ["c"], "past": ["b", "c", "p"]}, {"activation": "silu"},
+            [{"x": (2, 3, 5), "w": (3, 1, 4), "t": (3,), "past": (2, 3, 3)},
+             {"x": (1, 2, 1), "w": (2, 1, 3), "t": (2,), "past": (1, 2, 2)}],
+        ),
+    }  # fmt: skip
+    names, attributes, shapes = cases[operator]
+    outputs = "y z" if operator == "CausalConvWithState" else "y"
+    model = model_of([node(operator, " ".join(names), outputs, **attributes)], names, opset=27)
+    model.ir_version = 13
+    compiled = mirlo.compile(model)
+    random = np.random.default_rng(6)
+    for sizes in shapes:
+        inputs = {name: random.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+        expected = mirlo.compile(model, shapes={name: list(shape) for name, shape in sizes.items()}).run(inputs)
+        for name, found in compiled.run(inputs).items():
+            np.testing.assert_allclose(found, expected[name], rtol=1e-4, atol=1e-5, err_msg=f"{name} of {sizes}")

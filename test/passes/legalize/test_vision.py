@@ -76,7 +76,7 @@ def box_case(center: bool, limit: int, threshold: float | None) -> Case:
     rows = np.zeros((2 * 3 * 8, 3), np.int64)
     rows[: len(exact)] = exact
     operands = [boxes, scores, *(None if s is None else np.asarray(s) for s in scalars)]
-    return Case("non_max_suppression", operands, {"most": 8, "center": center}, (rows, np.int64(len(exact))))
+    return Case("non_max_suppression", operands, {"most": [8], "center": center}, (rows, np.int64(len(exact))))
 
 
 def number_cases() -> list[Case]:

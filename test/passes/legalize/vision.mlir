@@ -8,7 +8,7 @@
 // CHECK:       "tir.block"{{.*}}
 // CHECK:       domain = [1, 2, 4, 4, 2, 2]{{.*}}name = "col2im"
 func.func @col2im_of_image(%x: tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32> {
-  %0 = "relax.col2im"(%x) {image = array<i64: 4, 4>, window = array<i64: 2, 2>, operandSegmentSizes = array<i32: 1, 0>} : (tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32>
+  %0 = "relax.col2im"(%x) {image = [4, 4], window = [2, 2], operandSegmentSizes = array<i32: 1, 0>} : (tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32>
   return %0 : tensor<1x2x4x4xf32>
 }
 
@@ -21,7 +21,7 @@ func.func @col2im_of_image(%x: tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       memref.load
 // CHECK:       scf.if
 func.func @col2im_of_sizes(%x: tensor<1x8x9xf32>, %sizes: tensor<2xi64>) -> tensor<1x2x4x4xf32> {
-  %0 = "relax.col2im"(%x, %sizes) {image = array<i64: 4, 4>, channels = 2, operandSegmentSizes = array<i32: 1, 1>} : (tensor<1x8x9xf32>, tensor<2xi64>) -> tensor<1x2x4x4xf32>
+  %0 = "relax.col2im"(%x, %sizes) {image = [4, 4], channels = 2, operandSegmentSizes = array<i32: 1, 1>} : (tensor<1x8x9xf32>, tensor<2xi64>) -> tensor<1x2x4x4xf32>
   return %0 : tensor<1x2x4x4xf32>
 }
 
@@ -47,7 +47,7 @@ func.func @deform_conv(%x: tensor<1x4x6x6xf32>, %w: tensor<8x4x3x3xf32>, %offset
 // CHECK:       scf.while
 func.func @loops(%x: tensor<1x2x8x8xf32>, %rois: tensor<3x4xf32>, %batch: tensor<3xi64>, %boxes: tensor<1x6x4xf32>, %scores: tensor<1x1x6xf32>, %n: tensor<i64>, %t: tensor<f32>) -> (tensor<3x2x1x1xf32>, tensor<2x3xi64>, tensor<1x2xf32>, tensor<4xf32>) {
   %0 = "relax.roi_align"(%x, %rois, %batch) : (tensor<1x2x8x8xf32>, tensor<3x4xf32>, tensor<3xi64>) -> tensor<3x2x1x1xf32>
-  %1:2 = "relax.non_max_suppression"(%boxes, %scores, %n, %t) {most = 2} : (tensor<1x6x4xf32>, tensor<1x1x6xf32>, tensor<i64>, tensor<f32>) -> (tensor<2x3xi64>, tensor<i64>)
+  %1:2 = "relax.non_max_suppression"(%boxes, %scores, %n, %t) {most = [2]} : (tensor<1x6x4xf32>, tensor<1x1x6xf32>, tensor<i64>, tensor<f32>) -> (tensor<2x3xi64>, tensor<i64>)
   %2 = "relax.det"(%x) : (tensor<1x2x8x8xf32>) -> tensor<1x2xf32>
   %3 = "relax.random_normal"(%n) {shape = [4]} : (tensor<i64>) -> tensor<4xf32>
   return %0, %1#0, %2, %3 : tensor<3x2x1x1xf32>, tensor<2x3xi64>, tensor<1x2xf32>, tensor<4xf32>

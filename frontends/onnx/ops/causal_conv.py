@@ -1,0 +1,46 @@
+"""CausalConvWithState where the number of channels is a symbol; ONNX's function body serves where it is a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.relax.infer import require_equal_dims, require_rank
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import positions
+
+
+@converter("CausalConvWithState")
+def causal_conv(node: Node) -> Any:
+    """Each channel is convolved with a window of its own, behind what came before the input; and the last of both."""
+    x, weight = node.type(0), node.type(1)
+    require_rank(x, 3, "input 'input'")
+    require_rank(weight, 3, "input 'weight'")
+    batch, channels, length = x.shape
+    if isinstance(channels, int) or isinstance(weight.shape[0], int):
+        return NotImplemented  # a convolution of so many groups
+    window = weight.shape[2]
+    require_equal_dims(channels, weight.shape[0], f"the channels of {x} and {weight}")
+    require_equal_dims(weight.shape[1], 1, f"dim 1 of input 'weight' {weight} and the channels of a group")
+    activation = node.attr.choice("activation", "none", ("none", "silu", "swish"))
+    kept = D.maximum(window - 1, 0)
+    before = node.optional(3)
+    if before is None:
+        before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=x.dtype)
+    require_equal_dims(type_of(before).shape[2], kept, f"the last dim of 'past_state' and a window of {window}")
+    padded = node.emit("concat", (before, node[0]), axis=2)
+
+    wide = "f64" if x.dtype.name == "f64" else "f32"
+    rows = node.emit("reshape", positions(node, length), shape=(length, 1))
+    columns = node.emit("reshape", positions(node, window), shape=(1, window))
+    taken = node.emit("gather", padded, node.emit("add", rows, columns), axis=2)
+    factors = node.emit("cast", node[1], dtype=wide)
+    made = node.emit("reduce_sum", node.emit("multiply", node.emit("cast", taken, dtype=wide), factors), axes=[3])
+    if node.has(2):
+        bias = node.emit("reshape", node.emit("cast", node[2], dtype=wide), shape=(channels, 1))
+        made = node.emit("add", made, bias)
+    if activation != "none":
+        made = node.emit("multiply", made, node.emit("sigmoid", made))
+    last = node.emit("slice_dims", padded, begin=[0, 0, length], shape=(batch, channels, kept), strides=[1, 1, 1])
+    return node.emit("cast", made, dtype=x.dtype), last
