@@ -13,6 +13,7 @@ import numpy as np
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
+from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 
 
@@ -46,6 +47,9 @@ def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRAD
 def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
     """Whether the elements of an input are these numbers."""
     found = node.type(index)
+    if found.elements != np.size(wanted):
+        text = f"must have the {np.size(wanted)} numbers that the declared shape takes, got {found}"
+        raise NodeError(f"input {node.input_name(index)} {text}")
     return node.emit("equal", node[index], node.constant(np.reshape(wanted, found.static_shape), found))
 
 

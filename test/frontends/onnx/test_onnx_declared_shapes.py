@@ -140,3 +140,12 @@ def test_without_a_declared_shape_the_sizes_are_those_of_the_data() -> None:
 def test_a_declared_shape_that_no_axes_make() -> None:
     with pytest.raises(OnnxImportError, match=r"no 1 axes of f32\[3, 2, 2\] leave the declared shape \[7, 7\]"):
         mirlo.compile(model_of("ReduceSum", X, 1, [7, 7], keepdims=0))
+
+
+def test_sizes_of_parts_that_are_not_as_many_as_the_parts() -> None:
+    made = helper.make_node("Split", ["x", "k"], ["y", "z"], axis=2)
+    given = [helper.make_tensor_value_info("x", F32, [3, 2, 2]), helper.make_tensor_value_info("k", I64, [1])]
+    outputs = [helper.make_tensor_value_info(name, F32, [3, 2, 1]) for name in "yz"]
+    model = helper.make_model(helper.make_graph([made], "g", given, outputs), ir_version=9)
+    with pytest.raises(OnnxImportError, match="must have the 2 numbers that the declared shape takes, got i64"):
+        mirlo.compile(model)

@@ -66,6 +66,17 @@ def _window(pool: Pool, spatial: tuple[int, ...], dilated: bool = True) -> dict[
     return attributes if all(r <= dim for r, dim in zip(reach, padded, strict=True)) else None
 
 
+def _sees_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
+    """Whether each window has a place in the input, of a size of `dim` along this axis."""
+    kernel, stride = attributes["kernel_shape"][axis], attributes["strides"][axis]
+    if "pads" not in attributes:
+        return True
+    dilation = attributes.get("dilations", [1] * (axis + 1))[axis]
+    before, after = attributes["pads"][axis], attributes["pads"][axis + len(attributes["pads"]) // 2]
+    last = dim + after - (kernel - 1) * dilation
+    return all(any(0 <= start + i * dilation < dim for i in range(kernel)) for start in range(-before, last, stride))
+
+
 @plans(4)
 def conv(pool: Pool) -> Plan | None:
     x = pool.floats(3, 4, dtype=np.float32)
@@ -101,9 +112,7 @@ def pool_window(pool: Pool) -> Plan | None:
     if attributes is None:
         return None
     # What an implementation makes of windows that lie in the padding alone is its own affair.
-    if any(
-        pad >= kernel for pad, kernel in zip(attributes.get("pads", ()), attributes["kernel_shape"] * 2, strict=False)
-    ):
+    if not all(_sees_input(attributes, i, dim) for i, dim in enumerate(x.shape[2:])):
         return None
     if operator == "AveragePool":
         attributes["count_include_pad"] = pool.number(0, 1)
