@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.fourier_open import open_dft, open_inverse_real, open_length, open_stft
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import scalar
 
@@ -35,7 +38,10 @@ def dft(node: Node) -> Any:
 
 def _dft_of_run_time(node: Node) -> Any:
     """The axis is known at run time only: of those that make the declared shape, it chooses one."""
-    rank, declared = node.type(0).rank, node.declared(0)
+    x, rank = node.type(0), node.type(0).rank
+    declared: tuple[Dim, ...] | None = node.declared(0)
+    if declared is None and not node.has(1) and not node.attr.bool("onesided", 0):
+        declared = (*x.shape[:-1], 2)  # whichever axis it is
     if declared is None:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
     fitting: dict[int, Any] = {}
@@ -63,19 +69,25 @@ def _dft_of_run_time(node: Node) -> Any:
 def _dft(node: Node, axis: int) -> Any:
     """Along one axis of a tensor whose last dim holds the real and perhaps the imaginary part."""
     x = node.type(0)
-    if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2):
+    if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2, *_open(x.shape[-1])):
         raise NodeError(f"the axis is {axis} of {x}, of which the last dim must be 1 or 2 and cannot be transformed")
     axis %= x.rank
     size, parts = x.shape[axis], x.shape[-1]
-    if not isinstance(size, int) or not isinstance(parts, int):
-        raise NodeError(f"the length must be known, got {x}")
+    if not isinstance(parts, int):
+        require_equal_dims(parts, 2, f"the last dim of {x} and the parts of a complex number")
     inverse, onesided = node.attr.bool("inverse", 0), node.attr.bool("onesided", 0)
-    default = 2 * (size - 1) if inverse and onesided else size
-    length = int(node.scalar(1, default))
-    matrix = _inverse_real(size, length) if inverse and onesided else _matrix(size, parts, length, inverse, onesided)
+    length: Dim = 2 * (size - 1) if inverse and onesided else size
+    if node.has(1):
+        length = int(node.scalar(1)) if node.value(1).is_constant else open_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
     rows = node.emit("permute", node[0], axes=order)
-    result = _transformed(node, rows, matrix, 1 if inverse and onesided else 2)
+    if not isinstance(size, int) or not isinstance(length, int):
+        real = inverse and onesided
+        result = open_inverse_real(node, rows, length) if real else open_dft(node, rows, length, inverse, onesided)
+    elif inverse and onesided:
+        result = _transformed(node, rows, _inverse_real(size, length), 1)
+    else:
+        result = _transformed(node, rows, _matrix(size, _number(parts), length, inverse, onesided), 2)
     return node.emit("permute", result, axes=[order.index(i) for i in range(x.rank)])
 
 
@@ -83,9 +95,15 @@ def _dft(node: Node, axis: int) -> Any:
 def stft(node: Node) -> Any:
     """Frames of the signal, times a window, each transformed."""
     x, parts = node.type(0), node.type(0).shape[-1]
-    if x.rank != 3 or not isinstance(x.shape[1], int) or not isinstance(parts, int) or parts not in (1, 2):
-        raise NodeError(f"input 'signal' must be [batch, a known length, 1 or 2], got {x}")
+    if x.rank != 3 or parts not in (1, 2, *_open(parts)):
+        raise NodeError(f"input 'signal' must be [batch, length, 1 or 2], got {x}")
+    if not isinstance(parts, int):
+        require_equal_dims(parts, 2, f"the last dim of {x} and the parts of a complex number")
+    if not node.has(2) and not node.has(3):
+        raise NodeError("one of the inputs 'window' and 'frame_length' must be there")
     onesided = node.attr.bool("onesided", 1)
+    if not isinstance(x.shape[1], int) or (node.has(2) and not isinstance(node.type(2).shape[0], int)):
+        return open_stft(node, onesided)
     window = node.type(2).shape[0] if node.has(2) else 0
     if node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant):
         step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
@@ -100,9 +118,7 @@ def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any
     """Step or length of the frames are known at run time only: what makes the declared shape is computed."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
-        raise NodeError(
-            "inputs 'frame_step' and 'frame_length' must be constants, or the model must declare the result"
-        )
+        return open_stft(node, onesided)
     count, bins = declared[1], declared[2]
     lengths = [2 * bins - 2, 2 * bins - 1] if onesided else [bins]
     if node.has(3) and node.value(3).is_constant:
@@ -158,6 +174,16 @@ def _transformed(node: Node, rows: Any, matrix: np.ndarray, parts: int) -> Any:
     flat = node.emit("reshape", rows, shape=(*outer, size * given))
     product = node.emit("matmul", flat, node.constant(matrix, type_of(rows)))
     return node.emit("reshape", product, shape=(*outer, matrix.shape[1] // parts, parts))
+
+
+def _open(dim: Dim) -> tuple[Dim, ...]:
+    """The dim itself, if it is no number."""
+    return () if isinstance(dim, int) else (dim,)
+
+
+def _number(dim: Dim) -> int:
+    assert isinstance(dim, int)
+    return dim
 
 
 def _angles(size: int, count: int, length: int) -> np.ndarray:

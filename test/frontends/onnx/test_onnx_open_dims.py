@@ -197,3 +197,40 @@ def test_operators_of_open_dims(operator: str) -> None:
         expected = mirlo.compile(model, shapes={name: list(shape) for name, shape in sizes.items()}).run(inputs)
         for name, found in compiled.run(inputs).items():
             np.testing.assert_allclose(found, expected[name], rtol=1e-4, atol=1e-5, err_msg=f"{name} of {sizes}")
+
+
+@pytest.mark.parametrize(
+    "attributes, parts",
+    [({}, 1), ({}, 2), ({"onesided": 1}, 1), ({"inverse": 1}, 2), ({"inverse": 1, "onesided": 1}, 2)],
+)
+def test_transforms_of_any_length(attributes: dict[str, int], parts: int) -> None:
+    """As of a known length; a length that is an input cuts off or adds zeros."""
+    length = helper.make_tensor_value_info("length", TensorProto.INT64, [])
+    model = model_of([node("DFT", "x length axis", "y", **attributes)], {"x": ["b", "n", parts]}, {"axis": [1]})
+    model.graph.input.append(length)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.array(1), "axis"))
+    compiled = mirlo.compile(model)
+    for n, wanted in ((8, 8), (5, 9), (6, 4)):
+        x = np.random.default_rng(7).standard_normal((2, n, parts)).astype(np.float32)
+        if attributes.get("inverse") and attributes.get("onesided"):
+            expected = np.fft.irfft(x[..., 0] + 1j * x[..., 1], wanted, axis=1)[..., None]
+        else:
+            signal = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+            made = (np.fft.ifft if attributes.get("inverse") else np.fft.fft)(signal, wanted, axis=1)
+            made = made[:, : wanted // 2 + 1] if attributes.get("onesided") else made
+            expected = np.stack([made.real, made.imag], -1)
+        found = compiled.run({"x": x, "length": np.array(wanted)})["y"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=f"{n}, {wanted}")
+
+
+def test_frames_of_a_signal_of_any_length() -> None:
+    model = model_of([node("STFT", "x step window", "y")], {"x": ["b", "n", 1], "window": ["w"]}, opset=17)
+    model.graph.input.append(helper.make_tensor_value_info("step", TensorProto.INT64, []))
+    compiled, reference = mirlo.compile(model), ReferenceEvaluator(model)
+    random = np.random.default_rng(8)
+    for n, window, step in ((32, 8, 4), (21, 5, 3)):
+        x = random.standard_normal((2, n, 1)).astype(np.float32)
+        inputs = {"x": x, "window": np.hanning(window).astype(np.float32), "step": np.array(step)}
+        np.testing.assert_allclose(compiled.run(inputs)["y"], reference.run(None, inputs)[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(mirlo.MirloError, match="do not fit"):
+        compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
