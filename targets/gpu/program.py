@@ -41,13 +41,33 @@ class Range:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A tensor as an engine that copies boxes of it sees it; a kernel is given a description, not an address."""
+
+    range: Range
+    dims: tuple[int, ...]
+    """The innermost first; so are the others."""
+    strides: tuple[int, ...]
+    """Bytes between neighbours along each dim but the innermost."""
+    box: tuple[int, ...]
+    format: str
+    """Of its numbers."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "map": self.range.as_json(), "dims": list(self.dims), "strides": list(self.strides), "box": list(self.box),
+            "format": self.format,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Launch:
     """A kernel on ranges of memory; `row` is the row of a profile that its time counts for."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arguments: tuple[Range, ...]
+    arguments: tuple[Range | TensorMap, ...]
     writes: tuple[bool, ...]
     """For each argument whether the kernel writes it."""
     row: int
@@ -104,7 +124,7 @@ class _Reader:
         self.row = -1
 
     def run(self, main: Any) -> Program:
-        env: dict[Any, Range] = {}
+        env: dict[Any, Any] = {}
         tensors = params = 0
         entries = ir.ArrayAttr(main.attributes["arg_attrs"])
         for argument, entry in zip(main.regions[0].blocks[0].arguments, entries, strict=True):
@@ -123,7 +143,7 @@ class _Reader:
             self._host(op, env)
         return self.program
 
-    def _host(self, op: Any, env: dict[Any, Range]) -> None:
+    def _host(self, op: Any, env: dict[Any, Any]) -> None:
         if op.name == "func.call":
             self.row += 1
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
@@ -139,13 +159,15 @@ class _Reader:
             return
         self._step(op, env)
 
-    def _step(self, op: Any, env: dict[Any, Range]) -> None:
+    def _step(self, op: Any, env: dict[Any, Any]) -> None:
         if op.name in ("arith.constant", "func.return"):
             return
         if op.name == "memref.view":
             env[op.results[0]] = env[op.operands[0]].part(_known(op.operands[1]), buffer_bytes(op.results[0].type))
         elif op.name in ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast"):
             env[op.results[0]] = env[op.operands[0]]
+        elif op.name == "nvgpu.tma.create.descriptor":
+            env[op.results[0]] = _tensor_map(op, env[op.operands[0]])
         elif op.name == "memref.get_global":
             env[op.results[0]] = self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value, op)
         elif op.name == "memref.copy":
@@ -160,7 +182,7 @@ class _Reader:
                 op.location,
             )
 
-    def _launch(self, op: Any, env: dict[Any, Range]) -> None:
+    def _launch(self, op: Any, env: dict[Any, Any]) -> None:
         reference = ir.SymbolRefAttr(op.attributes["kernel"]).value
         operands = list(op.operands)
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
@@ -192,8 +214,22 @@ class _Reader:
         return Range(CONSTANT, at, 0, len(self.program.constants[at]))
 
 
+def _tensor_map(op: Any, where: Range) -> TensorMap:
+    """A description of a tensor, whose shape is that of what it was made from."""
+    kind = op.operands[0].owner.operands[0].type
+    strides, _ = kind.get_strides_and_offset()
+    box = [_known(size) for size in list(op.operands)[1:]]
+    bytes_ = buffer_bytes(ir.MemRefType.get([1], kind.element_type))
+    return TensorMap(
+        where, tuple(reversed(kind.shape)), tuple(bytes_ * stride for stride in reversed(strides[:-1])),
+        tuple(reversed(box)), ir.StringAttr(op.attributes["format"]).value,
+    )  # fmt: skip
+
+
 def _is_written(argument: Any) -> bool:
     """Whether a kernel does something else with a buffer than reading elements."""
+    if not isinstance(argument.type, ir.MemRefType):
+        return False  # a tensor map: only what is read has one
     return not all(
         use.owner.operation.name in ("memref.load", "vector.load") or _is_source(use) for use in argument.uses
     )

@@ -25,6 +25,8 @@ class Chip:
     """Of these what the assembler makes products of other numbers of, which takes registers."""
     has_async_copy: bool = True
     has_tma: bool = False
+    has_warpgroups: bool = False
+    """Whether four warps multiply together (`wgmma`), which is in no later chip."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -44,7 +46,7 @@ CHIPS: dict[str, Chip] = {
     for chip in (
         Chip("sm_80", 80, 163 * 1024, 108, _AMPERE),
         Chip("sm_89", 84, 99 * 1024, 142, _AMPERE | {"f8"}),
-        Chip("sm_90a", 84, 227 * 1024, 132, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True),
+        Chip("sm_90a", 84, 227 * 1024, 132, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True, has_warpgroups=True),
         Chip("sm_100", 86, 227 * 1024, 148, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True),
     )
 }

@@ -24,6 +24,7 @@ from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, 
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 from mirlo.targets.nvvm.graphs import Graphs
+from mirlo.targets.nvvm.maps import encode
 from mirlo.targets.nvvm.memory import Event, Written, allocate, pool, written_block
 
 NON_BLOCKING = 1
@@ -216,14 +217,20 @@ class Model:
             source, target = (self._place(where, tensors) for where in step["copy"])
             self._copy(target, source, step["copy"][0][3])
             return
-        addresses = tuple(self._place(where, tensors) for where in step["arguments"])
-        given = (addresses, (ctypes.c_void_p,) * len(addresses))
+        values = tuple(self._argument(argument, tensors) for argument in step["arguments"])
+        given = (values, tuple(ctypes.c_void_p if isinstance(value, int) else None for value in values))
         name = step["kernel"]
         asked = self.artifact.metadata["kernels"][name].get("shared", 0)
         started = self.gpu.cuda.cuLaunchKernel(
             self._functions[name], *step["grid"], *step["block"], asked, self.stream, given, 0
         )
         check(started, f"starting the kernel '{name}'")
+
+    def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
+        """What a kernel is given: the address of a range, or a tensor map."""
+        if isinstance(argument, dict):
+            return encode(self.gpu.cuda, argument, self._place(argument["map"], tensors))
+        return self._place(argument, tensors)
 
     def _copy(self, target: int, source: int, size: int) -> None:
         if size:

@@ -17,13 +17,12 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.nvvm.chips import Chip
+from mirlo.targets.nvvm.entry import describe, make_zero_sums, take_maps
 from mirlo.targets.nvvm.libdevice import link
 from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
 
 TRIPLE = "nvptx64-nvidia-cuda"
-ALIGNMENT = 16
-"""Of every buffer, in bytes; the plan of memory gives more."""
 _TRANSLATED = frozenset({"llvm", "nvvm", "gpu", "builtin"})
 _INTRINSICS = re.compile(
     r"llvm\.(nvvm\.|fma|fmuladd|sqrt|fabs|floor|ceil|trunc|rint|nearbyint|roundeven|round|minnum|maxnum|minimum|maximum|"
@@ -40,6 +39,10 @@ _TO_NVVM = (
 )
 
 
+_WIDE = ("vector.load", "vector.store", "nvgpu.ldmatrix", "nvvm.wgmma.mma_async")
+"""Operations whose conversions know positions of 64 bits only."""
+
+
 def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> list[KernelCode]:
     """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed.
 
@@ -50,9 +53,10 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None =
         return []
     (whole,) = (op.operation for op in module.body.operations)
     asked = place_shared(whole)
+    maps = take_maps(whole)
+    make_zero_sums(whole)
     call_intrinsics(whole)
-    # The conversions of these know positions of 64 bits only.
-    wide = any(find(whole, name) for name in ("vector.load", "vector.store", "nvgpu.ldmatrix"))
+    wide = any(find(whole, name) for name in _WIDE)
     index = 64 if wide or _is_huge(whole) else 32
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
@@ -62,8 +66,9 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None =
     check_translated(whole)
     leave_to_launch(whole)
     for function in find(whole, "llvm.func"):
-        if ir.StringAttr(function.attributes["sym_name"]).value in kernels.values():
-            _align(function)
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        if name in kernels.values():
+            describe(function, maps.get(name, ()))
     code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice).encode()
     return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
 
@@ -195,10 +200,3 @@ def _is_huge(kernel: Any) -> bool:
             if count >= 1 << 31:
                 return True
     return False
-
-
-def _align(function: Any) -> None:
-    """What is known of the pointers that a kernel is given."""
-    count = len(function.regions[0].blocks[0].arguments)
-    aligned = ir.DictAttr.get({"llvm.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)})
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([aligned] * count)

@@ -22,6 +22,8 @@ class Assembled:
     registers: int
     spilled_bytes: int
     shared_bytes: int
+    warnings: tuple[str, ...] = ()
+    """What it says that it does not do as it was told."""
 
 
 class AssemblerError(RuntimeError):
@@ -52,6 +54,7 @@ def run_ptxas(ptx: str | bytes, chip: Chip) -> Assembled:
         return Assembled(
             target.read_bytes(), _largest(r"Used (\d+) registers", done.stderr),
             _largest(r"(\d+) bytes spill stores", done.stderr), _largest(r"(\d+) bytes smem", done.stderr),
+            tuple(line for line in done.stderr.splitlines() if re.search(r"warning|\(C\d+\)|serialized", line)),
         )  # fmt: skip
 
 

@@ -13,14 +13,15 @@ from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.multiplyadd import TilesPlan, plan_tiles
 from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_cores
+from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
 from mirlo.targets.nvvm.schedule.wide import plan_wide_points
 
-PLANS = (TensorCorePlan, TilesPlan)
+PLANS = (WarpgroupPlan, TensorCorePlan, TilesPlan)
 
 
 def planners(options: Options) -> tuple[Callable[[Group], Any], ...]:
     """Ways to compute a product, the best first."""
-    return partial(plan_tensor_cores, options=options), plan_tiles
+    return partial(plan_warpgroups, options=options), partial(plan_tensor_cores, options=options), plan_tiles
 
 
 @schedule("any", target="nvvm", priority=60)

@@ -11,8 +11,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from simt import run_kernel
+from warpgroups import TensorMap
+
+from mirlo.targets.nvvm import maps
 
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
 NO_BINARY = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
@@ -44,6 +48,35 @@ class FakeStreams:
     def run_all(self) -> None:
         for stream in list(self.queues):
             self.run(stream)
+
+
+class FakeMaps:
+    """The driver's function that writes tensor maps; what it writes is the number of a map that is kept here."""
+
+    KINDS = {0: np.int8, 6: np.float16, 9: ml_dtypes.bfloat16, 11: np.float32}
+
+    def __init__(self) -> None:
+        self.known: list[TensorMap] = []
+        self._kept = maps._ENCODE(self._encode)
+        self.function = ctypes.cast(self._kept, ctypes.c_void_p).value
+
+    def _encode(
+        self, target: int, kind: int, rank: int, address: int, dims: Any, strides: Any, box: Any, steps: Any, *rest: int
+    ) -> int:
+        if target % 64 or address % 16 or rest != (0, 3, 3, 0) or any(steps[i] != 1 for i in range(rank)):
+            return 1  # CUDA_ERROR_INVALID_VALUE
+        dtype = np.dtype(self.KINDS[kind])
+        sizes, lines = tuple(dims[:rank]), tuple(strides[: rank - 1])
+        count = sizes[0] + sum((size - 1) * line for size, line in zip(sizes[1:], lines, strict=True)) // dtype.itemsize
+        held = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+        form = "tf32" if kind == 11 else str(dtype)
+        self.known.append(TensorMap(np.frombuffer(held, dtype), sizes, lines, tuple(box[:rank]), form))
+        ctypes.c_uint64.from_address(target).value = len(self.known)
+        return 0
+
+    def given(self, encoded: Any) -> TensorMap:
+        """The map of a launch."""
+        return self.known[ctypes.c_uint64.from_address(encoded.getPtr()).value - 1]
 
 
 class FakeDriver:
@@ -79,6 +112,7 @@ class FakeDriver:
         self.takes_binaries = True
         self._next = 100
         self.allowed: dict[str, int] = {}
+        self.maps = FakeMaps()
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -186,19 +220,26 @@ class FakeDriver:
         self.allowed[function] = value
         return (SUCCESS,)
 
+    def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Any, int, int]:
+        assert name == b"cuTensorMapEncodeTiled" and version == 12000
+        return SUCCESS, self.maps.function, 0
+
     def cuLaunchKernel(self, function: str, *rest: Any) -> tuple[Any]:
         *sizes, shared, stream, (values, kinds), extra = rest
         assert extra == 0 and len(sizes) == 6
         assert shared == self.allowed.get(function, 0), "more shared memory is asked for than the kernel may have"
         assert self.stream_of_gpu[stream] == self.context, "the stream is that of another GPU"
-        assert all(kind is ctypes.c_void_p for kind in kinds) and sizes[4:] == [1, 1]
-        assert all(value % 16 == 0 for value in values), "kernels count on alignment"
+        assert sizes[4:] == [1, 1]
+        addresses = [value for value, kind in zip(values, kinds, strict=True) if kind is ctypes.c_void_p]
+        assert all(value % 16 == 0 for value in addresses), "kernels count on alignment"
+        # Maps are copied when a kernel is launched: what is written over them later is not seen.
+        values = [value if value in addresses else self.maps.given(value) for value in values]
         kernel = self.kernels[function]
 
         def run() -> None:
             arrays = [
-                _array(address, argument.type)
-                for address, argument in zip(values, kernel.regions[0].blocks[0].arguments, strict=True)
+                value if isinstance(value, TensorMap) else _array(value, argument.type)
+                for value, argument in zip(values, kernel.regions[0].blocks[0].arguments, strict=True)
             ]
             run_kernel(kernel, (sizes[0], sizes[1], sizes[2]), sizes[3], arrays)
 

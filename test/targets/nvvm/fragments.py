@@ -18,6 +18,11 @@ KINDS = {
 }  # fmt: skip
 
 
+def rounded_to_tf32(x: np.ndarray) -> np.ndarray:
+    """Rounded to ten bits of fraction, ties away from zero."""
+    return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
+
+
 def numbers(registers: list[np.ndarray], kind: str) -> np.ndarray:
     """The numbers in registers, for each thread: registers by numbers, as what they are added up in."""
     parts = [np.ascontiguousarray(register).view(KINDS[kind]).reshape(len(register), -1) for register in registers]

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from fragments import KINDS
 from simt import dtype_of, run_kernel
+from warpgroups import TensorMap
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -14,7 +16,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.targets.gpu.program import ARENA, Launch, read_program
+from mirlo.targets.gpu.program import ARENA, Launch, Range, read_program
 
 
 def run_on_interpreter(
@@ -42,9 +44,22 @@ def run_on_interpreter(
         for step in program.steps:
             assert isinstance(step, Launch)
             kernel = kernels[step.kernel]
-            given = []
-            for range_, parameter in zip(step.arguments, kernel.regions[0].blocks[0].arguments, strict=True):
-                part = arena[range_.offset : range_.offset + range_.size]
-                given.append(part.view(dtype_of(parameter.type)) if range_.space == ARENA else memories[range_.index])
+            parameters = kernel.regions[0].blocks[0].arguments
+            given = [
+                _given(argument, parameter, memories, arena)
+                for argument, parameter in zip(step.arguments, parameters, strict=True)
+            ]
             run_kernel(kernel, step.grid, step.block[0], given)
     return result, schedules
+
+
+def _given(argument: Any, parameter: Any, memories: list[np.ndarray], arena: np.ndarray) -> Any:
+    """What a kernel is given: memory, or a tensor map of it."""
+    where = argument if isinstance(argument, Range) else argument.range
+    memory = memories[where.index].reshape(-1) if where.space != ARENA else None
+    if memory is None:
+        kind = dtype_of(parameter.type) if where is argument else np.dtype(KINDS[argument.format])
+        memory = arena[where.offset : where.offset + where.size].view(kind)
+    if where is argument:
+        return memory
+    return TensorMap(memory, argument.dims, argument.strides, argument.box, argument.format)

@@ -15,12 +15,14 @@ import ml_dtypes
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.lower.calls import find
 
 _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1": np.bool_, "index": np.int64,
            "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16}  # fmt: skip
 _BINARY = {
     "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
     "minui": np.minimum, "maxui": np.maximum, "maxsi": np.maximum, "minsi": np.minimum, "ori": np.bitwise_or,
+    "shrui": np.right_shift,
     "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
 }  # fmt: skip
@@ -110,8 +112,7 @@ class Block:
 
     def nvvm_convert_float_to_tf32(self, op: Any, mask: np.ndarray) -> None:
         """Rounded to ten bits of fraction, ties away from zero, as the bits of an f32."""
-        bits = self.env[op.operands[0]].view(np.uint32)
-        self.env[op.results[0]] = ((bits + 0x1000) & 0xFFFFE000).view(np.int32)
+        self.env[op.results[0]] = fragments.rounded_to_tf32(self.env[op.operands[0]]).view(np.int32)
 
     def affine_apply(self, op: Any, mask: np.ndarray) -> None:
         def of(e: Any) -> Any:
@@ -299,17 +300,27 @@ class Block:
             self.env[result] = np.where(condition, yes, no).astype(yes.dtype)
 
 
-def _where(active: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+def _where(active: np.ndarray, new: Any, old: Any) -> Any:
     """The new values of the threads that are active, the old ones of the others."""
+    if not isinstance(new, np.ndarray):
+        return new  # what a warpgroup has together
     return np.where(active.reshape(-1, *(1 for _ in new.shape[1:])), new, old).astype(new.dtype)
 
 
-def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: list[np.ndarray]) -> None:
-    """Run all blocks of a `gpu.func` on arrays, one for each parameter."""
+def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: list[Any]) -> None:
+    """Run all blocks of a `gpu.func` on arrays or tensor maps, one for each parameter."""
     body = function.regions[0].blocks[0]
+    given = [array.reshape(-1) if isinstance(array, np.ndarray) else array for array in arrays]
+    if find(function, "nvvm.mbarrier.init"):
+        from warpgroups import run_block
+
+        for number in range(math.prod(grid)):
+            x, rest = number % grid[0], number // grid[0]
+            run_block(body, (x, rest % grid[1], rest // grid[1]), threads, given)
+        return
     for z in range(grid[2]):
         for y in range(grid[1]):
             for x in range(grid[0]):
                 block = Block(threads, (x, y, z))
-                block.env.update(zip(body.arguments, (array.reshape(-1) for array in arrays), strict=True))
+                block.env.update(zip(body.arguments, given, strict=True))
                 block.run(body, np.ones(threads, bool))

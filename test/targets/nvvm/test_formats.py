@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from fragments import rounded_to_tf32
 from interpreted import run_on_interpreter
 
 from mirlo.dialects.bindings import ir
@@ -82,16 +83,11 @@ def test_floats_of_eight_bits(kind: str) -> None:
         np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
-def rounded(x: np.ndarray) -> np.ndarray:
-    """To ten bits of fraction, ties away from zero."""
-    return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
-
-
 @pytest.mark.parametrize("turned", ["", "ab"])
 def test_floats_are_rounded_where_asked_for(turned: str) -> None:
     for size in SIZES:
         found, a, b = run("f32", "f32", "f32", size, TF32, turned)
-        exact, wanted = a @ b, rounded(a) @ rounded(b)
+        exact, wanted = a @ b, rounded_to_tf32(a) @ rounded_to_tf32(b)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
         assert np.abs(found - exact).max() > 1e-4, "nothing was rounded"
 
@@ -110,9 +106,9 @@ def test_floats_keep_their_bits_where_nothing_is_asked_for(options: str) -> None
     ("left", "right", "kind", "chip", "options", "instruction"),
     [
         ("i8", "i8", "i32", "sm_80", "", "m16n8k32.row.col.s32.s8.s8.s32"),
-        ("ui8", "i8", "i32", "sm_90a", "", "m16n8k32.row.col.s32.u8.s8.s32"),
+        ("ui8", "i8", "i32", "sm_100", "", "m16n8k32.row.col.s32.u8.s8.s32"),
         ("f8E4M3FN", "f8E4M3FN", "f32", "sm_89", "", "m16n8k32.row.col.f32.e4m3.e4m3.f32"),
-        ("f8E5M2", "f8E5M2", "f32", "sm_90a", "", "m16n8k32.row.col.f32.e5m2.e5m2.f32"),
+        ("f8E5M2", "f8E5M2", "f32", "sm_100", "", "m16n8k32.row.col.f32.e5m2.e5m2.f32"),
         ("f32", "f32", "f32", "sm_80", "tf32=true", "m16n8k8.row.col.f32.tf32.tf32.f32"),
     ],
 )

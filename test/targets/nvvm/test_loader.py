@@ -10,7 +10,8 @@ from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
-from mirlo.targets.nvvm.schedule import tensorcore
+from mirlo.targets.nvvm import maps
+from mirlo.targets.nvvm.schedule import tensorcore, warpgroup
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 
@@ -51,6 +52,27 @@ def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.Monk
     x, y = compiled.random_inputs().values()
     np.testing.assert_allclose(compiled(x, y), x.astype(np.float32) @ y.astype(np.float32), rtol=1e-2, atol=1e-2)
     assert list(driver.allowed.values()) == [4 * (128 * 40 + 32 * 136) * 2]
+
+
+def test_tensors_are_described_to_the_copying_engine(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.TILES[-1])
+    compiled = mirlo.compile(product, target="nvvm{chip=sm_90a}", cache=False)
+    for seed in range(2):
+        x, y = compiled.random_inputs(seed).values()
+        np.testing.assert_allclose(compiled(x, y), x.astype(np.float32) @ y.astype(np.float32), rtol=1e-2, atol=1e-2)
+    assert [(tensor.dims, tensor.box) for tensor in driver.maps.known] == [
+        ((160, 128), (64, 64)),
+        ((128, 160), (64, 64)),
+    ]
+    assert max(driver.allowed.values()) > 48 * 1024
+
+
+def test_numbers_of_formats_are_those_of_the_driver() -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+    for name, number in maps.FORMATS.values():
+        assert int(getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}")) == number
+    assert int(bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B) == maps.PERMUTED_128
+    assert int(bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B) == maps.PROMOTED_256
 
 
 def test_chips_that_do_not_fit(driver: FakeDriver) -> None:

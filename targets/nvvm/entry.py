@@ -1,0 +1,66 @@
+"""What kernels are given and begin with, as LLVM's dialect says it: pointers, tensor maps, sums, registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.lower.calls import find
+
+ALIGNMENT = 16
+"""Of every buffer, in bytes; the plan of memory gives more."""
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+"""Of a tensor map, which is passed as it is."""
+REGISTERS = 65536
+"""Of a unit."""
+
+
+def take_maps(module: Any) -> dict[str, list[int]]:
+    """Let the kernels of a `gpu.module` take tensor maps as pointers; by name, which arguments these are."""
+    found: dict[str, list[int]] = {}
+    pointer = ir.Type.parse("!llvm.ptr")
+    for function in find(module, "gpu.func"):
+        arguments = function.regions[0].blocks[0].arguments
+        maps = [i for i, argument in enumerate(arguments) if "tensormap" in str(argument.type)]
+        if not maps:
+            continue
+        found[ir.StringAttr(function.attributes["sym_name"]).value] = maps
+        for i in maps:
+            arguments[i].set_type(pointer)
+            for use in list(arguments[i].uses):
+                cast = use.owner.operation
+                cast.results[0].replace_all_uses_with(arguments[i])
+                cast.erase()
+        kind = ir.FunctionType.get([argument.type for argument in arguments], [])
+        function.attributes["function_type"] = ir.TypeAttr.get(kind)
+    return found
+
+
+def make_zero_sums(module: Any) -> None:
+    """Sums of a warpgroup's products that begin with zero, as constants."""
+    for cast in find(module, "builtin.unrealized_conversion_cast"):
+        kind = cast.results[0].type
+        if str(kind).startswith("!llvm.struct"):
+            with ir.InsertionPoint(cast), cast.location:
+                zero = ir.Operation.create("llvm.mlir.zero", results=[kind])
+            cast.results[0].replace_all_uses_with(zero.results[0])
+            cast.erase()
+
+
+def describe(function: Any, maps: Sequence[int]) -> None:
+    """Say what is known of the arguments of a kernel, and how many registers its threads begin with."""
+    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+    aligned = {"llvm.align": ir.IntegerAttr.get(i64, ALIGNMENT)}
+    by_value = {
+        "llvm.align": ir.IntegerAttr.get(i64, MAP_ALIGNMENT), "nvvm.grid_constant": ir.UnitAttr.get(),
+        "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{MAP_BYTES} x i8>")),
+    }  # fmt: skip
+    count = len(function.regions[0].blocks[0].arguments)
+    attributes = [ir.DictAttr.get(by_value if i in maps else aligned) for i in range(count)]
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    if find(function, "nvvm.setmaxregister"):
+        # What warps take from each other, the kernel must have been given: the assembler has to know how much.
+        threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
+        function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, REGISTERS // threads // 8 * 8)

@@ -1,0 +1,298 @@
+"""Contractions by products of warpgroups (`wgmma`, sm_90a): one warpgroup has tiles copied, the others multiply them.
+
+A block is there for as long as the kernel: it computes one tile of the result after the other, and the copies for the
+next one are under way while sums are stored. Each step of the sums, 128 bytes of every line, has a slot in shared
+memory with two barriers: `full` opens when all bytes have arrived, `empty` when all warps have multiplied them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import analyze
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.roles import Roles, roles_of, values_of
+from mirlo.targets.nvvm.options import Options
+from mirlo.targets.nvvm.schedule import bulk
+from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.tensorcore import formats_of
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, mapped
+from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
+
+GROUP = 128
+"""Threads of a warpgroup."""
+LINES = 64
+"""Rows of its products."""
+STAGES = 8
+"""Most slots."""
+BESIDE = 2048
+"""Bytes of shared memory that are no slots."""
+COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
+"""Of a thread; together they are what the unit has."""
+MOST_CODE = 4000
+"""Operations of an epilogue over all sums of a thread: tiles are narrower where there would be more."""
+TOGETHER = 16
+"""Rows of tiles that are computed at about the same time: they share what they read in the second-level cache."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a block computes at a time: rows by columns, 64 rows a warpgroup."""
+
+    groups: int
+    width: int
+    speed: float
+    """Of the matrix units with tiles like this, against the largest one: narrow ones wait for shared memory."""
+
+    @property
+    def height(self) -> int:
+        return self.groups * LINES
+
+    @property
+    def threads(self) -> int:
+        return (self.groups + 1) * GROUP
+
+
+TILES = (
+    Tile(2, 256, 1.0), Tile(2, 192, 0.95), Tile(2, 128, 0.9), Tile(2, 64, 0.65), Tile(1, 128, 0.6), Tile(1, 64, 0.5)
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WarpgroupPlan:
+    """A contraction and the elementwise blocks that follow, by warpgroups."""
+
+    name = "warpgroups"
+
+    roles: Roles
+    left: MappedSide
+    right: MappedSide
+    tile: Tile
+    options: Options
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        touch(self.roles.contraction, memory)
+        _Kernel(self, memory).emit()
+
+
+def plan_warpgroups(group: Group, options: Options) -> WarpgroupPlan | Decline:
+    """How to compute these blocks, the first of which is the contraction."""
+    if not options.chip.has_warpgroups:
+        return decline("the chip has no products of warpgroups", chip=options.chip.name)
+    found = analyze(group.blocks, group.kept)
+    if isinstance(found, Decline):
+        return found
+    roles = roles_of(found)
+    if isinstance(roles, Decline):
+        return roles
+    formats = formats_of(roles, options)
+    if isinstance(formats, Decline):
+        return formats
+    if emit_init(found.block, found.product.accumulate_type).value:
+        return decline("the sums do not start from zero")
+    left, right = mapped(roles, roles.rows, formats.rows), mapped(roles, roles.columns, formats.columns)
+    if isinstance(left, Decline):
+        return left
+    if isinstance(right, Decline):
+        return right
+    tile = choose_tile(roles, options.chip.units)
+    if tile is None:
+        sizes = (roles.batches, roles.rows.extent, roles.columns.extent)
+        return decline("there are too few tiles for the chip's units, or its epilogue is too long", sizes=sizes)
+    return WarpgroupPlan(roles, left, right, tile, options)
+
+
+def choose_tile(roles: Roles, units: int) -> Tile | None:
+    """The tile with which the units multiply most of the time, and what they multiply is used."""
+    heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    best, most = None, 0.0
+    for tile in TILES:
+        count = roles.batches * -(-roles.rows.extent // tile.height) * -(-roles.columns.extent // tile.width)
+        if 4 * count < units or heavy * tile.width // 2 > MOST_CODE:
+            continue
+        rounds = -(-count // units)
+        useful = roles.batches * roles.rows.extent * roles.columns.extent
+        share = tile.speed * useful / (rounds * units * tile.height * tile.width)
+        if share > most:
+            best, most = tile, share
+    return best
+
+
+class _Kernel:
+    def __init__(self, plan: WarpgroupPlan, memory: Memory):
+        self.plan = plan
+        self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
+        self.high = -(-plan.roles.rows.extent // plan.tile.height)
+        self.wide = -(-plan.roles.columns.extent // plan.tile.width)
+        self.tiles = plan.roles.batches * self.high * self.wide
+        self.blocks = min(plan.options.chip.units, self.tiles)
+        self.left_bytes = plan.tile.height * ROW_BYTES
+        self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
+        self.slots = min(STAGES, (plan.options.chip.shared_bytes - BESIDE) // self.slot_bytes)
+        self.step = ROW_BYTES // plan.left.form.bytes
+
+    def emit(self) -> None:
+        self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
+        self.right_map = self.plan.right.tensor_map(self.memory, self.tile.width)
+        launch(self.blocks, self.tile.threads, self._block)
+
+    def _block(self, ids: Ids) -> None:
+        slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
+        states = shared(2 * self.slots, ir.IntegerType.get_signless(64))
+        self.base = bulk.address_of(slots)
+        self.full = bulk.Barriers(bulk.address_of(states))
+        self.empty = bulk.Barriers(add(self.full.address, 8 * self.slots))
+        with _only(less(ids.thread, 1)):
+            for slot in range(self.slots):
+                self.full.make(slot, 1)
+                self.empty.make(slot, self.tile.groups * (GROUP // WARP))
+            bulk.publish_barriers()
+        barrier()
+        group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
+        branch = scf.IfOp(less(group, 1), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            bulk.set_registers(COPYING_REGISTERS, more=False)
+            with _only(less(ids.thread, 1)):
+                self._each_tile(ids.block, 1, self._copy)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            bulk.set_registers(MULTIPLYING_REGISTERS, more=True)
+            self.number = create("arith.subi", group.type, group, index(1))
+            warp, lane = split(own, [GROUP // WARP, WARP])
+            self.warp, self.lane = warp, Lane.of(lane)
+            self._each_tile(ids.block, 0, self._multiply)
+            scf.YieldOp([])
+
+    # Tiles and slots, in the same order for those who copy and those who multiply
+
+    def _each_tile(self, block: Any, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
+        """`body` for each tile of a block, with the slot and its turn that come next; it returns those after it."""
+
+        def one(tile: Any, *at: Any) -> list[Any]:
+            return body(self._place(tile), list(at))
+
+        for_loop(block, self.tiles, self.blocks, one, [index(0), index(turn)])
+
+    def _place(self, tile: Any) -> tuple[dict[int, Any], Any, Any]:
+        """The batch, the first row and the first column of a tile."""
+        together = next(n for n in range(min(TOGETHER, self.high), 0, -1) if self.high % n == 0)
+        batch, outer, across, inner = split(tile, [self.roles.batches, self.high // together, self.wide, together])
+        down = add(multiply(outer, together), inner)
+        values = values_of(self.roles.batch, batch)
+        return values, multiply(down, self.tile.height), multiply(across, self.tile.width)
+
+    def _following(self, slot: Any, turn: Any) -> list[Any]:
+        """The slot after one, and its turn: each time round the turn changes between 0 and 1."""
+        following = add(slot, 1)
+        more = less(following, self.slots)
+        other = create("arith.subi", turn.type, index(1), turn)
+        return [
+            create("arith.select", slot.type, more, following, index(0)),
+            create("arith.select", turn.type, more, turn, other),
+        ]
+
+    def _sides(self, slot: Any) -> tuple[Any, Any]:
+        """Where the tiles of both factors are."""
+        left = add(self.base, multiply(slot, self.slot_bytes))
+        return left, add(left, self.left_bytes)
+
+    # The warpgroup that copies: one thread of it
+
+    def _copy(self, place: Any, at: list[Any]) -> list[Any]:
+        values, row, column = place
+        plan, tile = self.plan, self.tile
+
+        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+            self.empty.wait(slot, turn)
+            self.full.expect(slot, self.slot_bytes)
+            left, right = self._sides(slot)
+            plan.left.copy(self.left_map, left, tile.height, (row, first, values), self.full, slot)
+            plan.right.copy(self.right_map, right, tile.width, (column, first, values), self.full, slot)
+            return self._following(slot, turn)
+
+        return for_loop(0, self.roles.depth, self.step, step, at)
+
+    # Those that multiply
+
+    def _multiply(self, place: Any, at: list[Any]) -> list[Any]:
+        def step(first: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
+            self.full.wait(slot, turn)
+            bulk.begin_products()
+            left, right = self._sides(slot)
+            left = add(left, multiply(self.number, LINES * ROW_BYTES))
+            for product in range(ROW_BYTES // DEPTH_BYTES):
+                sums = self._product(sums, left, right, product)
+            bulk.end_products(under_way=1)
+            # The products of the step before are done: what they read may be written over.
+            with _only(create("arith.cmpi", ir.IntegerType.get_signless(1), first, index(0), predicate=_number(1))):
+                before = create("arith.select", slot.type, less(slot, 1), index(self.slots - 1), _minus(slot))
+                self._release(before)
+            return [sums, *self._following(slot, turn)]
+
+        start = bulk.zero_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
+        sums, slot, turn = for_loop(0, self.roles.depth, self.step, step, [start, *at])
+        bulk.wait_for_products(0)
+        self._release(create("arith.select", slot.type, less(slot, 1), index(self.slots - 1), _minus(slot)))
+        self._finish(place, sums)
+        return [slot, turn]
+
+    def _release(self, slot: Any) -> None:
+        """Each warp says that it has multiplied what is in a slot."""
+        with _only(less(self.lane.number, 1)):
+            self.empty.arrive(slot)
+
+    def _product(self, sums: Any, left: Any, right: Any, product: int) -> Any:
+        a, b = self.plan.left, self.plan.right
+        total = {"f32": "f32", "i32": "s32"}[a.form.sums]
+        shape = f"#nvvm.shape<m = {LINES}, n = {self.tile.width}, k = {a.form.depth}>"
+        text = {
+            "shape": shape, "typeA": f"#nvvm.wgmma_type<{a.form.name}>", "typeB": f"#nvvm.wgmma_type<{b.form.name}>",
+            "typeD": f"#nvvm.wgmma_type<{total}>", "scaleD": "#nvvm.wgmma_scale_out<one>",
+            "scaleA": "#nvvm.wgmma_scale_in<one>", "scaleB": "#nvvm.wgmma_scale_in<one>",
+            "layoutA": f"#nvvm.mma_layout<{'row' if a.along_sums else 'col'}>",
+            "layoutB": f"#nvvm.mma_layout<{'col' if b.along_sums else 'row'}>",
+        }  # fmt: skip
+        attributes = {name: ir.Attribute.parse(value) for name, value in text.items()}
+        operands = (sums, a.descriptor(left, product), b.descriptor(right, product))
+        return create("nvvm.wgmma.mma_async", sums.type, *operands, **attributes)
+
+    def _finish(self, place: Any, sums: Any) -> None:
+        values, row, column = place
+        kind = self.roles.contraction.product.accumulate_type
+        finisher = Finisher(self.roles, self.memory, values, self.tile.height, self.tile.width)
+        row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
+        places = self.lane.places()
+        for j in range(self.tile.width // COLUMNS):
+            for down, across, (half, i) in places:
+                at = ir.DenseI64ArrayAttr.get([len(places) * j + PAIR * half + i])
+                total = create("llvm.extractvalue", kind, sums, position=at)
+                finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
+
+
+@contextmanager
+def _only(condition: Any) -> Iterator[None]:
+    """Operations for the threads for which a condition holds."""
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        yield
+        scf.YieldOp([])
+
+
+def _minus(slot: Any) -> Any:
+    return create("arith.subi", slot.type, slot, index(1))
+
+
+def _number(value: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

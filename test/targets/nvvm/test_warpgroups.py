@@ -1,0 +1,162 @@
+"""Products by warpgroups: executed by an interpreter of kernels, and assembled with ptxas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from assembled import needs_ptxas, ptx_of_module
+from fragments import rounded_to_tf32
+from interpreted import run_on_interpreter
+from test_formats import DTYPES, product
+from test_formats import values as values_of_other
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.targets.gpu.schedule.stages import LANES
+from mirlo.targets.nvvm.chips import CHIPS, find_chip
+from mirlo.targets.nvvm.options import parse_options
+from mirlo.targets.nvvm.ptxas import run_ptxas
+from mirlo.targets.nvvm.schedule import warpgroup
+
+HALVES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+RESULTS: dict[str, Any] = {**HALVES, "f32": np.float32, "i32": np.int32}
+
+
+@pytest.fixture(autouse=True)
+def small_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two units: a block computes several tiles."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
+
+
+def values(kind: str, *shape: int) -> np.ndarray:
+    if kind in HALVES:
+        return np.random.default_rng(sum(shape)).standard_normal(shape).astype(HALVES[kind])
+    return values_of_other(kind, *shape)
+
+
+def why_not(module: Any) -> str:
+    """Why warpgroups do not compute the first block of a module."""
+    text = str(find_target("nvvm").pipeline(SimpleNamespace(target_options="chip=sm_90a")))  # type: ignore[misc]
+    Pipeline(f"{text[: text.index(',schedule{')]})").run(module, Session(), [])
+    (function,) = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
+    view = PrimView(function)
+    group = Group(tuple(view.blocks), frozenset(view.returned), LANES)
+    return str(warpgroup.plan_warpgroups(group, parse_options("chip=sm_90a")))
+
+
+def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options: str = "") -> Any:
+    """What the kernel makes, and the factors."""
+    m, n, k = size
+    a, b = values(kind, m, k), values(kind, k, n)
+    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
+    text = product((shapes[0], kind), (shapes[1], kind), f"{m}x{n}", result, turned)
+    bytes_ = [x.view(np.int8) if x.itemsize == 1 else x for x in given]
+    found, schedules = run_on_interpreter(text, bytes_, f"chip=sm_90a {options}", RESULTS[result])
+    assert "warpgroups" in schedules, schedules
+    return found, a, b
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("kind", HALVES)
+def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 64, 1.0))
+    found, a, b = run(kind, kind, (136, 72, 152), turned)
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}")
+def test_tiles(tile: warpgroup.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: tile)
+    found, a, b = run("f16", "f32", (130, 264, 72), "")
+    np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "options"),
+    [("i8", "i32", ""), ("f8E4M3FN", "f32", ""), ("f8E5M2", "f32", ""), ("f32", "f32", "tf32=true")],
+)
+def test_other_formats(kind: str, result: str, options: str) -> None:
+    found, a, b = run(kind, result, (128, 128, 272), "b", options)
+    wide = RESULTS[result]
+    a, b = (rounded_to_tf32(x) if kind == "f32" else x.astype(DTYPES[kind]).astype(wide) for x in (a, b))
+    np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-4)
+
+
+def test_batches_and_epilogues() -> None:
+    x, y, z = values("f16", 3, 72, 40), values("f16", 40, 64), values("f16", 64)
+    text = """func.func @main(%0: tensor<3x72x40xf16>, %1: tensor<40x64xf16>, %2: tensor<64xf16>)
+    -> tensor<3x72x64xf16> {
+  %p = "relax.matmul"(%0, %1) : (tensor<3x72x40xf16>, tensor<40x64xf16>) -> tensor<3x72x64xf16>
+  %s = "relax.add"(%p, %2) : (tensor<3x72x64xf16>, tensor<64xf16>) -> tensor<3x72x64xf16>
+  %y = "relax.relu"(%s) : (tensor<3x72x64xf16>) -> tensor<3x72x64xf16>
+  return %y : tensor<3x72x64xf16>
+}"""
+    found, schedules = run_on_interpreter(text, [x, y, z], "chip=sm_90a")
+    assert "warpgroups" in schedules
+    wanted = np.maximum(x.astype(np.float32) @ y.astype(np.float32) + z.astype(np.float32), 0)
+    np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
+
+
+def test_convolutions_of_one_pixel() -> None:
+    x, w = values("f16", 2, 9, 10, 64), values("f16", 64, 64)
+    text = """func.func @main(%0: tensor<2x9x10x64xf16>, %1: tensor<64x64xf16>) -> tensor<2x9x10x64xf16> {
+  %y = "relax.matmul"(%0, %1) : (tensor<2x9x10x64xf16>, tensor<64x64xf16>) -> tensor<2x9x10x64xf16>
+  return %y : tensor<2x9x10x64xf16>
+}"""
+    found, schedules = run_on_interpreter(text, [x, w], "chip=sm_90a")
+    assert "warpgroups" in schedules
+    wanted = x.astype(np.float32) @ w.astype(np.float32)
+    np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
+
+
+@needs_ptxas()
+@pytest.mark.parametrize(
+    ("kind", "result", "turned", "options", "instruction"),
+    [
+        ("bf16", "bf16", "", "", "m64n256k16.f32.bf16.bf16"), ("f16", "f16", "ab", "", "m64n256k16.f32.f16.f16"),
+        ("i8", "i32", "b", "", "m64n256k32.s32.s8.s8"), ("f8E4M3FN", "f32", "b", "", "m64n256k32.f32.e4m3.e4m3"),
+        ("f32", "f32", "b", "tf32=true", "m64n256k8.f32.tf32.tf32"),
+    ],
+)  # fmt: skip
+def test_large_products_are_asynchronous_without_spills(
+    kind: str, result: str, turned: str, options: str, instruction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    text = product(("8192x8192", kind), ("8192x8192", kind), "8192x8192", result, turned)
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_90a", options)
+    assert f"wgmma.mma_async.sync.aligned.{instruction}" in ptx
+    assert "cp.async.bulk.tensor.2d" in ptx and "setmaxnreg.inc.sync.aligned.u32 \t232" in ptx
+    assert ".maxnreg 168" in ptx and ptx.count(".param .align 64 .b8") == 2, "maps are passed by value"
+    made = run_ptxas(ptx, find_chip("sm_90a"))
+    assert (made.spilled_bytes, made.warnings) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result", "reason"),
+    [
+        ("128x100xf16", "100x128xf16", "128x128xf16", "a factor's lines do not begin at multiples of 16 bytes"),
+        ("128x64xi8", "64x128xi8", "128x128xi32", "which warpgroups only multiply in 16 bits"),
+        ("64x64xf16", "64x64xf16", "64x64xf16", "too few tiles"),
+    ],
+)
+def test_others_say_why_not(left: str, right: str, result: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    lhs, rhs = ((text.rsplit("x", 1)[0], text.rsplit("x", 1)[1]) for text in (left, right))
+    shape, kind = result.rsplit("x", 1)
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(product(lhs, rhs, shape, kind))
+        reasons = why_not(module)
+    assert reason in reasons, reasons
