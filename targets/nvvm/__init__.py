@@ -39,6 +39,7 @@ TARGET = Target(
         "mirlo.targets.nvvm.schedule.products",
         "mirlo.targets.nvvm.schedule.attention",
         "mirlo.targets.nvvm.schedule.wide",
+        "mirlo.targets.nvvm.schedule.warprows",
     ),
     pipeline=_pipeline,
     emit=_emit,

@@ -45,9 +45,12 @@ class Rows:
     rows: tuple[Any, ...]
     walks: list[Walk]
 
-    def prepare(self, memory: Memory) -> set[Any]:
-        """Ask for all memory that is needed, outside of all loops; returns the values that go there."""
-        stored = self._stored()
+    def prepare(self, memory: Memory, held: bool = False) -> set[Any]:
+        """Ask for all memory that is needed, outside of all loops; returns the values that go there.
+
+        With `held`, elements that walks hand on to each other need none.
+        """
+        stored = set(self.group.kept) if held else self._stored()
         self._share(memory, stored)
         for walk in self.walks:
             for block in walk.blocks:
@@ -62,6 +65,23 @@ class Rows:
             if any(output.value == value for block in walk.blocks for output in block.outputs):
                 return i
         return None
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all walks go over the same elements, and what one makes of an element the others read there only."""
+        start = len(self.rows)
+        if len({walk.space.extents[start:] for walk in self.walks if len(walk.space.extents) > start}) > 1:
+            return False
+        for i, walk in enumerate(self.walks):
+            for place in walk.space.places:
+                for operand in place.block.inputs:
+                    source = self.walk_of(operand.value)
+                    if source is None or source == i or not self._has_elements(self.walks[source], operand.value):
+                        continue
+                    written = _output_dims(self.walks[source], operand.value)
+                    if operand.map is None or operand.outside is not None or place.dims(operand) != written:
+                        return False
+        return True
 
     def _stored(self) -> set[Any]:
         """Values that go to memory: those that are kept, and elements that a later walk reads."""

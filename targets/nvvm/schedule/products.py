@@ -14,7 +14,7 @@ from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.multiplyadd import TilesPlan, plan_tiles
 from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_cores
 from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
-from mirlo.targets.nvvm.schedule.wide import plan_wide_points
+from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 PLANS = (WarpgroupPlan, TensorCorePlan, TilesPlan)
 
@@ -33,7 +33,7 @@ def products(kernel: Any, context: Any) -> Any:
     if not any(is_product(block) for block in kernel.view.blocks):
         return decline("no block is a product of two tensors")
     ways = planners(planned_for(context.options))
-    found = plan_stages(kernel.view, (*ways, plan_wide_points))
+    found = plan_stages(kernel.view, (*ways, *AROUND))
     if any(isinstance(stage, PLANS) for stage in found):
         return build(kernel, found)
     first = next(block for block in kernel.view.blocks if is_product(block))

@@ -18,11 +18,11 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 
 _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1": np.bool_, "index": np.int64,
-           "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16}  # fmt: skip
+           "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16, "f64": np.float64}  # fmt: skip
 _BINARY = {
     "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
-    "minui": np.minimum, "maxui": np.maximum, "maxsi": np.maximum, "minsi": np.minimum, "ori": np.bitwise_or,
-    "shrui": np.right_shift,
+    "minui": np.minimum, "maxui": np.maximum, "shli": np.left_shift, "maxsi": np.maximum, "minsi": np.minimum,
+    "ori": np.bitwise_or,
     "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
 }  # fmt: skip
@@ -109,6 +109,21 @@ class Block:
         self.env[op.results[0]] = self.env[op.operands[0]].astype(dtype_of(op.results[0].type))
 
     arith_extf = arith_truncf = arith_index_cast = arith_sitofp = arith_extsi = _cast
+
+    arith_trunci = _cast
+
+    def arith_extui(self, op: Any, mask: np.ndarray) -> None:
+        value = self.env[op.operands[0]]
+        unsigned = value if value.dtype == np.bool_ else value.view(f"u{value.dtype.itemsize}")
+        self.env[op.results[0]] = unsigned.astype(dtype_of(op.results[0].type))
+
+    def arith_shrui(self, op: Any, mask: np.ndarray) -> None:
+        value, by = (self.env[v] for v in op.operands)
+        unsigned = np.dtype(f"u{value.dtype.itemsize}")
+        self.env[op.results[0]] = (value.view(unsigned) >> by.astype(unsigned)).view(value.dtype)
+
+    def arith_bitcast(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = self.env[op.operands[0]].view(dtype_of(op.results[0].type))
 
     def nvvm_convert_float_to_tf32(self, op: Any, mask: np.ndarray) -> None:
         """Rounded to ten bits of fraction, ties away from zero, as the bits of an f32."""

@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
-from mirlo.targets.nvvm.schedule.wide import plan_wide_points
+from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 LARGEST = 256
 """The longest query whose fragments fit registers."""
@@ -111,7 +111,7 @@ def attention(kernel: Any, context: Any) -> Any:
     options = planned_for(context.options)
     on_units = partial(plan_mma_attention, options=options)
     by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
-    found = plan_stages(kernel.view, (on_units, by_sums, plan_wide_points))
+    found = plan_stages(kernel.view, (on_units, by_sums, *AROUND))
     plans = [stage for stage in found if isinstance(stage, (AttentionPlan, MmaAttentionPlan))]
     if not plans:
         declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))

@@ -1,0 +1,124 @@
+"""Rows on NVIDIA's GPUs: threads read 16 bytes at a time, and meet by shuffles; several warps, in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.combine import Reducer
+from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.schedule.blocks.contraction.body import count_operations
+from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.linear import Linear
+from mirlo.passes.schedule.blocks.rows import Rows, Walk
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.rows import RowsPlan, Team, restored, storable
+from mirlo.targets.gpu.schedule.rows import plan as plan_rows
+from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.nvvm.schedule.fragments import WARP
+from mirlo.targets.nvvm.schedule.shuffles import over_team
+from mirlo.targets.nvvm.schedule.wide import ACCESS, MOST_CODE, plan_wide_points
+
+MOST_THREADS = 512
+"""Of a row."""
+
+
+def plan_warp_rows(group: Group) -> RowsPlan | Decline:
+    """The plan of all GPUs, with the exchange of warps and as many elements a thread as fill an access."""
+    if any(is_product(block) for block in group.blocks):
+        return decline("a product has plans of its own")
+    plan = plan_rows(group)
+    if isinstance(plan, Decline):
+        return plan
+    return replace(plan, width=width_of(plan.rows), meet=meet_in_warps, most_threads=MOST_THREADS)
+
+
+def width_of(rows: Rows) -> int:
+    """Neighbouring elements that a thread takes at once."""
+    start = len(rows.rows)
+    walks = [walk for walk in rows.walks if len(walk.space.extents) > start]
+    if not walks:
+        return 1
+    # What walks hand on to each other stays in registers.
+    handed = set(rows.group.made) - rows.group.kept if rows.in_step else set()
+    sizes = [size for walk in walks for size, _ in _side_by_side(walk, handed)]
+    if not sizes:
+        return 1
+    width = ACCESS // max(sizes)
+    work = count_operations([block for walk in walks for block in walk.blocks])
+    shortest = min(prod(walk.space.extents[start:]) for walk in walks)
+    while width > 1 and (
+        work * width > MOST_CODE
+        or shortest < WARP * width
+        or any(walk.space.extents[-1] % width for walk in walks)
+        or any(not _is_aligned(where, width) for walk in walks for _, where in _side_by_side(walk, handed))
+    ):
+        width //= 2
+    return width
+
+
+def _side_by_side(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, Linear]]:
+    """Size and position of what neighbouring elements of a row read and write side by side, but for these values."""
+    axis = len(walk.space.extents) - 1
+    for i, place in enumerate(walk.space.places):
+        outputs = [] if i in walk.reductions else place.block.outputs
+        for operand in (*place.needed_inputs, *outputs):
+            if operand.map is None or operand.value in handed:
+                continue
+            where = place.flat(operand)
+            if where.coefficient(axis) == 1:
+                yield element_bytes(operand.element_type), where
+
+
+def _is_aligned(where: Linear, width: int) -> bool:
+    last = max(where.axes())
+    others = [factor for axis, factor in where.terms.items() if axis != last]
+    return not where.divisions and all(number % width == 0 for number in (*others, where.constant))
+
+
+def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
+    """What all threads of a row have together: by shuffles; of several warps, by a value of each."""
+    found = over_team(partial, reducer.combine, min(team.threads, WARP))
+    warps = team.threads // WARP
+    if warps <= 1:
+        return found
+    number, lane = split(team.thread, [warps, WARP])
+    memories = [shared(team.rows * warps, value.type) for value in storable(partial)]
+    first = multiply(team.row, warps)
+    barrier()
+    branch = scf.IfOp(less(lane, 1))
+    with ir.InsertionPoint(branch.then_block):
+        for memory, value in zip(memories, storable(found), strict=True):
+            memref.StoreOp(value, memory, [add(first, number)])
+        scf.YieldOp([])
+    barrier()
+    total: list[Any] | None = None
+    for warp in range(warps):
+        place = add(first, index(warp))
+        loaded = [memref.LoadOp(memory, [place]).result for memory in memories]
+        values = [restored(value, like) for value, like in zip(loaded, partial, strict=True)]
+        total = values if total is None else reducer.combine(total, values)
+    return total or found
+
+
+AROUND = (plan_wide_points, plan_warp_rows)
+"""Plans for what is around products."""
+
+
+@schedule("any", target="nvvm", priority=57)
+def warp_rows(kernel: Any, context: Any) -> Any:
+    """Rows by shuffles and accesses of 16 bytes; what is around them by the plans of all GPUs."""
+    refusal = unfit(kernel.view)
+    if refusal is not None:
+        return refusal
+    found = plan_stages(kernel.view, AROUND)
+    plans = [stage for stage in found if isinstance(stage, RowsPlan) and stage.meet is meet_in_warps]
+    if not plans:
+        return decline("no reductions along memory that threads of a warp share")
+    return build(kernel, found, {"width": plans[0].width})
