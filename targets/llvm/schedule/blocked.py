@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.attention import find_attention
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction import ContractionPlan
 from mirlo.targets.llvm.schedule.contraction.code import Code
 from mirlo.targets.llvm.schedule.contraction.kernel import Kernel
 from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.tiles import Span, spans
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
@@ -35,6 +37,8 @@ _BLOCK = Axis(-3, 1, False)
 """Stands for the first row of a block."""
 _FEWEST_BLOCKS = 8
 """Where blocks are all that threads can share, there are at least so many."""
+_FEWEST_ROWS = 32
+"""Of a block, where smaller ones would leave out more of the columns: of fewer rows the copies of panels count."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ class BlockedPlan:
     local: tuple[Any, ...]
     """Values that are kept for a block only."""
     weights: Any
+    width: int
+    """Columns of the weights."""
+    limit: tuple[int, int] | None = None
+    """Row r needs no column from `limit[0] * r + limit[1]` on: what the mask hides is not computed."""
 
     def emit(self, memory: Memory) -> None:
         """Emit all blocks at the insertion point."""
@@ -75,15 +83,18 @@ class BlockedPlan:
         first, last = (_BlockKernel(part, memory) for part in (self.first, self.last))
         stored = self.rows.prepare(memory)
         heads = prod(extent for _, extent in self.loops)
+        step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
 
         def blocks(head: Any) -> None:
             indices = self._indices(head, code)
             for span in spans(self.extent, self.block):
 
                 def one(start: Any, count: int = span.size) -> None:
+                    needed = self._needed(code, start, count, step)
+                    first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
                     first.run(indices, start, count, self.extent)
                     if self.rows.rows:
-                        code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r))
+                        code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r, limit=needed))
                     else:
                         self.rows.emit_row(memory, stored)
                     last.run(indices, start, count, self.extent)
@@ -97,7 +108,21 @@ class BlockedPlan:
             "block": self.block,
             "tile": [self.first.plan.tile_rows, self.first.plan.tile_columns],
             "last_tile": [self.last.plan.tile_rows, self.last.plan.tile_columns],
+            **({} if self.limit is None else {"hidden": True}),
         }
+
+    def _needed(self, code: Code, start: Any, count: int, step: int) -> Any:
+        """How many columns a block of rows needs, in whole steps; None where it needs all."""
+        if self.limit is None:
+            return None
+        scale, beyond = self.limit
+        if isinstance(start, int):
+            needed = max(-(-(scale * (start + count - 1) + beyond) // step), 1) * step
+            return None if needed >= self.width else code.index(needed)
+        index = ir.IndexType.get()
+        last = code.add(code.scaled(start, scale), code.index(scale * (count - 1) + beyond + step - 1))
+        steps = create("arith.maxsi", index, create("arith.floordivsi", index, last, code.index(step)), code.index(1))
+        return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
 
     def _indices(self, head: Any, code: Code) -> dict[int, Any]:
         """The index of each shared loop, by the distance of its steps, from one that counts them all."""
@@ -135,6 +160,8 @@ class _BlockKernel(Kernel):
         super().__init__(part.plan, memory)
         self.part = part
         self.rows_now = 1
+        self.limit: Any = None
+        """Where the columns end for these rows, an index; None for all."""
         self.prepare()
 
     def run(self, indices: Mapping[int, Any], start: Any, count: int, extent: int) -> None:
@@ -155,6 +182,21 @@ class _BlockKernel(Kernel):
 
     def _times(self, value: Any, factor: int) -> Any:
         return value * factor if isinstance(value, int) else self.code.scaled(value, factor)
+
+    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+        if self.limit is None:
+            super()._panels(places, parallel, columns)
+            return
+        axis = self.plan.lane_axis
+        assert isinstance(axis.extent, int)
+        for span in spans(axis.extent, self.plan.tile_columns):
+            cut = self.plan.cut(span.size)
+            end = create("arith.minsi", self.limit.type, self.limit, self.code.index(span.stop))
+
+            def panel(i: Any, cut: list[Piece] = cut) -> None:
+                self._panel(places.advance(axis, i), cut, False)
+
+            for_loop(span.start, end, span.size, panel)
 
     def row_spans(self) -> list[tuple[Span, bool]]:
         return [(span, False) for span in spans(self.rows_now, self.plan.tile_rows)]
@@ -194,7 +236,7 @@ def plan_blocked(view: Any, group: Group) -> BlockedPlan | Decline:
         if isinstance(part, Decline):
             return part
         parts.append(part)
-    return _with_blocks(parts[0], rows, parts[1], width, local, weights)
+    return _leaving_out(_with_blocks(parts[0], rows, parts[1], width, local, weights), group)
 
 
 def _blocks_of(plan: Plan) -> list[Any]:
@@ -282,7 +324,33 @@ def _with_blocks(
         return decline("the loops of the contractions do not fit into each other", steps=ordered)
     loops = tuple((small, large // small) for small, large in zip(ordered, ordered[1:], strict=False))[::-1]
     block = _block_rows(extent, width, prod(e for _, e in loops), first.plan, element_bytes(weights.type.element_type))
-    return BlockedPlan(first, rows, last, loops, extent, block, local, weights)
+    return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
+
+
+def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Decline:
+    """The plan without the columns that a mask hides from all rows of a block."""
+    limit = None if isinstance(plan, Decline) else _limit(plan, group)
+    if limit is None or isinstance(plan, Decline) or plan.extent < 4 * _FEWEST_ROWS:
+        return plan
+    tile = plan.first.plan.tile_rows
+    smaller = -(-max(_FEWEST_ROWS, plan.extent // _FEWEST_BLOCKS) // tile) * tile
+    return replace(plan, limit=limit, block=min(plan.block, smaller))
+
+
+def _limit(plan: BlockedPlan, group: Group) -> tuple[int, int] | None:
+    """From which column on a row needs none: a factor of the row, and a number."""
+    plans = (plan.first.plan, plan.last.plan)
+    if any(p.dot or p.group is not None or p.unrolled for p in plans) or len(plan.last.plan.reduce) != 1:
+        return None
+    if not isinstance(plan.first.plan.lane_axis.extent, int) or plan.first.plan.lane_axis.extent != plan.width:
+        return None
+    found = find_attention(group)
+    if isinstance(found, Decline) or found.key_loop < 1 or found.extents[found.key_loop - 1] != plan.extent:
+        return None
+    query = found.key_loop - 1
+    limits = [bound.limit for bound in found.bounds if bound.limit.axes() <= {query} and not bound.limit.divisions]
+    limit = next((limit for limit in limits if limit.coefficient(query) >= 0), None)
+    return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 
 
 def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> int:

@@ -87,6 +87,22 @@ class Chunks:
             carried = step([start], width, active, carried)
         return carried
 
+    def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
+        """Those before an index, a multiple of the elements that are computed together, or the end."""
+        lanes, unroll = self.lanes, self.unroll
+        parts = [(0, self.main, lanes * unroll, lanes, lanes, unroll)]
+        parts += [(start, start + active, active, width, active, 1) for start, width, active in self.rest]
+        for start, stop, size, width, active, count in parts:
+            if start == stop:
+                continue
+            end = create("arith.minsi", limit.type, limit, index(stop))
+
+            def some(first: Any, *held: Any, width: int = width, active: int = active, count: int = count) -> list[Any]:
+                return step([plus(first, u * width) for u in range(count)], width, active, list(held))
+
+            carried = for_loop(start, end, size, some, carried)
+        return carried
+
 
 def plus(start: Any, by: int) -> Any:
     """An index that is a number or a value, moved on."""

@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group
-from mirlo.passes.schedule.blocks.rows import Rows, find_rows
+from mirlo.passes.schedule.blocks.rows import Rows, Walk, find_rows
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.group import whole_function
@@ -31,12 +31,19 @@ class RowsPlan(Rows):
 
         level([])
 
-    def emit_row(self, memory: Memory, stored: set[Any], *indices: Any) -> None:
-        """Emit the row at these indices."""
+    def emit_row(self, memory: Memory, stored: set[Any], *indices: Any, limit: Any = None) -> None:
+        """Emit the row at these indices; with `limit`, a multiple of `steps` or the end, only elements before it."""
         held: dict[Any, Any] = {}
         for walk in self.walks:
-            sweep = Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
-            held.update(sweep.emit(indices, parallel=not self.rows))
+            sweep = self._sweep(walk, memory, stored, held)
+            held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
+
+    def steps(self, memory: Memory) -> list[int]:
+        """Elements that the walks take at a time."""
+        return [self._sweep(walk, memory, set(), {}).step for walk in self.walks if walk.own]
+
+    def _sweep(self, walk: Walk, memory: Memory, stored: set[Any], held: dict[Any, Any]) -> Sweep:
+        return Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
 
     def describe(self) -> dict[str, Any]:
         return {"rows": list(self.rows), "walks": len(self.walks)}

@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.space import Place, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
+from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, work
 from mirlo.targets.llvm.schedule.pieces import along
 
 
@@ -60,8 +60,17 @@ class Sweep:
             self.lanes, self.unroll = together * self.lanes, 1
         self.masked = self.has_loops and can_mask(places, machine)
 
-    def emit(self, indices: Sequence[Any], parallel: bool = False) -> dict[Any, Any]:
-        """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value."""
+    @property
+    def step(self) -> int:
+        """Elements of the last loop that are computed side by side."""
+        together = chunks(self.space.extents[self.last], self.lanes, self.unroll, self.masked)
+        return together.lanes * together.unroll
+
+    def emit(self, indices: Sequence[Any], parallel: bool = False, limit: Any = None) -> dict[Any, Any]:
+        """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value.
+
+        `limit`, a multiple of `step` or the extent, ends the last loop before its extent does.
+        """
         if not self.has_loops:
             return self._single(indices)
         parallel = parallel and not self.reducers
@@ -70,6 +79,8 @@ class Sweep:
         begin: list[Any] = []
         if self.reducers:
             begin = walks[0].begin()
+        if limit is not None and len(walks) == 1:
+            walks[0].limit = limit
         totals = self._level(list(indices), walks, begin, parallel)
         return self._reduced(indices, walks[0].finish(totals)) if self.reducers else {}
 
@@ -139,6 +150,7 @@ class _Vectors:
         self.sweep = sweep
         self.space = space
         self.frame = sweep.frame(space, sweep.last)
+        self.limit: Any = None
         self.chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
 
     def begin(self) -> list[Any]:
@@ -161,6 +173,9 @@ class _Vectors:
                 held = self._accumulate(point, held, slot)
             return held
 
+        if self.limit is not None:
+            assert isinstance(self.chunks, Chunks)
+            return self.chunks.emit_before(self.limit, step, carried)
         return self.chunks.emit(step, carried, parallel)
 
     def _accumulate(self, point: Point, carried: list[Any], slot: int) -> list[Any]:

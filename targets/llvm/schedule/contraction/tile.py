@@ -41,6 +41,8 @@ class Tiles:
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.resident: dict[tuple[int, int], Any] = {}
+        self.limits: dict[int, Any] = {}
+        """Where axes of the sum end, by id: an index, or None for their extent."""
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
         """Load all vectors of a short column operand once, for the tiles that follow."""
@@ -71,6 +73,9 @@ class Tiles:
         for window, start in zip(self.plan.guards, places.guards, strict=True):
             if window.tap.id == axis.id:
                 return self._guarded(window, start, body, sums)
+        end = self.limits.get(axis.id)
+        if end is not None:
+            return self.code.range_loop(self.code.index(0), end, body, sums)
         return self.code.loop(Span(0, axis.extent, 1), body, sums)
 
     def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:

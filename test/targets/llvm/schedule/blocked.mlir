@@ -29,3 +29,16 @@ func.func @apart(%x: tensor<40x40xf32>) -> tensor<40x40xf32> {
   %1 = "relax.softmax"(%0) : (tensor<40x40xf32>) -> tensor<40x40xf32>
   return %1 : tensor<40x40xf32>
 }
+
+// Of what a causal mask hides only what lies in blocks with something to see is computed: the columns end where the
+// block's last row does.
+// CHECK-LABEL: func.func private @attention_1(
+// CHECK-SAME:    hidden = true
+// CHECK:         arith.floordivsi
+// CHECK:         arith.maxsi
+// CHECK:         %[[END:.*]] = arith.minsi %{{.*}}, %c512
+// CHECK:         scf.for %{{.*}} = %c0{{.*}} to %[[END]] step
+func.func @causal(%q: tensor<1x2x512x32xf32>, %k: tensor<1x2x512x32xf32>, %v: tensor<1x2x512x32xf32>) -> tensor<1x2x512x32xf32> {
+  %0 = "relax.attention"(%q, %k, %v) {causal = true} : (tensor<1x2x512x32xf32>, tensor<1x2x512x32xf32>, tensor<1x2x512x32xf32>) -> tensor<1x2x512x32xf32>
+  return %0 : tensor<1x2x512x32xf32>
+}

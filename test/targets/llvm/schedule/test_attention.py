@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attention_cases import CASES, reference
+from attention_cases import CASES, Case, reference
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -21,6 +21,33 @@ def test_against_numpy(name: str, threads: int) -> None:
         executable = mirlo.compile(module, threads=threads)
     np.testing.assert_allclose(executable(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
     assert len(executable.artifact.kernels) == 1
+
+
+HIDDEN = {
+    "blocks": Case((1, 2, 300, 16), (1, 2, 300, 16), 16, causal=True),
+    "more keys than queries": Case((1, 2, 140, 16), (1, 2, 333, 16), 16, causal=True),
+    "fewer keys than queries": Case((1, 2, 200, 16), (1, 2, 77, 16), 16, causal=True),
+    "a mask as well": Case((1, 2, 260, 16), (1, 2, 260, 16), 16, (1, 1, 260, 260), causal=True),
+    "a mask of choices": Case((2, 2, 129, 8), (2, 2, 129, 8), 24, (2, 1, 1, 129), "i1", causal=True),
+    "grouped": Case((1, 4, 280, 16), (1, 2, 280, 16), 16, causal=True),
+    "one head": Case((1, 1, 257, 16), (1, 1, 257, 16), 16, causal=True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
+    """Blocks end where the last of their rows sees no more: whole panels, the rest of a row, a part of the sum."""
+    case = HIDDEN[name]
+    arrays = case.arrays()
+    # Garbage in what is hidden from everyone would be seen if it was computed with.
+    visible = case.query[2]
+    for array in arrays[1:3]:
+        array[:, :, visible + 64 :] = np.nan
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
+    clean = [array if i not in (1, 2) else np.nan_to_num(array) for i, array in enumerate(arrays)]
+    np.testing.assert_allclose(executable(*arrays), case.expected(clean), rtol=2e-5, atol=2e-6)
 
 
 def test_operands_that_are_slices_and_permutes() -> None:
