@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 
 
 @converter("TfIdfVectorizer", since=9)
@@ -94,12 +96,17 @@ def mel_weights(node: Node) -> Any:
         if bins < 1 or length < 1 or bins * (length // 2 + 1) > MOST_WEIGHTS:
             raise NodeError(f"inputs 'num_mel_bins' and 'dft_length' must be sizes, got {bins} and {length}")
         return node.constant(_mel_matrix(int(bins), int(length), rate, low, high), dtype)
-    shape = node.declared(0)
-    if shape is None:
-        raise NodeError(
-            "the inputs must be constants: they decide the shape of the result, and the model does not declare it"
-        )
-    return _mel_of_run_time(node, shape, dtype)
+    declared = node.declared(0)
+    if declared is not None and len(declared) != 2:
+        raise NodeError(f"the result is declared {list(declared)}, but is a matrix")
+    made = _mel_of_run_time(node, declared or _mel_sizes(node), dtype)
+    if declared is None:
+        return made
+    half = node.emit("floor_divide", _integer(node, 1), node.constant(np.int64(2)))
+    pairs = zip((half, _integer(node, 0)), (declared[0] - 1, declared[1]), strict=True)
+    fits = [node.emit("equal", found, node.constant(np.int64(wanted))) for found, wanted in pairs]
+    holds = node.emit("logical_and", *fits)
+    return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", made)
 
 
 def _edges(number: Any, bins: int, low: float, high: float, length: int, rate: int) -> Any:
@@ -122,18 +129,31 @@ def _triangles(row: Any, left: Any, center: Any, right: Any) -> Any:
     return np.where(down, falling, np.where(up, rising, 0.0))
 
 
-def _mel_of_run_time(node: Node, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The same, in operators: only the two sizes must be what the declared shape says."""
-    if len(shape) != 2:
-        raise NodeError(f"the result is declared {list(shape)}, but is a matrix")
+def _mel_sizes(node: Node) -> tuple[Dim, ...]:
+    """The shape of the result, [length // 2 + 1, bins], of numbers of run time."""
+    sizes = node.emit("stack", [_integer(node, i) for i in (1, 0)], axis=0)
+    fits = node.emit("greater_equal", sizes, node.constant(np.int64(1)))
+    what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
+    length, bins = bind(node, unless(node, fits, sizes), what)
+    return length // 2 + 1, bins
+
+
+def _integer(node: Node, index: int) -> Any:
+    return node.emit("cast", scalar(node, index), dtype="i64")
+
+
+def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: Any) -> Any:
+    """The same, in operators."""
     rows, bins = shape
 
-    def scalar(index: int) -> Any:
-        found = node.type(index)
-        if found.elements != 1:
-            raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
-        value = node.emit("reshape", node[index], shape=()) if found.rank else node[index]
-        return value if found.dtype.name == "f64" else node.emit("cast", value, dtype="f64")
+    def real(index: int) -> Any:
+        return node.emit("cast", scalar(node, index), dtype="f64")
+
+    def count(dim: Dim) -> Any:
+        return node.emit("cast", as_scalar(node, dim), dtype="f64")
+
+    def index(dim: Dim) -> Any:
+        return node.emit("cast", positions(node, dim), dtype="f64")
 
     def number(value: float) -> Any:
         return node.constant(value, "f64")
@@ -142,18 +162,16 @@ def _mel_of_run_time(node: Node, shape: tuple[int, ...], dtype: Any) -> Any:
         unit = node.emit("log1p", node.emit("divide", value, number(700)))
         return node.emit("divide", node.emit("multiply", unit, number(2595)), number(float(np.log(10))))
 
-    length, rate = scalar(1), scalar(2)
-    low, high = mel(scalar(3)), mel(scalar(4))
-    step = node.emit("divide", node.emit("subtract", high, low), number(bins + 2))
-    place = node.emit("add", node.emit("multiply", node.constant(np.arange(bins + 2), "f64"), step), low)
+    length, rate = real(1), real(2)
+    low, high = mel(real(3)), mel(real(4))
+    step = node.emit("divide", node.emit("subtract", high, low), count(bins + 2))
+    place = node.emit("add", node.emit("multiply", index(bins + 2), step), low)
     raised = node.emit("expm1", node.emit("multiply", node.emit("divide", place, number(2595)), number(np.log(10))))
     hertz = node.emit("multiply", raised, number(700))
     scaled = node.emit("divide", node.emit("multiply", node.emit("add", length, number(1)), hertz), rate)
     edges = node.emit("floor", scaled)
-    left, center, right = (
-        node.emit("strided_slice", edges, axes=[0], begin=[i], end=[bins + i], strides=[1]) for i in range(3)
-    )
-    row = node.constant(np.arange(rows)[:, None], "f64")
+    left, center, right = (node.emit("slice_dims", edges, begin=[i], shape=(bins,), strides=[1]) for i in range(3))
+    row = node.emit("reshape", index(rows), shape=(rows, 1))
 
     def slope(over: Any, under: Any, flat: float) -> Any:
         ratio = node.emit("divide", over, node.emit("maximum", under, number(1)))
@@ -164,12 +182,4 @@ def _mel_of_run_time(node: Node, shape: tuple[int, ...], dtype: Any) -> Any:
     up = node.emit("logical_and", node.emit("greater_equal", row, left), node.emit("less_equal", row, center))
     down = node.emit("logical_and", node.emit("greater_equal", row, center), node.emit("less", row, right))
     made = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
-    half = node.emit("floor", node.emit("divide", length, number(2)))
-    fits = node.emit(
-        "logical_and",
-        node.emit("equal", half, number(rows - 1)),
-        node.emit("equal", scalar(0), number(bins)),
-    )
-    return required(
-        node, fits, "inputs 'num_mel_bins' and 'dft_length' are others", node.emit("cast", made, dtype=dtype)
-    )
+    return node.emit("cast", made, dtype=dtype)

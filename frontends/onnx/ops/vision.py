@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from functools import partial
+from operator import lt
 from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import shape_text
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, shape_vector, unless, vector
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
@@ -132,31 +134,45 @@ def max_unpool(node: Node) -> Any:
     A larger `output_shape` adds zeros at the ends.
     """
     x = node.type(0)
-    if not x.is_static or x.rank < 3:
-        raise NodeError(f"the data must have known sizes, and a rank of at least 3, got {x}")
+    if x.rank < 3:
+        raise NodeError(f"the data must have a rank of at least 3, got {x}")
     kernel = kernel_shape(node)
     count = x.rank - 2
     strides, pads = per_dim(node, "strides", count), _pads(node, count)
     if len(kernel) != count:
         raise NodeError(f"attribute 'kernel_shape' must have {count} numbers, got {list(kernel)}")
-    spatial = [(x.static_shape[2 + i] - 1) * strides[i] - pads[i] - pads[count + i] + kernel[i] for i in range(count)]
-    pooled = (*x.static_shape[:2], *spatial)
+    spatial = [(x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[count + i] + kernel[i] for i in range(count)]
+    pooled = (*x.shape[:2], *spatial)
     declared = declared_shape(node, 2)
-    shape = pooled
-    if node.has(2):
-        shape = declared if declared is not None else tuple(node.ints(2))
-    if len(shape) != x.rank or any(a < b for a, b in zip(shape, pooled, strict=True)):
-        raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
-    zeros = node.emit("full", shape=(prod(pooled),), value=0, dtype=x.dtype)
-    flat = (x.elements,)
-    places, values = (node.emit("reshape", node[i], shape=flat) for i in (1, 0))
+    shape = _unpooled_shape(node, pooled, declared)
+    zeros = node.emit("full", shape=(D.product(pooled),), value=0, dtype=x.dtype)
+    places, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
     made = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
     if shape != pooled:
-        grown = [a - b for a, b in zip(shape, pooled, strict=True)]
-        made = node.emit("pad", made, pads=[*[0] * x.rank, *grown])
+        made = node.emit("pad_at", made, numbers(node, [0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:
         return made
-    return required(node, equals(node, 2, shape), "input 'output_shape' is another", made)
+    return required(node, equals(node, 2, declared), "input 'output_shape' is another", made)
+
+
+def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] | None) -> tuple[Dim, ...]:
+    """What is declared, what an input says, or what the windows made."""
+    if not node.has(2):
+        return tuple(pooled)
+    known = all(isinstance(dim, int) for dim in pooled)
+    shape = declared if declared is not None and known else None
+    if shape is None and node.value(2).is_constant and known:
+        shape = node.ints(2)
+    if shape is None:
+        given = vector(node, 2)
+        if type_of(given).shape != (len(pooled),):
+            raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
+        fits = node.emit("greater_equal", given, shape_vector(node, pooled))
+        what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
+        return bind(node, unless(node, fits, given), what)
+    if len(shape) != len(pooled) or any(D.known(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
+        raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
+    return tuple(shape)
 
 
 @converter("NonMaxSuppression", since=10)

@@ -234,3 +234,33 @@ def test_frames_of_a_signal_of_any_length() -> None:
         np.testing.assert_allclose(compiled.run(inputs)["y"], reference.run(None, inputs)[0], rtol=1e-4, atol=1e-4)
     with pytest.raises(mirlo.MirloError, match="do not fit"):
         compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
+
+
+def test_pooling_and_back() -> None:
+    windows = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [node("MaxPool", "x", "p i", **windows), node("MaxUnpool", "p i shape", "y", **windows)]
+    model = model_of(nodes, {"x": ["b", 2, "h", "w"]})
+    model.graph.input.append(helper.make_tensor_value_info("shape", TensorProto.INT64, [4]))
+    compiled = mirlo.compile(model)
+    for h, w in ((4, 6), (2, 8)):
+        x = np.random.default_rng(9).permutation(4 * h * w).reshape(2, 2, h, w).astype(np.float32)
+        found = compiled.run({"x": x, "shape": np.array([2, 2, h, w + 1])})["y"]
+        blocks = x.reshape(2, 2, h // 2, 2, w // 2, 2)
+        largest = blocks.max((3, 5), keepdims=True)
+        expected = np.where(blocks == largest, blocks, 0).reshape(x.shape)
+        np.testing.assert_array_equal(found, np.pad(expected, [(0, 0)] * 3 + [(0, 1)]))
+    with pytest.raises(mirlo.MirloError, match="does not hold"):
+        compiled.run({"x": x, "shape": np.array([2, 2, h, w - 1])})
+
+
+def test_mel_filters_of_any_size() -> None:
+    model = model_of([node("MelWeightMatrix", "bins length rate low high", "y")], {"low": [], "high": []})
+    for name in ("bins", "length", "rate"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, []))
+    compiled, reference = mirlo.compile(model), ReferenceEvaluator(model)
+    for bins, length in ((8, 16), (5, 31)):
+        numbers = {"bins": bins, "length": length, "rate": 8192}
+        inputs = {name: np.array(number) for name, number in numbers.items()}
+        inputs |= {"low": np.float32(0), "high": np.float32(4096)}
+        expected = reference.run(None, inputs)[0]
+        np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)
