@@ -12,7 +12,7 @@ import ast
 import keyword
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
@@ -292,9 +292,39 @@ _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
 
 def is_nonnegative(dim: Dim) -> bool:
     """Whether a dim is known not to be negative, whatever the sizes that its symbols stand for."""
-    if dim is UNKNOWN:
-        return False
-    return all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim))
+    return dim is not UNKNOWN and _is_nonnegative(dim, _MOST_BOUNDS)
+
+
+_MOST_BOUNDS = 3
+"""How many quotients are replaced by their bounds, one after the other."""
+
+
+def _is_nonnegative(dim: Dim, bounds: int) -> bool:
+    if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim)):
+        return True
+    return bounds > 0 and any(_is_nonnegative(lower, bounds - 1) for lower in _lower_bounds(dim))
+
+
+def _lower_bounds(dim: Dim) -> Iterator[Dim]:
+    """Multiples of what a dim cannot be less than, without one of its quotients each."""
+    quotients = [
+        (atoms[0], factor, parts)
+        for atoms, factor in terms_of(dim)
+        if len(atoms) == 1 and (parts := atom_parts(atoms[0])) is not None and parts[0] == "floordiv"
+    ]
+    for atom, factor, (_, dividend, divisor) in quotients:
+        if not isinstance(divisor, int) or divisor <= 0:
+            continue
+        rest = dim - SymbolicDim((((atom,), 1),)) * factor
+        if factor > 0:  # a quotient is at least (dividend - divisor + 1) / divisor
+            yield rest * divisor + (dividend - divisor + 1) * factor
+            continue
+        for other, _, (_, finer, step) in quotients:  # floordiv(x + k, a * b) is floordiv(floordiv(x, a) + k / a, b)
+            apart = dividend - finer
+            if other != atom and isinstance(step, int) and step > 0 and divisor % step == 0 and isinstance(apart, int):
+                larger = SymbolicDim((((other,), 1),)) - (-apart // step)
+                yield rest * (divisor // step) + larger * factor
+        yield rest * divisor + dividend * factor
 
 
 def _is_nonnegative_atom(atom: Atom) -> bool:

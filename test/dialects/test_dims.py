@@ -62,6 +62,30 @@ def test_nonnegative_is_never_wrong(seed: int) -> None:
 N, M = D.symbol("n"), D.symbol("m")
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_a_difference_of_quotients_is_nonnegative_only_if_it_never_is_negative(seed: int) -> None:
+    rng = random.Random(seed)
+    terms = [rng.choice((-3, -1, 1, 2)) * ((N + rng.randint(0, 9)) // rng.choice((1, 2, 3, 4, 8))) for _ in "abc"]
+    dim = terms[0] + terms[1] + terms[2] + rng.randint(-3, 6)
+    if D.is_nonnegative(dim):
+        assert all(D.substitute(dim, {"n": n}) >= 0 for n in range(200)), str(dim)
+
+
+@pytest.mark.parametrize(
+    "less, more",
+    [
+        (2 * ((N + 7) // 8) - 2, (N + 3) // 4),
+        (2 * D.ceildiv(N, 2) - 2, N),
+        (N, 2 * D.ceildiv(N, 2) + 1),
+        (4 * (N // 4), N + 1),
+        (3 * ((N // 2 + 2) // 3), N // 2 + 3),
+    ],
+)
+def test_quotients_are_compared_by_their_bounds(less: D.Dim, more: D.Dim) -> None:
+    assert less < more
+    assert not more < less
+
+
 @pytest.mark.parametrize(
     "one, other",
     [

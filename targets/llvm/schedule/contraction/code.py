@@ -131,7 +131,7 @@ class Code:
         self, span: Span, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), parallel: bool = False
     ) -> list[Any]:
         """The tiles of a span: `body(i, *carried)` with a loop's index, or a number where there is one tile only."""
-        if D.known(lambda: span.stop - span.start <= span.size):
+        if D.known(lambda: 0 < span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
         if parallel:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
@@ -50,13 +51,15 @@ class PaddedCopy:
 
     def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
         inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
-        first, rest, held = 0, 0, self.shape[dim]
+        first: Dim = 0
+        rest: Dim = 0
+        held: Dim = self.shape[dim]
         if self.padded[dim]:
-            first = min(self.before[dim], self.shape[dim])
+            first = D.minimum(self.before[dim], self.shape[dim])
             # The copy holds the indices first .. of the tensor, as many as are read.
-            held = min(self.source_shape[dim], self.shape[dim] - first)
+            held = D.minimum(self.source_shape[dim], self.shape[dim] - first)
             rest = self.shape[dim] - first - held
-        if first:
+        if first != 0:
             self._fill(target, first * inner_target)
         if held != 0 and not any(self.padded[dim + 1 :]):
             self._copy(source, target.shift(first * inner_target), held * inner_target)
@@ -67,7 +70,7 @@ class PaddedCopy:
                 self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
 
             self.code.loop(Span(0, held, 1), row, parallel=source.base is None)
-        if rest > 0:
+        if rest != 0:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
     def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:

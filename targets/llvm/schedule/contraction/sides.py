@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Access
 from mirlo.passes.schedule.blocks.contraction.body import Factor
@@ -77,7 +78,11 @@ def make_side(
     if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
         return side  # nothing says that it leaves the tensor
     ranges = [dim.range(extents) for dim in access.dims]
-    beyond = [low < 0 or high >= size for (low, high), size in zip(ranges, access.shape, strict=True)]
+    # What depends on the sizes at run time may be beyond; an operand that nothing lies around says that it is not.
+    beyond = [
+        low < 0 or not D.known(lambda high=high, size=size: high < size)
+        for (low, high), size in zip(ranges, access.shape, strict=True)
+    ]
     if not any(beyond):
         return side
     if access.outside is None:
@@ -97,8 +102,8 @@ def make_side(
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
     side.form = row_major(dims, shape)
     if tuple(shape) != access.shape or any(before):
-        if not all(isinstance(shape[d], int) and isinstance(before[d], int) for d in range(len(shape)) if beyond[d]):
-            return decline("an operand is read beyond the edges of a dim that is known at run time only")
+        if not all(isinstance(size, int) for size in before):
+            return decline("how far before its start an operand is read is known at run time only")
         side.padded_shape, side.padding = tuple(shape), tuple(before)
     return side
 

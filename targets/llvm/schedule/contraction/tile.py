@@ -80,7 +80,7 @@ class Tiles:
 
     def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
         """The loop over those taps of a window that read inside of the tensor."""
-        if start.base is None:
+        if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
             span = Span(taps[0], taps[-1] + 1, 1) if taps else None
             return sums if span is None else self.code.loop(span, body, sums)

@@ -1,0 +1,54 @@
+"""Convolutions over images whose height and width are known at run time only: register tiles, borders included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.tools.explain.model import explain_model
+
+RNG = np.random.default_rng(0)
+SIZES = [(1, 7, 7), (2, 7, 8), (1, 8, 17), (2, 15, 16), (1, 33, 30), (1, 14, 71)]
+"""Below a tile, a tile, and tiles with a rest of every kind."""
+CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "3x3": (32, 48, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    "3x3, every second": (32, 48, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    "7x7 of colours": (3, 32, {"kernel_shape": [7, 7], "pads": [3, 3, 3, 3], "strides": [2, 2]}),
+    "1x1, every second": (32, 48, {"kernel_shape": [1, 1], "strides": [2, 2]}),
+    "5x5, every third, one side": (8, 20, {"kernel_shape": [5, 5], "pads": [0, 0, 2, 3], "strides": [3, 3]}),
+    "dilated": (16, 16, {"kernel_shape": [3, 3], "pads": [2, 2, 2, 2], "dilations": [2, 2]}),
+    "groups": (32, 64, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 4}),
+    "depthwise": (24, 24, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 24}),
+}
+
+
+def model_of(name: str) -> Any:
+    channels, out, attributes = CASES[name]
+    shape = (out, channels // attributes.get("group", 1), *attributes["kernel_shape"])
+    weight = RNG.standard_normal(shape, dtype=np.float32)
+    return make_model(
+        [node("Conv", "x w", "y", **attributes)], {"x": (F32, ("n", channels, "h", "v"))}, ["y"], {"w": weight}
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_of_any_size(name: str) -> None:
+    model = model_of(name)
+    f = mirlo.compile(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for count, height, width in SIZES:
+        x = RNG.standard_normal((count, CASES[name][0], height, width), dtype=np.float32)
+        (expected,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(f(x), expected, rtol=1e-4, atol=1e-4, err_msg=str((count, height, width)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_loop_of_scalars(name: str) -> None:
+    kernels = explain_model(model_of(name)).kernels
+    rules = {kernel.name: kernel.schedule.rule.name for kernel in kernels if kernel.schedule is not None}
+    assert rules["conv"] in ("contraction", "window"), rules
