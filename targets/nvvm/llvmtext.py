@@ -39,9 +39,13 @@ _TOKEN = re.compile(
 )
 
 
+_MAYBE = re.compile(r"f0x|[+-](?:inf|q?nan|snan)|\d\.\d")
+"""What lines with such a number have; most lines have none."""
+
+
 def readable_by_older(text: str) -> str:
     """The same module with every floating-point number as its bits."""
-    return "\n".join(map(_line, text.splitlines())) + "\n"
+    return "\n".join(_line(line) if _MAYBE.search(line) else line for line in text.splitlines()) + "\n"
 
 
 def _line(line: str) -> str:
