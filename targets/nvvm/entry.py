@@ -13,6 +13,8 @@ ALIGNMENT = 16
 """Of every buffer, in bytes; the plan of memory gives more."""
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
 """Of a tensor map, which is passed as it is."""
+CLUSTER = 2
+"""Blocks that reach each other's shared memory, where kernels do."""
 REGISTERS = 65536
 """Of a unit."""
 
@@ -60,6 +62,8 @@ def describe(function: Any, maps: Sequence[int]) -> None:
     count = len(function.regions[0].blocks[0].arguments)
     attributes = [ir.DictAttr.get(by_value if i in maps else aligned) for i in range(count)]
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    if find(function, "nvvm.mapa"):
+        function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
     if find(function, "nvvm.setmaxregister"):
         # What warps take from each other, the kernel must have been given: the assembler has to know how much.
         threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))

@@ -11,7 +11,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, multiply
+from mirlo.targets.gpu.schedule.launch import add, barrier, multiply
 
 _TICKS = 10_000_000
 """How long a thread may sleep at a barrier before it looks again, in nanoseconds."""
@@ -56,6 +56,12 @@ class Barriers:
         """Arrive: of the threads that do, each for itself."""
         ir.Operation.create("nvvm.mbarrier.arrive", operands=[self.at(number)])
 
+    def arrive_at(self, number: Any, rank: Any) -> None:
+        """Arrive at the same barrier of a block of this cluster."""
+        there = create("nvvm.mapa", ir.Type.parse("!llvm.ptr<7>"), self.at(number), i32(rank))
+        everywhere = {"scope": ir.Attribute.parse("#nvvm.mem_scope<cluster>")}
+        ir.Operation.create("nvvm.mbarrier.arrive", operands=[there], attributes=everywhere)
+
     def expect(self, number: Any, count: int) -> None:
         """Arrive, and say how many bytes are coming."""
         ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[self.at(number), i32(count)])
@@ -70,14 +76,30 @@ def publish_barriers() -> None:
     ir.Operation.create("nvvm.fence.mbarrier.init")
 
 
-def copy_tile(target: Any, tensor_map: Any, corner: list[Any], barriers: Barriers, number: Any) -> None:
-    """Start the copy of a tile: where it goes, what it is of, its first index in each dim, the innermost first."""
+def meet(cluster: bool) -> None:
+    """All threads of the block wait here, or all of the cluster."""
+    if not cluster:
+        barrier()
+        return
+    ir.Operation.create("nvvm.cluster.arrive")
+    ir.Operation.create("nvvm.cluster.wait")
+
+
+def copy_tile(
+    target: Any, tensor_map: Any, corner: list[Any], barriers: Barriers, number: Any, blocks: int = 1
+) -> None:
+    """Start the copy of a tile: where it goes, what it is of, its first index in each dim, the innermost first.
+
+    With several blocks it goes to the same place in each block of the cluster, and counts for the barrier there.
+    """
     cluster = create("llvm.addrspacecast", ir.Type.parse("!llvm.ptr<7>"), pointer(target))
     source = create("builtin.unrealized_conversion_cast", ir.Type.parse("!llvm.ptr"), tensor_map)
+    everyone = [emit_constant((1 << blocks) - 1, _i(16))] if blocks > 1 else []
+    segments = ir.DenseI32ArrayAttr.get([1, 1, len(corner), 1, 0, len(everyone), 0, 0])
     ir.Operation.create(
         "nvvm.cp.async.bulk.tensor.shared.cluster.global",
-        operands=[cluster, source, *map(i32, corner), barriers.at(number)],
-        attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, len(corner), 1, 0, 0, 0, 0])},
+        operands=[cluster, source, *map(i32, corner), barriers.at(number), *everyone],
+        attributes={"operandSegmentSizes": segments},
     )
 
 

@@ -83,16 +83,17 @@ class MappedSide:
         return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, box), **form)
 
     def copy(
-        self, tensor_map: Any, target: Any, lines: int, place: tuple[Any, Any, Indices], barriers: Barriers, number: Any
-    ) -> None:
-        """Start the copy of a tile: its first line and step, and where it is in the batch."""
+        self, tensor_map: Any, target: Any, lines: int, place: tuple[Any, Any, Indices], barriers: Barriers,
+        number: Any, blocks: int = 1,
+    ) -> None:  # fmt: skip
+        """Start the copy of a tile to each of the blocks: its first line and step, and where it is in the batch."""
         line, step, batch = place
         outside = [batch[axis.id] for axis, _ in reversed(self.batch)]
         rows, _ = self.box(lines)
         for first in range(0, lines, rows if self.along_sums else self.row):
             here = add(line, first)
             corner = [step, here] if self.along_sums else [here, step]
-            copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number)
+            copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number, blocks)
 
     def descriptor(self, address: Any, product: int) -> Any:
         """What the products of a warpgroup are told of a tile: where it begins, for one of the products of a row."""

@@ -21,7 +21,7 @@ from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.finish import Finisher, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, roles_of, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
@@ -42,7 +42,7 @@ COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 """Of a thread; together they are what the unit has."""
 MOST_CODE = 4000
 """Operations of an epilogue over all sums of a thread: tiles are narrower where there would be more."""
-TOGETHER = 16
+NEAR = 16
 """Rows of tiles that are computed at about the same time: they share what they read in the second-level cache."""
 
 
@@ -53,11 +53,17 @@ class Tile:
     groups: int
     width: int
     speed: float
-    """Of the matrix units with tiles like this, against the largest one: narrow ones wait for shared memory."""
+    """Of the matrix units with tiles like this, as is estimated: narrow ones wait for shared memory."""
+    together: int = 1
+    """Blocks, one above the other, that share columns: each copies its part of them to all."""
 
     @property
     def height(self) -> int:
         return self.groups * LINES
+
+    def high(self, roles: Roles) -> int:
+        """Tiles one above the other."""
+        return -(-roles.rows.extent // (self.height * self.together)) * self.together
 
     @property
     def threads(self) -> int:
@@ -65,7 +71,8 @@ class Tile:
 
 
 TILES = (
-    Tile(2, 256, 1.0), Tile(2, 192, 0.95), Tile(2, 128, 0.9), Tile(2, 64, 0.65), Tile(1, 128, 0.6), Tile(1, 64, 0.5)
+    Tile(2, 256, 1.0, together=2), Tile(2, 256, 0.92), Tile(2, 192, 0.88), Tile(2, 128, 0.88, together=2),
+    Tile(2, 128, 0.82), Tile(2, 64, 0.65), Tile(1, 128, 0.6), Tile(1, 64, 0.5),
 )  # fmt: skip
 
 
@@ -119,10 +126,10 @@ def choose_tile(roles: Roles, units: int) -> Tile | None:
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     best, most = None, 0.0
     for tile in TILES:
-        count = roles.batches * -(-roles.rows.extent // tile.height) * -(-roles.columns.extent // tile.width)
+        count = roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width)
         if 4 * count < units or heavy * tile.width // 2 > MOST_CODE:
             continue
-        rounds = -(-count // units)
+        rounds = -(-count // (units // tile.together * tile.together))
         useful = roles.batches * roles.rows.extent * roles.columns.extent
         share = tile.speed * useful / (rounds * units * tile.height * tile.width)
         if share > most:
@@ -134,10 +141,13 @@ class _Kernel:
     def __init__(self, plan: WarpgroupPlan, memory: Memory):
         self.plan = plan
         self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
-        self.high = -(-plan.roles.rows.extent // plan.tile.height)
+        self.high = plan.tile.high(plan.roles)
         self.wide = -(-plan.roles.columns.extent // plan.tile.width)
         self.tiles = plan.roles.batches * self.high * self.wide
-        self.blocks = min(plan.options.chip.units, self.tiles)
+        # Blocks of a cluster have tiles one above the other: a cluster goes from one such column of tiles to the next.
+        self.together = plan.tile.together
+        self.clusters = min(plan.options.chip.units, self.tiles) // self.together
+        self.shared_lines = plan.tile.width // self.together
         self.left_bytes = plan.tile.height * ROW_BYTES
         self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
         self.slots = min(STAGES, (plan.options.chip.shared_bytes - BESIDE) // self.slot_bytes)
@@ -145,8 +155,8 @@ class _Kernel:
 
     def emit(self) -> None:
         self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
-        self.right_map = self.plan.right.tensor_map(self.memory, self.tile.width)
-        launch(self.blocks, self.tile.threads, self._block)
+        self.right_map = self.plan.right.tensor_map(self.memory, self.shared_lines)
+        launch(self.clusters * self.together, self.tile.threads, self._block)
 
     def _block(self, ids: Ids) -> None:
         slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
@@ -157,39 +167,44 @@ class _Kernel:
         with _only(less(ids.thread, 1)):
             for slot in range(self.slots):
                 self.full.make(slot, 1)
-                self.empty.make(slot, self.tile.groups * (GROUP // WARP))
+                self.empty.make(slot, self.together * self.tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
-        barrier()
+        bulk.meet(self.together > 1)
+        cluster, self.rank = split(ids.block, [self.clusters, self.together])
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
         branch = scf.IfOp(less(group, 1), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             bulk.set_registers(COPYING_REGISTERS, more=False)
             with _only(less(ids.thread, 1)):
-                self._each_tile(ids.block, 1, self._copy)
+                self._each_tile(cluster, 1, self._copy)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             bulk.set_registers(MULTIPLYING_REGISTERS, more=True)
             self.number = create("arith.subi", group.type, group, index(1))
             warp, lane = split(own, [GROUP // WARP, WARP])
             self.warp, self.lane = warp, Lane.of(lane)
-            self._each_tile(ids.block, 0, self._multiply)
+            self._each_tile(cluster, 0, self._multiply)
             scf.YieldOp([])
+        if self.together > 1:
+            # No block may be gone while others still copy to it, or arrive at its barriers.
+            bulk.meet(cluster=True)
 
     # Tiles and slots, in the same order for those who copy and those who multiply
 
-    def _each_tile(self, block: Any, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
+    def _each_tile(self, cluster: Any, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
         """`body` for each tile of a block, with the slot and its turn that come next; it returns those after it."""
 
         def one(tile: Any, *at: Any) -> list[Any]:
             return body(self._place(tile), list(at))
 
-        for_loop(block, self.tiles, self.blocks, one, [index(0), index(turn)])
+        for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
 
     def _place(self, tile: Any) -> tuple[dict[int, Any], Any, Any]:
-        """The batch, the first row and the first column of a tile."""
-        together = next(n for n in range(min(TOGETHER, self.high), 0, -1) if self.high % n == 0)
-        batch, outer, across, inner = split(tile, [self.roles.batches, self.high // together, self.wide, together])
-        down = add(multiply(outer, together), inner)
+        """The batch, the first row and the first column of a tile; those of a cluster count as one."""
+        high = self.high // self.together
+        near = next(n for n in range(min(NEAR // self.together, high), 0, -1) if high % n == 0)
+        batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
+        down = add(multiply(add(multiply(outer, near), inner), self.together), self.rank)
         values = values_of(self.roles.batch, batch)
         return values, multiply(down, self.tile.height), multiply(across, self.tile.width)
 
@@ -219,7 +234,11 @@ class _Kernel:
             self.full.expect(slot, self.slot_bytes)
             left, right = self._sides(slot)
             plan.left.copy(self.left_map, left, tile.height, (row, first, values), self.full, slot)
-            plan.right.copy(self.right_map, right, tile.width, (column, first, values), self.full, slot)
+            # All blocks of a cluster get the same columns, in parts that one of them each copies.
+            part = multiply(self.rank, self.shared_lines)
+            mine, beginning = add(right, multiply(part, ROW_BYTES)), add(column, part)
+            place = (beginning, first, values)
+            plan.right.copy(self.right_map, mine, self.shared_lines, place, self.full, slot, self.together)
             return self._following(slot, turn)
 
         return for_loop(0, self.roles.depth, self.step, step, at)
@@ -249,9 +268,12 @@ class _Kernel:
         return [slot, turn]
 
     def _release(self, slot: Any) -> None:
-        """Each warp says that it has multiplied what is in a slot."""
-        with _only(less(self.lane.number, 1)):
-            self.empty.arrive(slot)
+        """Each warp says that it has multiplied what is in a slot, to all who copy to it."""
+        with _only(less(self.lane.number, self.together)):
+            if self.together > 1:
+                self.empty.arrive_at(slot, self.lane.number)
+            else:
+                self.empty.arrive(slot)
 
     def _product(self, sums: Any, left: Any, right: Any, product: int) -> Any:
         a, b = self.plan.left, self.plan.right
@@ -271,7 +293,8 @@ class _Kernel:
     def _finish(self, place: Any, sums: Any) -> None:
         values, row, column = place
         kind = self.roles.contraction.product.accumulate_type
-        finisher = Finisher(self.roles, self.memory, values, self.tile.height, self.tile.width)
+        high = self.tile.height * self.together
+        finisher = Finisher(self.roles, self.memory, values, high, self.tile.width)
         row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
         places = self.lane.places()
         for j in range(self.tile.width // COLUMNS):

@@ -16,6 +16,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
+from mirlo.targets.nvvm.entry import CLUSTER
 
 _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1": np.bool_, "index": np.int64,
            "i64": np.int64, "i32": np.int32, "i8": np.int8, "i16": np.int16, "f64": np.float64}  # fmt: skip
@@ -327,11 +328,12 @@ def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: 
     body = function.regions[0].blocks[0]
     given = [array.reshape(-1) if isinstance(array, np.ndarray) else array for array in arrays]
     if find(function, "nvvm.mbarrier.init"):
-        from warpgroups import run_block
+        from warpgroups import run_cluster
 
-        for number in range(math.prod(grid)):
-            x, rest = number % grid[0], number // grid[0]
-            run_block(body, (x, rest % grid[1], rest // grid[1]), threads, given)
+        together = CLUSTER if find(function, "nvvm.mapa") else 1
+        assert grid[1:] == (1, 1) and grid[0] % together == 0
+        for first in range(0, grid[0], together):
+            run_cluster(body, [(first + rank, 0, 0) for rank in range(together)], threads, given)
         return
     for z in range(grid[2]):
         for y in range(grid[1]):

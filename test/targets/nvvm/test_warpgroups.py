@@ -34,8 +34,8 @@ RESULTS: dict[str, Any] = {**HALVES, "f32": np.float32, "i32": np.int32}
 
 @pytest.fixture(autouse=True)
 def small_chip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two units: a block computes several tiles."""
-    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
+    """Four units: a block computes several tiles."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=4))
 
 
 def values(kind: str, *shape: int) -> np.ndarray:
@@ -76,11 +76,19 @@ def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyP
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}")
+@pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}x{t.together}")
 def test_tiles(tile: warpgroup.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: tile)
-    found, a, b = run("f16", "f32", (130, 264, 72), "")
+    found, a, b = run("f16", "f32", (130, 264, 72), "b" if tile.width == 192 else "")
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("turned", ["", "b"])
+def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 128, 1.0, together=2))
+    found, a, b = run("f16", "f32", (320, 200, 584), turned)
+    np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,7 @@ def test_large_products_are_asynchronous_without_spills(
         ptx = ptx_of_module(ir.Module.parse(text), "sm_90a", options)
     assert f"wgmma.mma_async.sync.aligned.{instruction}" in ptx
     assert "cp.async.bulk.tensor.2d" in ptx and "setmaxnreg.inc.sync.aligned.u32 \t232" in ptx
+    assert ".reqnctapercluster 2, 1, 1" in ptx and "multicast::cluster" in ptx
     assert ".maxnreg 168" in ptx and ptx.count(".param .align 64 .b8") == 2, "maps are passed by value"
     made = run_ptxas(ptx, find_chip("sm_90a"))
     assert (made.spilled_bytes, made.warnings) == (0, ())

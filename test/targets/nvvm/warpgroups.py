@@ -20,6 +20,8 @@ from simt import Block, dtype_of
 GROUP = 128
 MEMORY = 227 * 1024
 REGISTERS = 65536
+MAPPED = 1 << 32
+"""Between the addresses of the blocks of a cluster, as one of them sees the others."""
 PATIENCE = 30.0
 """Seconds after which a wait is taken to be one for ever."""
 
@@ -65,17 +67,34 @@ class Barrier:
             self.missing, self.turn = self.arrivals, self.turn ^ 1
 
 
+class Cluster:
+    """Blocks that reach each other's shared memory."""
+
+    def __init__(self, blocks: int, groups: int):
+        self.together = threading.Barrier(blocks * groups)
+        self.failure: BaseException | None = None
+        self.units = [Unit(groups, self) for _ in range(blocks)]
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self.together.abort()
+        for unit in self.units:
+            unit.together.abort()
+            with unit.changed:
+                unit.changed.notify_all()
+
+
 class Unit:
     """What the warpgroups of a block share."""
 
-    def __init__(self, groups: int):
+    def __init__(self, groups: int, cluster: Cluster):
+        self.cluster = cluster
         self.memory = np.full(MEMORY, 0x99, np.uint8)
         self.allocated: list[int] = [0]
         self.barriers: dict[int, Barrier] = {}
         self.changed = threading.Condition()
         self.together = threading.Barrier(groups)
         self.registers: dict[int, int] = {}
-        self.failure: BaseException | None = None
 
     def place(self, number: int, size: int) -> int:
         """Where the memory of this number begins."""
@@ -92,9 +111,10 @@ class Unit:
 
     def wait(self, address: int, turn: int) -> None:
         with self.changed:
-            done = self.changed.wait_for(lambda: self.failure or self.barriers[address].turn != turn, PATIENCE)
+            barrier = self.barriers[address]
+            done = self.changed.wait_for(lambda: self.cluster.failure or barrier.turn != turn, PATIENCE)
             assert done, "a wait that never ends"
-            assert self.failure is None, "another warpgroup failed"
+            assert self.cluster.failure is None, "another warpgroup failed"
 
 
 def permuted(address: Any) -> Any:
@@ -216,7 +236,20 @@ class Warpgroup(Block):
         assert self.unit.barriers
 
     def nvvm_mbarrier_arrive(self, op: Any, mask: np.ndarray) -> None:
-        self.unit.note(self._one(op.operands[0], mask), int(mask.sum()), 0)
+        places, counts = np.unique(self.env[op.operands[0]][mask], return_counts=True)
+        for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+            unit = self.unit if place < MAPPED else self.unit.cluster.units[place // MAPPED - 1]
+            unit.note(place % MAPPED, count, 0)
+
+    def nvvm_mapa(self, op: Any, mask: np.ndarray) -> None:
+        address, rank = (self.env[value] for value in op.operands)
+        self.env[op.results[0]] = address + (rank.astype(np.int64) + 1) * MAPPED
+
+    def nvvm_cluster_arrive(self, op: Any, mask: np.ndarray) -> None:
+        assert mask.all()
+
+    def nvvm_cluster_wait(self, op: Any, mask: np.ndarray) -> None:
+        self.unit.cluster.together.wait(PATIENCE)
 
     def nvvm_mbarrier_arrive_expect_tx(self, op: Any, mask: np.ndarray) -> None:
         assert mask.sum() == 1
@@ -229,12 +262,20 @@ class Warpgroup(Block):
 
     def nvvm_cp_async_bulk_tensor_shared_cluster_global(self, op: Any, mask: np.ndarray) -> None:
         assert mask.sum() == 1, "one thread starts a copy"
-        target, source, *corner, barrier = list(op.operands)
-        at = self._one(target, mask)
+        *_, everyone, hint, predicate = sizes = list(op.attributes["operandSegmentSizes"])
+        assert (hint, predicate) == (0, 0) and sizes[:2] == [1, 1]
+        target, source, *corner, barrier = list(op.operands)[: 3 + sizes[2]]
+        at, number = self._one(target, mask), self._one(barrier, mask)
         assert at % 1024 == 0, "tiles begin where the permutation does"
         data = self.env[source].read([self._one(value, mask) for value in corner])
-        self.unit.memory[permuted(at + np.arange(data.size))] = data
-        self.unit.note(self._one(barrier, mask), 0, -data.size)
+        units = [self.unit]
+        if everyone:
+            chosen = self._one(op.operands[3 + sizes[2]], mask)
+            units = [unit for i, unit in enumerate(self.unit.cluster.units) if chosen >> i & 1]
+            assert chosen >> len(self.unit.cluster.units) == 0, "a block that is not in the cluster"
+        for unit in units:
+            unit.memory[permuted(at + np.arange(data.size))] = data
+            unit.note(number, 0, -data.size)
 
     # Products
 
@@ -288,27 +329,26 @@ class Warpgroup(Block):
         self.env[op.results[0]] = held.values[:, position]
 
 
-def run_block(body: Any, position: tuple[int, int, int], threads: int, arguments: list[Any]) -> None:
-    """Run one block of a kernel, all its warpgroups at the same time."""
+def run_cluster(body: Any, positions: list[tuple[int, int, int]], threads: int, arguments: list[Any]) -> None:
+    """Run the blocks of a cluster, all their warpgroups at the same time."""
     groups = threads // GROUP
-    unit = Unit(groups)
+    cluster = Cluster(len(positions), groups)
 
-    def run(number: int) -> None:
+    def run(rank: int, number: int) -> None:
         try:
-            group = Warpgroup(unit, number, position)
+            group = Warpgroup(cluster.units[rank], number, positions[rank])
             group.env.update(zip(body.arguments, arguments, strict=True))
             group.run(body, np.ones(GROUP, bool))
         except BaseException as error:
-            with unit.changed:
-                unit.failure = unit.failure or error
-                unit.changed.notify_all()
-            unit.together.abort()
+            cluster.fail(error)
 
-    workers = [threading.Thread(target=run, args=(number,)) for number in range(groups)]
+    numbers = [(rank, number) for rank in range(len(positions)) for number in range(groups)]
+    workers = [threading.Thread(target=run, args=pair) for pair in numbers]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    if unit.failure is not None:
-        raise unit.failure
-    assert all(barrier.bytes == 0 for barrier in unit.barriers.values()), "copies that nobody waited for"
+    if cluster.failure is not None:
+        raise cluster.failure
+    left = [barrier for unit in cluster.units for barrier in unit.barriers.values() if barrier.bytes]
+    assert not left, "copies that nobody waited for"
