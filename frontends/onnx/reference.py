@@ -49,6 +49,8 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
   taken anyhow, and the sizes of results then follow the data ([dynamic shapes](dynamic-shapes.md)).
 - **Sequences, optional values and strings** exist at run time, where import time does not know them: such models
   become [programs](programs.md).
+- **Integers** divided by zero give 0, with a remainder of 0, as in numpy: the standard leaves it open, and a
+  program must not end for it.
 - **Random numbers** are those of `numpy.random.RandomState` where the node gives a seed.
 - **Old models.** What is older than operator set 7 goes through ONNX's version converter first.
 - **ONNX's interface of backends** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.

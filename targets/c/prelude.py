@@ -25,9 +25,11 @@ _INTEGERS = """\
 static inline int64_t mirlo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mirlo_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t mirlo_floordiv(int64_t a, int64_t b) {
-  return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
+  return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-static inline int64_t mirlo_mod(int64_t a, int64_t b) { return b == 0 ? 0 : a - mirlo_floordiv(a, b) * b; }
+static inline int64_t mirlo_mod(int64_t a, int64_t b) {
+  return b == 0 || b == -1 ? 0 : a - mirlo_floordiv(a, b) * b;
+}
 static inline int64_t mirlo_edge(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 static inline int64_t mirlo_wrap(int64_t i, int64_t n) { return mirlo_mod(i, n); }
 static inline int64_t mirlo_reflect(int64_t i, int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }

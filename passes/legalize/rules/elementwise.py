@@ -36,8 +36,34 @@ def _power(x: Expr, y: Expr) -> Expr:
     return select(y < 0, negative, result)
 
 
+def _quotient(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    """Of integers, without what stops a program: by zero it is 0, as numpy's; the least number by -1 is itself."""
+
+    def function(x: Expr, y: Expr) -> Expr:
+        if x.dtype.is_float:
+            return divide(x, y)
+        found = divide(x, _divisor(y))
+        found = found if x.dtype.is_unsigned else select(y.equals(-1), -x, found)
+        return select(y.equals(0), constant(0, x.dtype), found)
+
+    return function
+
+
+def _divisor(y: Expr) -> Expr:
+    """An integer by which everything can be divided: 1 in the place of 0 and of -1, which leave no remainder either."""
+    one = constant(1, y.dtype)
+    return select(y.equals(0), one, y if y.dtype.is_unsigned else select(y.equals(-1), one, y))
+
+
+def _mod(x: Expr, y: Expr) -> Expr:
+    return x % (y if x.dtype.is_float else _divisor(y))
+
+
 def _fmod(x: Expr, y: Expr) -> Expr:
-    return call("fmod", x, y) if x.dtype.is_float else x - x / y * y
+    if x.dtype.is_float:
+        return call("fmod", x, y)
+    divisor = _divisor(y)
+    return x - x / divisor * divisor
 
 
 def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
@@ -72,9 +98,9 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y,
-    "floor_divide": lambda x, y: x // y,
-    "mod": lambda x, y: x % y,
+    "divide": _quotient(lambda x, y: x / y),
+    "floor_divide": _quotient(lambda x, y: x // y),
+    "mod": _mod,
     "fmod": _fmod,
     "power": _power,
     "maximum": maximum,

@@ -56,10 +56,14 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
     "add": ("{a} + {b}", "({t})({a} + {b})"),
     "subtract": ("{a} - {b}", "({t})({a} - {b})"),
     "multiply": ("{a} * {b}", "({t})({a} * {b})"),
-    "divide": ("{a} / {b}", "{b} == 0 ? ({t})0 : ({t})({a} / {b})"),
+    # The least number by -1 would stop the program; it is itself then.
+    "divide": (
+        "{a} / {b}",
+        "{b} == 0 ? ({t})0 : ({t})-1 < 0 && {b} == ({t})-1 ? ({t})(0 - (uint64_t){a}) : ({t})({a} / {b})",
+    ),
     "floor_divide": ("floor{f}({a} / {b})", "({t})mirlo_floordiv({a}, {b})"),
     "mod": ("mirlo_modulo{f}({a}, {b})", "({t})mirlo_mod({a}, {b})"),
-    "fmod": ("fmod{f}({a}, {b})", "{b} == 0 ? ({t})0 : ({t})({a} % {b})"),
+    "fmod": ("fmod{f}({a}, {b})", "{b} == 0 || ({t})-1 < 0 && {b} == ({t})-1 ? ({t})0 : ({t})({a} % {b})"),
     "power": ("pow{f}({a}, {b})",),
     "maximum": ("{a} > {b} || {a} != {a} ? {a} : {b}",),
     "minimum": ("{a} < {b} || {a} != {a} ? {a} : {b}",),
