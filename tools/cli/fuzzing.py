@@ -16,7 +16,7 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
 
-CRASHED = "crashed"
+CRASHED, DISPUTED = "crashed", "disputed"
 BAD = ("wrong", "failed", CRASHED)
 FILE_MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads broken files."""
@@ -29,6 +29,7 @@ def execute(arguments: Arguments) -> None:
     seeds = range(arguments.seed, arguments.seed + arguments.count)
     job, memory = _job(arguments)
     found: list[dict[str, Any]] = []
+    disputed: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     used: Counter[str] = Counter()
     longest, start = 0.0, time.monotonic()
@@ -39,14 +40,14 @@ def execute(arguments: Arguments) -> None:
             longest = max(longest, outcome.seconds)
             if outcome.result is not None:
                 used.update(getattr(outcome.result, "operators", ()) or [outcome.result.mutation])
-            if state in BAD or (arguments.verbose and state == "disputed"):
-                text = outcome.crash or outcome.result.text
-                found.append({"seed": outcome.seed, "state": state, "what": text})
+            if state in (*BAD, DISPUTED):
+                entry = {"seed": outcome.seed, "state": state, "what": outcome.crash or outcome.result.text}
+                (disputed if state == DISPUTED else found).append(entry)
             progress(f"{sum(counts.values())} of {len(seeds)}: {', '.join(f'{n} {s}' for s, n in counts.items())}")
     report = {
         "subject": arguments.subject, "first_seed": arguments.seed, "count": len(seeds), "states": dict(counts),
         "seconds": round(time.monotonic() - start, 1), "longest": round(longest, 2), "used": dict(used.most_common()),
-        "found": found,
+        "found": found, "disputed": disputed,
     }  # fmt: skip
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     sys.stdout.flush()
@@ -81,7 +82,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield from columns(rows, numbers={0})
     what = "mutations" if report["subject"] == "files" else "operators"
     yield f"{what}: " + ", ".join(f"{name} {count}" for name, count in report["used"].items())
-    for entry in report["found"]:
+    for entry in (*report["found"], *report["disputed"]):
         yield f"seed {entry['seed']}: {entry['state']}: {entry['what']}"
 
 
