@@ -40,6 +40,7 @@ test-gpu: $(VENV)/ready
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
 	$(BIN)/python -m benchmarks.gpu --target nvvm --cache $(MODELS)
+	$(BIN)/python -m benchmarks.gpu_products
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .
