@@ -12,15 +12,25 @@ from typing import Any
 
 from mirlo.dialects.bindings import memref
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.contraction.analysis import analyze
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
-from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.passes.schedule.loops import attribute_constant, for_loop
+from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.finish import Finisher, Reader, finish, multiply_add, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, launch_points, less, multiply, shared, split
-from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
+from mirlo.targets.gpu.schedule.launch import (
+    THREADS,
+    Ids,
+    add,
+    at_most,
+    barrier,
+    launch,
+    launch_points,
+    less,
+    multiply,
+    shared,
+    split,
+)
+from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 
 THINNEST = 8
 """Fewer rows or columns than this are no tile."""
@@ -70,15 +80,14 @@ class ContractionPlan:
         return {"tile": tile}
 
 
-def plan_contraction(group: Group) -> ContractionPlan | Decline:
-    """How to compute these blocks, the first of which is the contraction."""
-    found = analyze(group.blocks, group.kept)
-    if isinstance(found, Decline):
-        return found
-    roles = roles_of(found)
-    if isinstance(roles, Decline):
-        return roles
+def plan_contraction(roles: Roles) -> ContractionPlan:
+    """How to compute any product."""
     return ContractionPlan(roles, choose_tile(roles))
+
+
+def shape_of(plan: ContractionPlan) -> Shape:
+    """What a block of threads computes."""
+    return Shape(plan.tile.height, plan.tile.width) if plan.tile is not None else Shape(1, THREADS)
 
 
 def choose_tile(roles: Roles) -> Tile | None:
@@ -178,7 +187,7 @@ class _Tiled:
             else:
                 depth, line = split(number, [DEPTH, width])
             # Beyond the last row something is read that nobody uses.
-            at = _at_most(add(self.first[name], line), side.extent, width)
+            at = at_most(add(self.first[name], line), side.extent, width)
             base = reader.base({**self.batch, **values_of(side.axes, at)})
             place = add(multiply(depth, width), line)
             found.append(self._load(reader, base, depth, place, self.memories[name]))
@@ -189,7 +198,7 @@ class _Tiled:
 
         def load(first: Any) -> None:
             at = add(first, depth)
-            value = reader.read(base, values_of(self.roles.sums, _at_most(at, total, DEPTH)))
+            value = reader.read(base, values_of(self.roles.sums, at_most(at, total, DEPTH)))
             if total % DEPTH:
                 zero = emit_constant(0, value.type)
                 value = create("arith.select", value.type, less(at, total), value, zero)
@@ -215,10 +224,3 @@ class _Tiled:
             for j in range(tile.columns):
                 column = add(self.first["columns"], add(self.across, j * ACROSS))
                 finisher.store(row, column, sums[i * tile.columns + j])
-
-
-def _at_most(value: Any, extent: int, step: int) -> Any:
-    """An index held below its extent, where steps of this size may leave it."""
-    if extent % step == 0:
-        return value
-    return create("arith.minui", value.type, value, index(extent - 1))

@@ -16,6 +16,13 @@ from mirlo.targets.gpu.schedule.launch import less
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside, values_of
 
 
+@dataclass(frozen=True, eq=False)
+class Unfinished:
+    """Stands for a tensor of sums that something else finishes; kernels write the sums as they are."""
+
+    type: Any
+
+
 def touch(contraction: Contraction, memory: Memory) -> None:
     """Make the views of all buffers that a kernel uses, outside of it."""
     accesses = [contraction.lhs, contraction.rhs, *(access for _, access in contraction.writes)]
@@ -100,7 +107,8 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
         made.update(zip((output.value for output in stage.block.outputs), results, strict=True))
     for value, access in contraction.writes:
         slot = memory.slot(value)
-        memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+        finished = total if isinstance(value, Unfinished) else made[value]
+        memref.StoreOp(finished, slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,30 @@ def less(a: Any, limit: int) -> Any:
     return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
 
 
+def equal(a: Any, number: int) -> Any:
+    """Whether an index is this number."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
+
+
+def at_most(value: Any, extent: int, step: int) -> Any:
+    """An index held below its extent, where steps of this size may leave it."""
+    if extent % step == 0:
+        return value
+    return create("arith.minui", value.type, value, index(extent - 1))
+
+
+def when(condition: Any, body: Callable[[], Any]) -> None:
+    """Emit `body` under a condition; None is always true."""
+    if condition is None:
+        body()
+        return
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        body()
+        scf.YieldOp([])
+
+
 def shared(size: int, element: Any) -> Any:
     """Memory of the block of threads, at the insertion point inside of a launch."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)

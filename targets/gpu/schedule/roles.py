@@ -10,9 +10,10 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction
+from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.body import Factor
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
+from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 
@@ -59,6 +60,12 @@ class Roles:
     @property
     def batches(self) -> int:
         return math.prod(axis.extent for axis in self.batch)
+
+
+def product_of(group: Group) -> Roles | Decline:
+    """The roles of all axes of a product and of what follows it, the first of these blocks; or why they are none."""
+    found = analyze(group.blocks, group.kept)
+    return found if isinstance(found, Decline) else roles_of(found)
 
 
 def roles_of(contraction: Contraction) -> Roles | Decline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -22,7 +23,17 @@ from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.blocks.rows import Rows, Walk, find_rows
 from mirlo.passes.schedule.blocks.space import Place
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import (
+    Ids,
+    add,
+    barrier,
+    launch,
+    less,
+    multiply,
+    shared,
+    split,
+    when,
+)
 
 BLOCK = 128
 """Threads of a block; long rows have all of them."""
@@ -170,11 +181,11 @@ class _Emitter:
         if not own:
             return self._single(walk, indices, held)
         steps = math.prod(own) // self.width
-        partial = [value for reducer in walk.reductions.values() for value in reducer.identity()]
+        carried = [value for reducer in walk.reductions.values() for value in reducer.identity()]
         if not self.held:
-            partial = for_loop(
+            carried = for_loop(
                 self.lane, steps, self.threads,
-                lambda at, *carried: self._step(walk, indices, held, at, list(carried)), partial,
+                lambda at, *sums: self._step(walk, indices, held, at, list(sums)), carried,
             )  # fmt: skip
         for number in range(-(-steps // self.threads) if self.held else 0):
             at = add(self.lane, number * self.threads)
@@ -182,12 +193,12 @@ class _Emitter:
             if (number + 1) * self.threads > steps:
                 inside = less(at, steps)
                 at = create("arith.minui", at.type, at, index(steps - 1))
-            partial = self._step(walk, indices, held, at, partial, number, inside)
+            carried = self._step(walk, indices, held, at, carried, number, inside)
         found: dict[Any, Any] = {}
         first = 0
         for position, reducer in walk.reductions.items():
             width = len(reducer.contributions)
-            scalars = reducer.finish(self.meet(self.team, reducer, partial[first : first + width]))
+            scalars = reducer.finish(self.meet(self.team, reducer, carried[first : first + width]))
             first += width
             found.update(self._reduced(walk, position, indices, held, scalars))
         return found
@@ -263,7 +274,7 @@ class _Emitter:
             condition = self.active if inside is None else inside
             if self.active is not None and inside is not None:
                 condition = create("arith.andi", inside.type, self.active, inside)
-            self._if(condition, store)
+            when(condition, store)
 
     def _reduced(
         self, walk: Walk, position: int, indices: list[Any], held: dict[Any, Any], scalars: list[Any]
@@ -277,18 +288,8 @@ class _Emitter:
             if output.value in self.stored:
                 first = less(self.lane, 1)
                 both = first if self.active is None else create("arith.andi", first.type, first, self.active)
-                self._if(both, lambda o=output, s=scalar: point.store(place, o, s))
+                when(both, partial(point.store, place, output, scalar))
         return found
-
-    @staticmethod
-    def _if(condition: Any, body: Any) -> None:
-        if condition is None:
-            body()
-            return
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block):
-            body()
-            scf.YieldOp([])
 
 
 def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:

@@ -12,8 +12,10 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.gpu.schedule.contraction import plan_contraction
+from mirlo.targets.gpu.schedule.contraction import BUSY, plan_contraction, shape_of
+from mirlo.targets.gpu.schedule.costs import divided_if_better
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
+from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 
 
@@ -70,11 +72,15 @@ def _plan(part: Group, first: Sequence[Planner]) -> Stage | None:
         plan = planner(part)
         if not isinstance(plan, Decline):
             return plan
-    product = plan_contraction(part)
-    if not isinstance(product, Decline):
+    roles = product_of(part)
+    if not isinstance(roles, Decline):
+        product = plan_contraction(roles)
         # Sums that are few and long, and lie along memory, are better shared by threads.
         rows = plan_rows(part) if product.tile is None else None
-        return product if rows is None or isinstance(rows, Decline) else rows
+        if rows is not None and not isinstance(rows, Decline):
+            return rows
+        made: Stage = divided_if_better(product, roles, BUSY, plan_contraction, shape_of)
+        return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
     for planner in PLANNERS:

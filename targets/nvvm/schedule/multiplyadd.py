@@ -12,14 +12,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import analyze
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.finish import Finisher, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
-from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
+from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import F32
@@ -71,16 +69,11 @@ class TilesPlan:
         _Kernel(self.roles, self.tile, memory).emit()
 
 
-def plan_tiles(group: Group) -> TilesPlan | Decline:
-    """How to compute these blocks, the first of which is the contraction."""
-    found = analyze(group.blocks, group.kept)
-    if isinstance(found, Decline):
-        return found
-    if str(found.product.accumulate_type) != "f32":
-        return decline("the sums are not f32", type=str(found.product.accumulate_type))
-    roles = roles_of(found)
-    if isinstance(roles, Decline):
-        return roles
+def plan_tiles(roles: Roles) -> TilesPlan | Decline:
+    """How to compute a product in large tiles."""
+    kind = str(roles.contraction.product.accumulate_type)
+    if kind != "f32":
+        return decline("the sums are not f32", type=kind)
     tile = choose_tile(roles)
     if tile is None:
         sizes = (roles.batches, roles.rows.extent, roles.columns.extent, roles.depth)

@@ -1,4 +1,7 @@
-"""The rule for products: on the matrix units where these take them, else in large tiles of f32."""
+"""The rule for products: on the matrix units where these take them, else in large tiles; few rows in their own way.
+
+Where that leaves units of the chip without work, the sums are divided among more blocks of threads, if that costs less.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,69 @@ from typing import Any
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, divided_if_better
+from mirlo.targets.gpu.schedule.divided import DividedPlan
+from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
 from mirlo.targets.nvvm.schedule.multiplyadd import TilesPlan, plan_tiles
 from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_cores
 from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
-PLANS = (WarpgroupPlan, TensorCorePlan, TilesPlan)
+PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan)
 
 
-def planners(options: Options) -> tuple[Callable[[Group], Any], ...]:
+def planners(options: Options) -> tuple[Callable[[Roles], Any], ...]:
     """Ways to compute a product, the best first."""
-    return partial(plan_warpgroups, options=options), partial(plan_tensor_cores, options=options), plan_tiles
+    on_units = (partial(plan_warpgroups, options=options), partial(plan_tensor_cores, options=options))
+    return plan_gemv, *on_units, plan_tiles
+
+
+def plan_product(group: Group, options: Options) -> Any:
+    """How to compute these blocks, the first of which is the product; or why each way declines."""
+    roles = product_of(group)
+    if isinstance(roles, Decline):
+        return roles
+    way = partial(_first, options=options)
+    plan = way(roles)
+    if isinstance(plan, Decline):
+        return plan
+    return divided_if_better(plan, roles, options.chip.units, way, shape_of)
+
+
+def _first(roles: Roles, options: Options) -> Any:
+    reasons = []
+    for way in planners(options):
+        plan = way(roles)
+        if not isinstance(plan, Decline):
+            return plan
+        reasons.append(str(plan))
+    return decline("; ".join(reasons))
+
+
+def shape_of(plan: Any) -> Shape:
+    """What a block of threads computes, and how fast."""
+    if isinstance(plan, GemvPlan):
+        few, lines = plan.few.extent, plan.lines
+        return Shape(few, lines) if plan.few is plan.roles.rows else Shape(lines, few)
+    rate = {} if isinstance(plan, TilesPlan) else {"rate": MATRIX_UNITS}
+    return Shape(plan.tile.height, plan.tile.width, **rate)
 
 
 @schedule("any", target="nvvm", priority=60)
 def products(kernel: Any, context: Any) -> Any:
-    """Products on the matrix units or in large tiles, and what is around them by the plans of all GPUs."""
+    """Products on the matrix units, in large tiles or by few rows, and what is around them by the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
     if not any(is_product(block) for block in kernel.view.blocks):
         return decline("no block is a product of two tensors")
-    ways = planners(planned_for(context.options))
-    found = plan_stages(kernel.view, (*ways, *AROUND))
+    plan = partial(plan_product, options=planned_for(context.options))
+    found = plan_stages(kernel.view, (plan, *AROUND))
     if any(isinstance(stage, PLANS) for stage in found):
         return build(kernel, found)
     first = next(block for block in kernel.view.blocks if is_product(block))
-    alone = Group((first,), frozenset(o.value for o in first.outputs), LANES)
-    reasons = [str(declined) for way in ways if isinstance(declined := way(alone), Decline)]
-    return decline("; ".join(reasons) or "the product is not computed by itself")
+    declined = plan(Group((first,), frozenset(o.value for o in first.outputs), LANES))
+    return declined if isinstance(declined, Decline) else decline("the product is not computed by itself")

@@ -14,14 +14,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import analyze
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.finish import Finisher, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
-from mirlo.targets.gpu.schedule.roles import Roles, Side, roles_of, values_of
+from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, multiply_add, number_of, registers
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
@@ -83,14 +81,8 @@ class TensorCorePlan:
         _Kernel(self, memory).emit()
 
 
-def plan_tensor_cores(group: Group, options: Options) -> TensorCorePlan | Decline:
-    """How to compute these blocks, the first of which is the contraction."""
-    found = analyze(group.blocks, group.kept)
-    if isinstance(found, Decline):
-        return found
-    roles = roles_of(found)
-    if isinstance(roles, Decline):
-        return roles
+def plan_tensor_cores(roles: Roles, options: Options) -> TensorCorePlan | Decline:
+    """How to compute a product on the matrix units."""
     formats = formats_of(roles, options)
     if isinstance(formats, Decline):
         return formats

@@ -15,14 +15,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import analyze
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.finish import Finisher, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
-from mirlo.targets.gpu.schedule.roles import Roles, roles_of, values_of
+from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
@@ -94,20 +92,15 @@ class WarpgroupPlan:
         _Kernel(self, memory).emit()
 
 
-def plan_warpgroups(group: Group, options: Options) -> WarpgroupPlan | Decline:
-    """How to compute these blocks, the first of which is the contraction."""
+def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
+    """How to compute a product in warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
-    found = analyze(group.blocks, group.kept)
-    if isinstance(found, Decline):
-        return found
-    roles = roles_of(found)
-    if isinstance(roles, Decline):
-        return roles
     formats = formats_of(roles, options)
     if isinstance(formats, Decline):
         return formats
-    if emit_init(found.block, found.product.accumulate_type).value:
+    contraction = roles.contraction
+    if emit_init(contraction.block, contraction.product.accumulate_type).value:
         return decline("the sums do not start from zero")
     left, right = mapped(roles, roles.rows, formats.rows), mapped(roles, roles.columns, formats.columns)
     if isinstance(left, Decline):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder
-from mirlo.tools.conformance.programs import Program, run, tensor_type
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.tools.conformance.programs import Program, module_of, run, tensor_type
 
 Body = Callable[..., Any]
 
@@ -46,3 +52,13 @@ def assert_agree(programs: Sequence[Program], target: str) -> None:
             size = np.abs(expected).max(initial=1.0)
             slack = 1e-4 if expected.dtype == np.float32 else 1e-9
             np.testing.assert_allclose(got, expected, rtol=1e-3, atol=slack * size, err_msg=program.name)
+
+
+def stages_of(program: Program, target: str) -> str:
+    """The names of the plans that compute a program on a target."""
+    with make_context(), ir.Location.unknown():
+        module, _ = module_of([program])
+        text = str(find_target(target).pipeline(SimpleNamespace(target_options="")))  # type: ignore[misc]
+        Pipeline(f"{text[: text.index(',map-threads')]})").run(module, Session(), [])
+        found = [f.operation.attributes["tir.schedule"] for f in prim_functions(module.operation)]
+        return "; ".join(ir.StringAttr(ir.DictAttr(schedule)["stages"]).value for schedule in found)

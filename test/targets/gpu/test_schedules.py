@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from devices import ON_DEVICES
-from gpu_programs import assert_agree, prim_program
+from gpu_programs import assert_agree, prim_program, stages_of
 from random_program import Program as RandomProgram
 from scheduled import random_array
 
@@ -57,6 +57,14 @@ def product(p: Any, x: Any, y: Any, bias: Any) -> Any:
 def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
     m, n, k = size
     assert_agree([prim_program("product", product, arrays_of((m, k), (k, n), (n,), dtype=dtype))], target)
+
+
+@pytest.mark.parametrize("size", [(16, 20, 8192), (1, 12, 32768)])
+def test_products_with_long_sums_in_parts(target: str, size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    program = prim_program("product", product, arrays_of((m, k), (k, n), (n,)))
+    assert_agree([program], target)
+    assert " in " in stages_of(program, target)
 
 
 def test_products_in_batches_and_transposed(target: str) -> None:

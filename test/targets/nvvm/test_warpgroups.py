@@ -22,6 +22,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
+from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.options import parse_options
@@ -51,7 +52,7 @@ def why_not(module: Any) -> str:
     (function,) = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
     view = PrimView(function)
     group = Group(tuple(view.blocks), frozenset(view.returned), LANES)
-    return str(warpgroup.plan_warpgroups(group, parse_options("chip=sm_90a")))
+    return str(warpgroup.plan_warpgroups(product_of(group), parse_options("chip=sm_90a")))
 
 
 def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options: str = "") -> Any:

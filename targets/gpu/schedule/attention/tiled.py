@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import memref
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.passes.schedule.loops import for_loop, index
@@ -19,7 +19,18 @@ from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
 from mirlo.targets.gpu.schedule.finish import multiply_add
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import (
+    Ids,
+    add,
+    at_most,
+    barrier,
+    launch,
+    less,
+    multiply,
+    shared,
+    split,
+    when,
+)
 
 DEPTH = 16
 """Steps of the sums that are in shared memory at a time."""
@@ -94,9 +105,9 @@ class TiledKernel:
         self.stage = shared(DEPTH * max(tile.height + tile.width, tile.columns), self.kind)
         self.weights = shared(tile.height * tile.width, self.kind)
         self.own_rows = [add(self.first_row, add(self.down, i * tile.down)) for i in range(tile.rows)]
-        rows = [_at_most(row, work.rows, tile.height) for row in self.own_rows]
+        rows = [at_most(row, work.rows, tile.height) for row in self.own_rows]
         self.row_loops = [{**self.batch, **work.row(row)} for row in rows]
-        last = _at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        last = at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
         seen = work.seen(self.batch, self.first_row, last)
         tiles = create("arith.divui", seen.type, add(seen, tile.width - 1), index(tile.width))
         begin, end = tiles_of(part, self.count, self.tiles, tiles)
@@ -145,7 +156,7 @@ class TiledKernel:
             line = []
             for j in range(tile.keys):
                 key = add(first_key, add(self.across, j * tile.across))
-                at = {**loops, found.key_loop: _at_most(key, found.keys, tile.width)}
+                at = {**loops, found.key_loop: at_most(key, found.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
                 if found.keys % tile.width:
                     score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
@@ -154,11 +165,11 @@ class TiledKernel:
         return lines
 
     def _query(self, line: Any) -> tuple[Any, dict[int, Any]]:
-        row = _at_most(add(self.first_row, line), self.work.rows, self.tile.height)
+        row = at_most(add(self.first_row, line), self.work.rows, self.tile.height)
         return self.found.query, {**self.batch, **self.work.row(row)}
 
     def _key(self, first_key: Any, line: Any) -> tuple[Any, dict[int, Any]]:
-        key = _at_most(add(first_key, line), self.found.keys, self.tile.width)
+        key = at_most(add(first_key, line), self.found.keys, self.tile.width)
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
     def _load(self, first: Any, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
@@ -168,7 +179,7 @@ class TiledKernel:
         def load(line: Any, depth: Any) -> None:
             read, loops = source(line)
             at = add(first, depth)
-            value = self.work.factor(read, {**loops, self.found.size_loop: _at_most(at, size, DEPTH)})
+            value = self.work.factor(read, {**loops, self.found.size_loop: at_most(at, size, DEPTH)})
             if size % DEPTH:
                 value = create("arith.select", value.type, less(at, size), value, emit_constant(0.0, value.type))
             memref.StoreOp(value, self.stage, [add(add(multiply(depth, lines), line), start)])
@@ -192,7 +203,7 @@ class TiledKernel:
             def one(number: Any = number) -> None:
                 body(*split(number, [lines, across]))
 
-            self._if(inside, one)
+            when(inside, one)
 
     def _products(self, k: Any, sums: Any) -> list[Any]:
         tile = self.tile
@@ -211,8 +222,8 @@ class TiledKernel:
 
         def step(first: Any, *held: Any) -> list[Any]:
             def load(line: Any, column: Any) -> None:
-                key = _at_most(add(first_key, add(first, line)), found.keys, tile.width)
-                at = _at_most(add(self.first_column, column), found.value_size, tile.columns)
+                key = at_most(add(first_key, add(first, line)), found.keys, tile.width)
+                at = at_most(add(self.first_column, column), found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
                 memref.StoreOp(
                     self.work.factor(found.value, loops), self.stage, [add(multiply(line, tile.columns), column)]
@@ -232,7 +243,7 @@ class TiledKernel:
         line = multiply(k, tile.columns)
         values = []
         for c in range(count):
-            column = _at_most(add(self.across, c * tile.across), tile.columns, tile.across)
+            column = at_most(add(self.across, c * tile.across), tile.columns, tile.across)
             values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
         at = add(first, k)
         weights = [
@@ -247,7 +258,7 @@ class TiledKernel:
         totals = self.meet.together(done[rows : 2 * rows], plus)
         for i in range(rows):
             sums = done[2 * rows + i * count :][:count]
-            self._if(self._row_exists(i), partial(self._finish_row, part, i, done[i], totals[i], sums))
+            when(self._row_exists(i), partial(self._finish_row, part, i, done[i], totals[i], sums))
 
     def _row_exists(self, i: int) -> Any:
         return less(self.own_rows[i], self.work.rows) if self.work.rows % self.tile.height else None
@@ -257,7 +268,7 @@ class TiledKernel:
         line = None
         if self.parts is not None:
             line = self.parts.line(part, self.batch_number, self.own_rows[i])
-            self._if(less(self.across, 1), partial(self.parts.store_row, line, peak, total))
+            when(less(self.across, 1), partial(self.parts.store_row, line, peak, total))
         for c in range(tile.own_columns):
             own = add(self.across, c * tile.across)
             column = add(self.first_column, own)
@@ -267,7 +278,7 @@ class TiledKernel:
             condition = None
             for test in tests:
                 condition = test if condition is None else create("arith.andi", test.type, condition, test)
-            self._if(condition, partial(self._store, line, i, column, total, sums[c]))
+            when(condition, partial(self._store, line, i, column, total, sums[c]))
 
     def _store(self, line: Any, i: int, column: Any, total: Any, weighted: Any) -> None:
         if self.parts is not None:
@@ -275,26 +286,9 @@ class TiledKernel:
             return
         self.work.finish(total, weighted, {**self.row_loops[i], self.found.value_loop: column})
 
-    @staticmethod
-    def _if(condition: Any, body: Callable[[], None]) -> None:
-        if condition is None:
-            body()
-            return
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block):
-            body()
-            scf.YieldOp([])
-
 
 def _fold(combine: Callable[[Any, Any], Any], values: list[Any]) -> Any:
     total = values[0]
     for value in values[1:]:
         total = combine(total, value)
     return total
-
-
-def _at_most(value: Any, extent: int, step: int) -> Any:
-    """An index held below its extent, where steps of this size may leave it."""
-    if extent % step == 0:
-        return value
-    return create("arith.minui", value.type, value, index(extent - 1))

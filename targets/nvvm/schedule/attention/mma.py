@@ -14,13 +14,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import (
+    Ids,
+    add,
+    at_most,
+    barrier,
+    launch,
+    less,
+    multiply,
+    shared,
+    split,
+    when,
+)
 from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew, async_copy, commit, wait
 from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
@@ -95,7 +106,7 @@ class MmaKernel:
         self.own_rows = [
             add(self.first_row, add(self.warp_row, add(self.lane.group, i * 8))) for i in range(2 * tile.rows)
         ]
-        self.row_loops = [{**self.batch, **work.row(_at_most(row, work.rows, tile.height))} for row in self.own_rows]
+        self.row_loops = [{**self.batch, **work.row(at_most(row, work.rows, tile.height))} for row in self.own_rows]
         begin, whole, end = self._range(part)
         self._fetch_query()
         self._copy_keys(begin)
@@ -112,7 +123,7 @@ class MmaKernel:
     def _range(self, part: Any) -> tuple[Any, Any, Any]:
         """Tiles of this part: the first, the first that the mask's bounds cross, and the last."""
         work, tile = self.work, self.tile
-        last_row = _at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        last_row = at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
         seen = work.seen(self.batch, self.first_row, last_row)
         tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
         begin, end = tiles_of(part, self.count, self.tiles, tiles)
@@ -138,7 +149,7 @@ class MmaKernel:
         tile = self.tile
 
         def source(line: Any) -> tuple[dict[int, Any], Any]:
-            row = _at_most(add(self.first_row, line), self.work.rows, tile.height)
+            row = at_most(add(self.first_row, line), self.work.rows, tile.height)
             return {**self.batch, **self.work.row(row)}, None
 
         self._copy(self.found.query, self.query_memory, tile.height, self.depth, self.found.size_loop, index(0), source)
@@ -205,10 +216,10 @@ class MmaKernel:
             together = self.threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
-                yield _at_most(add(own, first), lines, together), column
+                yield at_most(add(own, first), lines, together), column
             return
         for first in range(0, lines * across, self.threads):
-            number = _at_most(add(self.thread, first), lines * across, self.threads)
+            number = at_most(add(self.thread, first), lines * across, self.threads)
             line, column = split(number, [lines, across])
             yield line, column
 
@@ -322,7 +333,7 @@ class MmaKernel:
         )  # fmt: skip
         for line in range(lines):
             exists = less(self.own_rows[line], self.work.rows) if self.work.rows % tile.height else None
-            _if(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))
+            when(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))
 
     def _finish_row(self, part: Any, line: int, peak: Any, total: Any, sums: list[Any]) -> None:
         tile, found = self.tile, self.found
@@ -330,30 +341,20 @@ class MmaKernel:
         if self.parts is not None:
             kept = self.parts.line(part, self.batch_number, self.own_rows[line])
             in_full = times(peak, emit_constant(self.factor, self.f32))
-            _if(less(self.lane.member, 1), partial(self.parts.store_row, kept, in_full, total))
+            when(less(self.lane.member, 1), partial(self.parts.store_row, kept, in_full, total))
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
                 weighted = number_of(sums[line // 2 * count + j], (line % 2, c))
                 column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
-                _if(inside, partial(self._store, kept, line, column, total, weighted))
+                when(inside, partial(self._store, kept, line, column, total, weighted))
 
     def _store(self, kept: Any, line: int, column: Any, total: Any, weighted: Any) -> None:
         if self.parts is not None:
             self.parts.store(kept, column, weighted)
             return
         self.work.finish(total, weighted, {**self.row_loops[line], self.found.value_loop: column})
-
-
-def _if(condition: Any, body: Any) -> None:
-    if condition is None:
-        body()
-        return
-    branch = scf.IfOp(condition)
-    with ir.InsertionPoint(branch.then_block):
-        body()
-        scf.YieldOp([])
 
 
 def _exp2(value: Any) -> Any:
@@ -371,10 +372,3 @@ def _fold(combine: Any, values: list[Any]) -> Any:
         rest = values[len(values) // 2 * 2 :]
         values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
     return values[0]
-
-
-def _at_most(value: Any, extent: int, step: int) -> Any:
-    """An index held below its extent, where steps of this size may leave it."""
-    if extent % step == 0:
-        return value
-    return create("arith.minui", value.type, value, index(extent - 1))

@@ -1,0 +1,72 @@
+"""What products cost, roughly: whether to divide their sums among more blocks of threads.
+
+A unit of a device computes one block at a time, as fast as it multiplies or as it gets numbers, whichever is slower.
+The figures are of recent devices; only how they compare steers choices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.rules import Decline
+from mirlo.targets.gpu.schedule.divided import Divided, DividedPlan, divisions
+from mirlo.targets.gpu.schedule.roles import Roles
+
+SUMS, MATRIX_UNITS = 1.8e11, 1.4e12
+"""Multiply-and-adds a second of a unit: of its threads, of what multiplies matrices."""
+UNIT_BYTES, ALONE = 2e10, 3
+"""Bytes a second that a unit gets where all of them read, and how many times as many where it is alone."""
+LAUNCH = 3e-6
+"""Seconds that one more kernel takes."""
+FEWEST_STEPS = 128
+"""Steps of the sums that are worth a part."""
+WORTH = 0.9
+"""A product is divided where it takes no more than this share of the time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A plan as its cost depends on it: what a block of threads computes, and how fast."""
+
+    height: int
+    width: int
+    rate: float = SUMS
+
+
+def seconds(roles: Roles, shape: Shape, units: int) -> float:
+    """What a product takes on so many units."""
+    rows, columns = roles.rows, roles.columns
+    sizes = [element_bytes(side.access.element_type) for side in (rows, columns)]
+    blocks = roles.batches * -(-rows.extent // shape.height) * -(-columns.extent // shape.width)
+    multiplied = shape.height * shape.width * roles.depth / shape.rate
+    height, width = min(shape.height, rows.extent), min(shape.width, columns.extent)
+    read = (height * sizes[0] + width * sizes[1]) * roles.depth / (ALONE * UNIT_BYTES)
+    everything = roles.batches * roles.depth * (rows.extent * sizes[0] + columns.extent * sizes[1])
+    return max(-(-blocks // units) * max(multiplied, read), everything / (units * UNIT_BYTES))
+
+
+def combining_seconds(divided: Divided, units: int) -> float:
+    """What it takes to write the parts and to add them up."""
+    kind = divided.unfinished.type
+    return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
+
+
+def divided_if_better(
+    plan: Any, roles: Roles, units: int, plan_parts: Callable[[Roles], Any], shape_of: Callable[[Any], Shape]
+) -> Any:
+    """The plan of a product, or a plan of its parts where that takes less time."""
+    best, least = plan, WORTH * seconds(roles, shape_of(plan), units)
+    if least <= LAUNCH:
+        return plan
+    for divided in divisions(roles, FEWEST_STEPS):
+        inner = plan_parts(divided.roles)
+        if isinstance(inner, Decline):
+            continue
+        cost = seconds(divided.roles, shape_of(inner), units) + combining_seconds(divided, units)
+        if cost < least:
+            best, least = DividedPlan(divided, inner), cost
+    return best

@@ -1,0 +1,127 @@
+"""Products whose sums several blocks of threads divide: for few tiles with long sums (split-K).
+
+The sums' axis becomes two, of which the outer one, the parts, is a batch: any plan of products computes the parts, in
+the type of the sums, into scratch memory. A second kernel adds them up, always in the same order, and finishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.analysis import Access
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.targets.gpu.schedule.finish import Unfinished, finish, touch
+from mirlo.targets.gpu.schedule.launch import launch_points
+from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.schedule.stages import Stage
+
+MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A product in parts."""
+
+    whole: Roles
+    roles: Roles
+    """Of the parts: the first axis of the batch counts them."""
+    parts: int
+    unfinished: Unfinished
+
+
+@dataclass(frozen=True)
+class DividedPlan:
+    """A plan for the parts, and how they are added up."""
+
+    divided: Divided
+    inner: Stage
+
+    @property
+    def name(self) -> str:
+        return f"{self.inner.name} in {self.divided.parts} parts"
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
+        divided = self.divided
+        kind = divided.unfinished.type
+        memory.place(divided.unfinished, memory.buffers.scratch(kind.shape, kind.element_type))
+        touch(divided.whole.contraction, memory)
+        self.inner.emit(memory)
+        ((_, access),) = divided.roles.contraction.writes
+        position = row_major(access.dims, access.shape)
+        whole = divided.whole
+        axes = [*whole.batch, *whole.rows.axes, *whole.columns.axes]
+        part = divided.roles.batch[0]
+
+        def element(indices: list[Any]) -> None:
+            values = dict(zip((axis.id for axis in axes), indices, strict=True))
+            first = evaluate(position, values)
+            buffer = memory.slot(divided.unfinished).buffer
+            total = None
+            for number in range(divided.parts):
+                place = evaluate(Form({}, number * position.stride(part)), {})
+                value = memref.LoadOp(buffer, [create("arith.addi", first.type, first, place)]).result
+                name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
+                total = value if total is None else create(name, value.type, total, value)
+            finish(whole.contraction, memory, values, total)
+
+        launch_points([axis.extent for axis in axes], element)
+
+
+def divide(roles: Roles, parts: int) -> Divided | Decline:
+    """The sums of a product in so many parts."""
+    contraction = roles.contraction
+    kind = contraction.product.accumulate_type
+    if emit_init(contraction.block, kind).value:
+        return decline("the sums do not start from zero")
+    axis = next((axis for axis in roles.sums if axis.extent % parts == 0), None)
+    if axis is None or parts < 2:
+        return decline("no axis of the sums has so many equal parts", parts=parts)
+    first = max(contraction.extents) + 1
+    part, rest = Axis(first, parts, False), Axis(first + 1, axis.extent // parts, True)
+
+    def form(old: Form) -> Form:
+        factor = old.stride(axis)
+        if not factor:
+            return old
+        terms = {a: f for a, f in old.terms.items() if a != axis.id}
+        return Form({**terms, part.id: factor * rest.extent, rest.id: factor}, old.constant)
+
+    def access(old: Access) -> Access:
+        return Access(old.value, [form(dim) for dim in old.dims], old.outside)
+
+    def side(old: Side) -> Side:
+        return replace(old, access=access(old.access))
+
+    written = [part, *roles.batch, *roles.rows.axes, *roles.columns.axes]
+    unfinished = Unfinished(ir.RankedTensorType.get([a.extent for a in written], kind))
+    made = replace(
+        contraction,
+        lhs=access(contraction.lhs), rhs=access(contraction.rhs),
+        axes=[part, *(a for a in contraction.axes if a is not axis), rest],
+        stages=[], writes=[(unfinished, Access(unfinished, [Form({a.id: 1}) for a in written]))],
+    )  # fmt: skip
+    divided = Roles(
+        made, side(roles.rows), side(roles.columns), (part, *roles.batch),
+        tuple(rest if a is axis else a for a in roles.sums), dict(made.extents),
+    )  # fmt: skip
+    return Divided(roles, divided, parts, unfinished)
+
+
+def divisions(roles: Roles, fewest_steps: int) -> Iterator[Divided]:
+    """A product in 2, 4, ... parts of at least so many steps of the sums."""
+    parts = 2
+    while parts <= MOST_PARTS and roles.depth // parts >= fewest_steps:
+        found = divide(roles, parts)
+        if not isinstance(found, Decline):
+            yield found
+        parts *= 2

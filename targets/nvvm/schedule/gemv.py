@@ -1,0 +1,276 @@
+"""Products of a few rows with a matrix, as decoders have them: every number of the matrix is read once.
+
+Threads read 16 bytes of the matrix at a time. Where its lines lie along the sums, a warp has a few lines, and adds up
+by shuffles what its threads have. Where they lie side by side, each thread has the sums of neighbouring lines, for
+every n-th step of the sums; what threads of a warp have is added by shuffles, what warps have in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.targets.gpu.schedule.finish import Reader, finish, touch
+from mirlo.targets.gpu.schedule.launch import (
+    Ids,
+    add,
+    at_most,
+    barrier,
+    equal,
+    launch,
+    less,
+    multiply,
+    shared,
+    split,
+    when,
+)
+from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate, values_of
+from mirlo.targets.nvvm.schedule.fragments import WARP
+from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
+from mirlo.targets.nvvm.schedule.staging import contiguous
+from mirlo.targets.nvvm.schedule.units import ACCESS
+
+MOST_ROWS = 8
+"""Rows of which a thread has sums at the same time."""
+WARPS = 4
+ACROSS = 8
+"""Threads of a warp that read neighbouring lines, where lines lie side by side: 128 bytes."""
+SUMS = 4
+"""Sums of lines that a warp adds up at the same time, where lines lie along the sums."""
+UNROLLED = 4
+"""Reads of a thread that are under way together."""
+
+
+@dataclass(frozen=True)
+class GemvPlan:
+    """A product of few rows, and the elementwise blocks that follow."""
+
+    name = "matrix by few rows"
+
+    roles: Roles
+    few: Side
+    many: Side
+    vector: int
+    """Numbers of the matrix in 16 bytes."""
+    along_sums: bool
+
+    @property
+    def lines(self) -> int:
+        """Lines of the matrix that a block of threads has."""
+        if not self.along_sums:
+            return ACROSS * self.vector
+        return WARPS * max(1, SUMS // self.few.extent)
+
+    @property
+    def blocks(self) -> int:
+        return self.roles.batches * -(-self.many.extent // self.lines)
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        touch(self.roles.contraction, memory)
+        kernel = _AlongSums if self.along_sums else _SideBySide
+        kernel(self, memory).emit()
+
+
+def plan_gemv(roles: Roles) -> GemvPlan | Decline:
+    """How to compute a product one side of which has a few lines only."""
+    few, many = sorted((roles.rows, roles.columns), key=lambda side: side.extent)
+    if few.extent > MOST_ROWS or many.extent < MOST_ROWS:
+        return decline("neither factor has few rows", sizes=(roles.rows.extent, roles.columns.extent))
+    kind = roles.contraction.product.accumulate_type
+    if str(kind) not in ("f32", "i32"):
+        return decline("the sums are not f32 or i32", type=str(kind))
+    vector = ACCESS // element_bytes(many.access.element_type)
+    if roles.depth < WARP:
+        return decline("the sums are too short for a warp", steps=roles.depth)
+    if contiguous(many, roles.sums, vector) and contiguous(few, roles.sums, vector):
+        return GemvPlan(roles, few, many, vector, True)
+    if contiguous(many, many.axes, vector):
+        return GemvPlan(roles, few, many, vector, False)
+    return decline("the matrix is not read 16 bytes at a time", shape=many.access.shape)
+
+
+class _Kernel:
+    """What both layouts share."""
+
+    def __init__(self, plan: GemvPlan, memory: Memory):
+        self.plan = plan
+        self.roles = plan.roles
+        self.memory = memory
+        self.rows = plan.few.extent
+        self.kind = plan.roles.contraction.product.accumulate_type
+        self.wide = -(-plan.many.extent // plan.lines)
+        self.start = emit_init(plan.roles.contraction.block, self.kind)
+        self.batch: dict[int, Any] = {}
+
+    def emit(self) -> None:
+        launch(self.plan.blocks, WARPS * WARP, self._block)
+
+    def _block(self, ids: Ids) -> None:
+        raise NotImplementedError
+
+    def _vector(self, side: Side, base: Any, sums: Any) -> Any:
+        """Neighbouring factors, as they are added up."""
+        count = self.plan.vector
+        position = evaluate(side.position, sums, base)
+        element = side.access.element_type
+        alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(element))
+        buffer = self.memory.slot(side.access.value).buffer
+        loaded = create("vector.load", ir.VectorType.get([count], element), buffer, position, alignment=alignment)
+        factor = side.factor.emit(loaded, count)
+        return widened(factor, self.kind) if isinstance(self.kind, ir.FloatType) else factor
+
+    def _zeros(self) -> Any:
+        return create("vector.broadcast", ir.VectorType.get([self.plan.vector], self.kind), emit_constant(0, self.kind))
+
+    def _base(self, side: Side, line: Any) -> Any:
+        return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
+
+    def _finish(self, row: int, line: Any, total: Any) -> None:
+        plan = self.plan
+        values = {**self.batch, **values_of(plan.few.axes, index(row)), **values_of(plan.many.axes, line)}
+        finish(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+
+    @staticmethod
+    def _plus(a: Any, b: Any) -> Any:
+        return create("arith.addf" if isinstance(a.type, ir.FloatType) else "arith.addi", a.type, a, b)
+
+    def _over(self, value: Any, distances: list[int]) -> Any:
+        for distance in distances:
+            value = self._plus(value, of_neighbour(value, distance))
+        return value
+
+
+class _AlongSums(_Kernel):
+    """A warp for a few lines."""
+
+    def _block(self, ids: Ids) -> None:
+        plan = self.plan
+        batch, wide = split(ids.block, [self.roles.batches, self.wide])
+        self.batch = values_of(self.roles.batch, batch)
+        warp, lane = split(ids.thread, [WARPS, WARP])
+        own = plan.lines // WARPS
+        lines = [add(multiply(wide, plan.lines), add(multiply(warp, own), i)) for i in range(own)]
+        held = [at_most(line, plan.many.extent, plan.lines) for line in lines]
+        bases = [self._base(plan.many, line) for line in held]
+        rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
+        step = plan.vector * WARP
+        unrolled = math.gcd(self.roles.depth // step, UNROLLED) if self.roles.depth % step == 0 else 1
+
+        def round_(first: Any, *sums: Any) -> list[Any]:
+            reads = []
+            for part in range(unrolled):
+                at = values_of(self.roles.sums, add(first, part * step))
+                matrix = [self._vector(plan.many, base, at) for base in bases]
+                reads.append((matrix, [self._vector(plan.few, base, at) for base in rows]))
+            following = list(sums)
+            for matrix, factors in reads:
+                pairs = [(m, f) for m in matrix for f in factors]
+                following = [_multiply_add(m, f, total) for (m, f), total in zip(pairs, following, strict=True)]
+            return following
+
+        first = multiply(lane, plan.vector)
+        sums = for_loop(first, self.roles.depth, step * unrolled, round_, [self._zeros()] * (own * self.rows))
+        distances = [1 << bit for bit in range(WARP.bit_length() - 1)]
+        totals = [self._over(self._across(value), distances) for value in sums]
+        for number, total in enumerate(totals):
+            line = lines[number // self.rows]
+            mine = equal(lane, number % WARP)
+            if plan.many.extent % plan.lines:
+                mine = create("arith.andi", mine.type, mine, less(line, plan.many.extent))
+            when(mine, partial(self._finish, number % self.rows, line, total))
+
+    def _across(self, vector: Any) -> Any:
+        """The sum of a vector, in pairs."""
+        kind = vector.type.element_type
+        values = [
+            create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
+            for i in range(self.plan.vector)
+        ]
+        while len(values) > 1:
+            values = [self._plus(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
+
+
+class _SideBySide(_Kernel):
+    """A thread for neighbouring lines and every n-th step of the sums."""
+
+    def _block(self, ids: Ids) -> None:
+        plan, vector = self.plan, self.plan.vector
+        batch, wide = split(ids.block, [self.roles.batches, self.wide])
+        self.batch = values_of(self.roles.batch, batch)
+        warp, deep, across = split(ids.thread, [WARPS, WARP // ACROSS, ACROSS])
+        together = WARPS * WARP // ACROSS
+        first_line = multiply(wide, plan.lines)
+        own = add(first_line, multiply(across, vector))
+        if plan.many.extent % plan.lines:
+            own = create("arith.minui", own.type, own, index(plan.many.extent - vector))
+        base = self._base(plan.many, own)
+        reader = Reader(self.roles, plan.few, self.memory)
+        rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
+        depth = self.roles.depth
+        unrolled = math.gcd(depth // together, UNROLLED) if depth % together == 0 else 1
+
+        def round_(first: Any, *sums: Any) -> list[Any]:
+            reads = []
+            for part in range(unrolled):
+                at = values_of(self.roles.sums, add(first, part * together))
+                reads.append((self._vector(plan.many, base, at), [reader.read(row, at) for row in rows]))
+            following = list(sums)
+            for matrix, factors in reads:
+                spread = [create("vector.broadcast", matrix.type, factor) for factor in factors]
+                following = [_multiply_add(matrix, f, total) for f, total in zip(spread, following, strict=True)]
+            return following
+
+        begin = add(multiply(warp, WARP // ACROSS), deep)
+        sums = for_loop(begin, depth, together * unrolled, round_, [self._zeros()] * self.rows)
+        self._meet(ids.thread, warp, deep, across, sums, first_line)
+
+    def _meet(self, thread: Any, warp: Any, deep: Any, across: Any, sums: list[Any], first_line: Any) -> None:
+        """Add up what the threads have, and finish: a sum for each thread, or several."""
+        plan, lines = self.plan, self.plan.lines
+        distances = [ACROSS << bit for bit in range((WARP // ACROSS).bit_length() - 1)]
+        memory = shared(WARPS * self.rows * lines, self.kind)
+        for row, vector in enumerate(sums):
+            for i in range(plan.vector):
+                value = create("vector.extract", self.kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
+                total = self._over(value, distances)
+                line = add(multiply(across, plan.vector), i)
+                place = add(multiply(add(multiply(warp, self.rows), row), lines), line)
+                when(less(deep, 1), partial(memref.StoreOp, total, memory, [place]))
+        barrier()
+        for first in range(0, self.rows * lines, WARPS * WARP):
+            number = add(thread, first)
+            inside = less(number, self.rows * lines) if first + WARPS * WARP > self.rows * lines else None
+            when(inside, partial(self._add_up, memory, number, first_line))
+
+    def _add_up(self, memory: Any, number: Any, first_line: Any) -> None:
+        plan, lines = self.plan, self.plan.lines
+        total = None
+        for warp in range(WARPS):
+            value = memref.LoadOp(memory, [add(number, warp * self.rows * lines)]).result
+            total = value if total is None else self._plus(total, value)
+        row, own = split(number, [self.rows, lines])
+        line = add(first_line, own)
+
+        def store() -> None:
+            values = {**self.batch, **values_of(plan.few.axes, row), **values_of(plan.many.axes, line)}
+            finish(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+
+        when(less(line, plan.many.extent) if plan.many.extent % lines else None, store)
+
+
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """a·b + c of vectors."""
+    if isinstance(c.type.element_type, ir.FloatType):
+        return create("vector.fma", c.type, a, b, c)
+    return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
