@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def execute(arguments: Arguments) -> None:
     """Run the seeds, tell what went wrong; anything that did is an error."""
     from mirlo.tools.fuzz.workers import run_jobs
 
-    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    seconds = None if arguments.minutes is None else arguments.minutes * 60
+    seeds = count(arguments.seed) if seconds else range(arguments.seed, arguments.seed + arguments.count)
     job, memory = _job(arguments)
     found: list[dict[str, Any]] = []
     disputed: list[dict[str, Any]] = []
@@ -34,7 +36,7 @@ def execute(arguments: Arguments) -> None:
     used: Counter[str] = Counter()
     longest, start = 0.0, time.monotonic()
     with Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
-        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, memory):
+        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, memory, seconds):
             state = CRASHED if outcome.crash else outcome.result.state
             counts[state] += 1
             longest = max(longest, outcome.seconds)
@@ -43,9 +45,9 @@ def execute(arguments: Arguments) -> None:
             if state in (*BAD, DISPUTED):
                 entry = {"seed": outcome.seed, "state": state, "what": outcome.crash or outcome.result.text}
                 (disputed if state == DISPUTED else found).append(entry)
-            progress(f"{sum(counts.values())} of {len(seeds)}: {', '.join(f'{n} {s}' for s, n in counts.items())}")
+            progress(f"{counts.total()} so far: {', '.join(f'{n} {s}' for s, n in counts.items())}")
     report = {
-        "subject": arguments.subject, "first_seed": arguments.seed, "count": len(seeds), "states": dict(counts),
+        "subject": arguments.subject, "first_seed": arguments.seed, "count": counts.total(), "states": dict(counts),
         "seconds": round(time.monotonic() - start, 1), "longest": round(longest, 2), "used": dict(used.most_common()),
         "found": found, "disputed": disputed,
     }  # fmt: skip
@@ -54,7 +56,7 @@ def execute(arguments: Arguments) -> None:
     if arguments.output is not None:
         _write(Path(arguments.output), arguments, found)
     if any(entry["state"] in BAD for entry in found):
-        raise CommandError(f"{sum(counts[state] for state in BAD)} of {len(seeds)} seeds show a bug")
+        raise CommandError(f"{sum(counts[state] for state in BAD)} of {counts.total()} seeds show a bug")
 
 
 def _job(arguments: Arguments) -> tuple[Callable[[int], Any], int | None]:

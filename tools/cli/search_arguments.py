@@ -46,7 +46,9 @@ def _add_bisect(commands: Any, add: Add) -> None:
 def _add_fuzz(commands: Any, add: Add) -> None:
     parser = add(commands, "fuzz", "try random models against the oracles, or broken model files")
     parser.add_argument("subject", choices=("graphs", "files"), help="random graphs to compute, or files to refuse")
-    parser.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
+    length.add_argument("--minutes", metavar="M", type=positive, help="as many as there is time for")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="the first seed (default: 0)")
     parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")

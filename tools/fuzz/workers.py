@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -27,17 +28,35 @@ class Outcome:
 
 
 def run_jobs(
-    job: Callable[[int], Any], seeds: Sequence[int], processes: int, timeout: float, memory: int | None = None
+    job: Callable[[int], Any],
+    seeds: Iterable[int],
+    processes: int,
+    timeout: float,
+    memory: int | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Outcome]:
-    """The outcome of each job, in the order in which they end. `memory` bounds the address space of a process."""
-    waiting = list(reversed(seeds))
+    """The outcome of each job, in the order in which they end. `memory` bounds the address space of a process.
+
+    After `seconds` no job is begun, and those that run are given up: there may be any number of seeds.
+    """
+    coming, returned = iter(seeds), list[int]()
     workers: list[_Worker] = []
-    while waiting or workers:
-        while waiting and len(workers) < processes:
-            batch = [waiting.pop() for _ in range(min(BATCH, len(waiting)))]
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        is_over = end is not None and time.monotonic() >= end
+        while not is_over and len(workers) < processes:
+            batch = returned[:BATCH] or list(islice(coming, BATCH))
+            if not batch:
+                break
+            del returned[: len(batch)]
             workers.append(_Worker(job, batch, memory))
-        late = min(worker.started + timeout for worker in workers) - time.monotonic()
-        ready = wait([worker.pipe for worker in workers], max(0.0, late))
+        if is_over:
+            for worker in workers:
+                worker.give_up()
+        if is_over or not workers:
+            return
+        late = min([worker.started + timeout for worker in workers] + ([] if end is None else [end]))
+        ready = wait([worker.pipe for worker in workers], max(0.0, late - time.monotonic()))
         for worker in list(workers):
             if worker.pipe in ready:
                 outcome = worker.receive()
@@ -46,7 +65,7 @@ def run_jobs(
             elif time.monotonic() - worker.started > timeout:
                 yield worker.stop(f"no result after {timeout:.0f} s")
             if worker.is_done:
-                waiting += reversed(worker.left)
+                returned = worker.left + returned
                 workers.remove(worker)
 
 
@@ -78,6 +97,11 @@ class _Worker:
             self.process.kill()
         self._finish()
         return Outcome(self.left.pop(0), None, why or _death(self.process.exitcode))
+
+    def give_up(self) -> None:
+        """End the process, whatever it does."""
+        self.process.kill()
+        self._finish()
 
     def _finish(self) -> None:
         self.process.join()

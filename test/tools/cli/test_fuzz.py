@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import count
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import onnx
@@ -93,3 +95,14 @@ def test_jobs_that_crash_or_hang_do_not_take_others_with_them() -> None:
     assert sorted(outcomes) == list(range(8))
     assert outcomes[3].crash == "killed by SIGABRT" and outcomes[5].crash == "no result after 2 s"
     assert [outcomes[s].result for s in (0, 1, 2, 4, 6, 7)] == [0, 1, 4, 16, 36, 49]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")
+def test_any_number_of_jobs_for_as_long_as_there_is_time() -> None:
+    seeds = [outcome.seed for outcome in run_jobs(_quick, count(10), processes=2, timeout=2, seconds=1)]
+    assert len(seeds) == len(set(seeds)) >= 5 and min(seeds) == 10
+
+
+def _quick(seed: int) -> int:
+    sleep(0.02)
+    return seed
