@@ -18,9 +18,12 @@ from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
-from mirlo.targets.llvm.schedule.movement import TurnedSweep, find_turned
-from mirlo.targets.llvm.schedule.pieces import pieces
+from mirlo.targets.llvm.schedule.movement import Turned, TurnedSweep, find_turned
+from mirlo.targets.llvm.schedule.pieces import along, pieces
 from mirlo.targets.llvm.schedule.sweep import Sweep
+
+TURNED_LANES = 16
+"""Pieces of a loop along which tiles are turned begin at a multiple of this: no tile lies in two."""
 
 
 @dataclass
@@ -35,14 +38,27 @@ class ElementwisePlan:
         for value in self._touched(stored):
             memory.slot(value)
         for space in self.spaces:
-            turned = find_turned(space, set(self.group.made), self.group.machine)
-            if turned is not None and _storable(turned.space, self.group) is None:
-                sweep = InterleavedSweep if is_interleaved(turned, stored) else TurnedSweep
-                sweep(turned, memory, _made(turned.space), stored, self.group.machine).emit()
+            turned = self._turned(space)
+            if turned is None:
+                self._sweep(space, memory, stored)
                 continue
-            # A piece cut so thin that nothing lies next to each other is written one by one.
-            lanes = None if _storable(space, self.group) is None else 1
-            Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
+            # Each tile is to read the one operand of a concatenation that is there, and not to turn all of them.
+            for part in along(turned.space, len(space.extents) - 1, TURNED_LANES):
+                cut = self._turned(part)
+                if cut is None:
+                    self._sweep(part, memory, stored)
+                    continue
+                sweep = InterleavedSweep if is_interleaved(cut, stored) else TurnedSweep
+                sweep(cut, memory, _made(cut.space), stored, self.group.machine).emit()
+
+    def _turned(self, space: Space) -> Turned | None:
+        turned = find_turned(space, set(self.group.made), self.group.machine)
+        return None if turned is None or _storable(turned.space, self.group) is not None else turned
+
+    def _sweep(self, space: Space, memory: Memory, stored: set[Any]) -> None:
+        # A piece cut so thin that nothing lies next to each other is written one by one.
+        lanes = None if _storable(space, self.group) is None else 1
+        Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
 
     def describe(self) -> dict[str, Any]:
         return {"pieces": len(self.spaces)}
