@@ -41,7 +41,24 @@ def test_bf16() -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS["causal"], "bf16")
 
 
-@pytest.mark.parametrize("name", ["causal", "grouped, a mask of each head", "decode, grouped"])
+FEW = {
+    "grouped": CASES["decode, grouped"],
+    "a mask, keys that tiles do not divide": CASES["decode"],
+    "heads that teams do not divide": Case((1, 2, 1, 80), (1, 2, 50, 80), 40),
+    "keys in parts": Case((1, 3, 1, 64), (1, 1, 900, 64), 64),
+    "several rows": Case((1, 2, 3, 16), (1, 2, 70, 16), 16, causal=True),
+    "a long head": Case((1, 1, 1, 256), (1, 1, 40, 256), 256),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("name", FEW)
+def test_few_rows(name: str, dtype: str) -> None:
+    schedule = check(FEW[name], dtype)
+    assert '"attention of few rows"' in schedule and ("parts = 1 " in schedule) == (name != "keys in parts")
+
+
+@pytest.mark.parametrize("name", ["causal", "grouped, a mask of each head", "odd"])
 def test_by_sums_and_shuffles(name: str) -> None:
     assert '"attention"' in check(CASES[name], "f32")
 
@@ -61,6 +78,14 @@ def test_large_heads_stay_in_registers(size: int, chip: str) -> None:
     # The loop over the keys is there twice: with the bound of the mask, and without.
     assert ptx.count("mma.sync.aligned.m16n8k16") == 4 * size // 16 * 8 and "cp.async.cg.shared.global" in ptx
     assert kernel.spilled_bytes == 0 and kernel.registers <= 232 and kernel.shared_bytes <= 48 * 1024
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("heads", [1, 4])
+def test_decoders_read_16_bytes_at_a_time(heads: int) -> None:
+    ptx, kernel = assembled(Case((1, 32, 1, 128), (1, 32 // heads, 4096, 128), 128), "f16", "sm_80")
+    # Four keys and four values of each team are under way together.
+    assert ptx.count("ld.global.v4.b32") >= 8 and kernel.spilled_bytes == 0 and kernel.registers <= 168
 
 
 @needs_ptxas()

@@ -15,8 +15,8 @@ from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 
 BUSY = 64
 """Blocks that keep a device busy: keys are divided until there are as many."""
-FEWEST_TILES = 2
-"""Tiles of keys that are worth a part of their own."""
+FEWEST_KEYS = 128
+"""Keys that are worth a part of their own."""
 MOST_PARTS = 32
 MOST_COLUMNS = 256
 """Elements of a row of values that one block computes."""
@@ -68,7 +68,7 @@ def choose_parts(found: Attention, height: int, width: int, columns: int, busy: 
     """Among how many blocks the keys of a row are divided, so that enough of them are busy."""
     blocks = found.count(found.batch) * -(-found.count(found.rows) // height) * -(-found.value_size // columns)
     tiles = -(-found.keys // width)
-    parts = max(1, min(busy // blocks, tiles // FEWEST_TILES, MOST_PARTS))
+    parts = max(1, min(busy // blocks, tiles // -(-FEWEST_KEYS // width), MOST_PARTS))
     # As many as are needed for the same longest share.
     return -(-tiles // -(-tiles // parts))
 

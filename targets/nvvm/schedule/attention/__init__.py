@@ -16,6 +16,7 @@ from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
@@ -63,10 +64,58 @@ def plan_mma_attention(group: Group, options: Options) -> MmaAttentionPlan | Dec
     return MmaAttentionPlan(found, form, tile, parts)
 
 
+@dataclass(frozen=True)
+class DecodePlan:
+    """An attention of few rows."""
+
+    name = "attention of few rows"
+
+    found: Attention
+    teams: Teams
+    parts: int
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
+        DecodeKernel(Work(self.found, memory), self.teams, self.parts).emit()
+
+    def describe(self) -> dict[str, Any]:
+        return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
+
+
+def plan_decode(group: Group, options: Options) -> DecodePlan | Decline:
+    """How to compute these blocks for few rows, if they are an attention."""
+    found = find_attention(group)
+    if isinstance(found, Decline):
+        return found
+    if str(found.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(found.sum_type))
+    rows = found.count(found.rows)
+    if rows >= ROWS // 2:
+        return decline("there are too many rows for registers", rows=rows)
+    if max(found.size, found.value_size) > LARGEST:
+        return decline("heads are too large for registers", size=max(found.size, found.value_size))
+    teams = teams_of(found)
+    for read, loop in _reads(found):
+        if any(op.name != "arith.extf" for op in read.factor.body_ops):
+            return decline("the factors are computed from their elements")
+        if not _side_by_side(read, loop, teams.vector):
+            return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
+        if read.operand.element_type != found.key.operand.element_type:
+            return decline("the factors have different types", type=str(read.operand.element_type))
+    # Several blocks share a unit, as each of them waits for memory most of the time.
+    parts = choose_parts(found, rows, teams.keys, found.value_size, 4 * options.chip.units)
+    return DecodePlan(found, teams, parts)
+
+
+def _reads(found: Attention) -> list[tuple[Read, int]]:
+    """Query, key and value, and the loop along which each lies in memory."""
+    return [(found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)]
+
+
 def _common_form(found: Attention, options: Options) -> Format | Decline:
     """What query, key and value are for the matrix units."""
     forms: list[Format] = []
-    for read, loop in ((found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)):
+    for read, loop in _reads(found):
         form = format_of(read.factor, read.operand.element_type, options)
         if isinstance(form, Decline):
             return form
@@ -111,8 +160,9 @@ def attention(kernel: Any, context: Any) -> Any:
     options = planned_for(context.options)
     on_units = partial(plan_mma_attention, options=options)
     by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
-    found = plan_stages(kernel.view, (on_units, by_sums, *AROUND))
-    plans = [stage for stage in found if isinstance(stage, (AttentionPlan, MmaAttentionPlan))]
+    few = partial(plan_decode, options=options)
+    found = plan_stages(kernel.view, (few, on_units, by_sums, *AROUND))
+    plans = [stage for stage in found if isinstance(stage, (DecodePlan, MmaAttentionPlan, AttentionPlan))]
     if not plans:
         declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")

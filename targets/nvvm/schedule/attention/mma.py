@@ -8,7 +8,6 @@ not visited, those that it does not touch are computed without it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from mirlo.targets.gpu.schedule.launch import (
     when,
 )
 from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew, async_copy, commit, wait
+from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
 from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
     Lane,
@@ -45,7 +45,6 @@ from mirlo.targets.nvvm.schedule.fragments import (
 from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format
 
-LOG2_E = math.log2(math.e)
 STEP = 16
 """Steps of the sums of one product."""
 
@@ -240,16 +239,14 @@ class MmaKernel:
         self._copy_keys(add(number, 1))
         commit()
         masked = self._masked(scores, multiply(number, tile.keys), inside)
-        own = [_fold(larger, line) for line in masked]
+        own = [fold(larger, line) for line in masked]
         met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], 4)
         new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
         scale = emit_constant(self.factor * LOG2_E, self.f32)
         away = [times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32)) for peak in new]
-        fades = [_exp2(_fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
-        weights = [[_exp2(_fma(score, scale, by)) for score in line] for line, by in zip(masked, away, strict=True)]
-        totals = [
-            _fma(total, fade, _fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)
-        ]
+        fades = [exp2(fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
+        weights = [[exp2(fma(score, scale, by)) for score in line] for line, by in zip(masked, away, strict=True)]
+        totals = [fma(total, fade, fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
         return [*new, *totals, *self._weighted(weights, fades, sums)]
 
     def _scores(self) -> list[list[Any]]:
@@ -355,20 +352,3 @@ class MmaKernel:
             self.parts.store(kept, column, weighted)
             return
         self.work.finish(total, weighted, {**self.row_loops[line], self.found.value_loop: column})
-
-
-def _exp2(value: Any) -> Any:
-    """2^x by the hardware: two units in the last place."""
-    return create("math.exp2", value.type, value)
-
-
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    return create("math.fma", c.type, a, b, c)
-
-
-def _fold(combine: Any, values: list[Any]) -> Any:
-    """In pairs, so that the operations do not wait for each other."""
-    while len(values) > 1:
-        rest = values[len(values) // 2 * 2 :]
-        values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
-    return values[0]
