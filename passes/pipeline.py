@@ -68,13 +68,17 @@ class Pipeline:
         session: Session | None = None,
         instrumentation: Sequence[Instrument] = (),
         verify_each: bool = True,
+        trusting: bool = False,
     ) -> None:
-        """Run every pass on a module, in place. Raises `PassFailed`; the module is then as the failing pass left it."""
+        """Run every pass on a module, in place. Raises `PassFailed`; the module is then as the failing pass left it.
+
+        `trusting` verifies what `Pass.trusted` passes leave together with what the next pass leaves that is not trusted.
+        """
         operation = getattr(module, "operation", None)
         if operation is None or operation.name != ROOT_ANCHOR:
             raise TypeError(f"a pipeline runs on a module, got {type(module).__name__}")
         with operation.context, ir.Location.unknown():
-            Runner(session or Session(), instrumentation, verify_each).run(self.steps, operation.opview)
+            Runner(session or Session(), instrumentation, verify_each, trusting).run(self.steps, operation.opview)
 
     def names(self) -> list[str]:
         """The names of all passes in order, nested ones included."""

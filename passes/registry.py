@@ -74,6 +74,8 @@ class Pass:
     name: ClassVar[str] = ""
     anchor: ClassVar[str] = ROOT_ANCHOR
     """The operation it runs on: `builtin.module`, or `func.func`, then on each function."""
+    trusted: ClassVar[bool] = False
+    """Whether a compilation need not verify what it leaves: it runs no rules or code of users, and has tests."""
 
     def run(self, op: Any, session: Session) -> None:
         """Change `op` in place. Raise `PassError` where that is impossible."""

@@ -11,7 +11,7 @@ from mirlo.passes.facts import is_given_away
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline_parser import Nested, Step
-from mirlo.passes.registry import Pass, PassError
+from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
 
@@ -45,6 +45,10 @@ class Runner:
     session: Session
     instruments: Sequence[Instrument] = ()
     verify_each: bool = True
+    trusting: bool = False
+    """Then what trusted passes leave is verified together with what the next other pass leaves, or at the end."""
+    _unverified: list[Leaf] = field(default_factory=list, init=False)
+    """The trusted passes since the whole module was known to be valid."""
     _managers: dict[tuple[UpstreamPass, str], Any] = field(default_factory=dict, init=False)
     """Pass managers of MLIR, kept because they prepare themselves (collect patterns, say) in their first run."""
 
@@ -54,6 +58,8 @@ class Runner:
             for instrument in self.instruments:
                 instrument.begin_stage(op, steps[i:])
             self._run_step(step, op)
+        if self._unverified:
+            self._verify(self._unverified.pop(), op)
         for instrument in self.instruments:
             instrument.end_run(op)
 
@@ -80,11 +86,10 @@ class Runner:
         for instrument in self.instruments:
             instrument.before_verify(step, op)
         if self.verify_each:
-            try:
-                op.operation.verify()
-            except ir.MLIRError as error:
-                failure = PassFailed(step.name, "it left invalid IR", None, error.error_diagnostics)
-                raise self._failed(failure, step, op) from error
+            if self.trusting and (isinstance(step, UpstreamPass) or step.trusted):
+                self._unverified.append(step)
+            else:
+                self._verify(step, op)
         for instrument in self.instruments:
             instrument.after_pass(step, op)
 
@@ -96,6 +101,16 @@ class Runner:
         if key not in self._managers:
             self._managers[key] = step.manager(op.operation)
         self._managers[key].run(op.operation)
+
+    def _verify(self, step: Leaf, op: Any) -> None:
+        try:
+            op.operation.verify()
+        except ir.MLIRError as error:
+            others = ", ".join(dict.fromkeys(f"'{other.name}'" for other in self._unverified))
+            reason = f"it, or one of {others} before it, left invalid IR" if others else "it left invalid IR"
+            raise self._failed(PassFailed(step.name, reason, None, error.error_diagnostics), step, op) from error
+        if op.operation.name == ROOT_ANCHOR:
+            self._unverified.clear()
 
     def _failed(self, failure: PassFailed, step: Leaf, op: Any) -> PassFailed:
         for instrument in self.instruments:

@@ -231,7 +231,8 @@ def _compile(
         if folder is not None:
             instruments.append(SaveStages(folder, session))
         with module.context, ir.Location.unknown():
-            steps.run(module, session, instruments)
+            # Whoever saves stages looks for the pass that did it.
+            steps.run(module, session, instruments, trusting=folder is None)
             tell("emit")
             externals = detach_artifacts(module)
             artifact: Artifact = replace(emit(module, options), externals=externals)

@@ -26,6 +26,7 @@ class FuseTir(Pass):
     """
 
     name = "fuse-tir"
+    trusted = True
     inline: bool = option(True, "inline elementwise blocks into their readers")
 
     def run(self, op: Any, session: Any) -> None:

@@ -175,6 +175,7 @@ class AnnotateKinds(Pass):
     """
 
     name = "annotate-kinds"
+    trusted = True
 
     def run(self, op: Any, session: Any) -> None:
         for function in prim_functions(op):

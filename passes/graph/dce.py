@@ -19,6 +19,7 @@ class RemoveDead(Pass):
     """Erase pure relax operators whose results nothing uses."""
 
     name = "remove-dead"
+    trusted = True
     anchor = "func.func"
 
     def run(self, op: Any, session: Any) -> None:

@@ -27,6 +27,7 @@ class LowerLoops(Pass):
     """
 
     name = "lower-loops"
+    trusted = True
 
     def run(self, op: Any, session: Any) -> None:
         unrolled = False

@@ -54,6 +54,7 @@ class PlanMemory(Pass):
     """
 
     name = "plan-memory"
+    trusted = True
 
     def run(self, op: Any, session: Any) -> None:
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}

@@ -46,6 +46,7 @@ class ApplyTuning(Pass):
     """Tell prim functions what measurements on this machine found best for them (see `mirlo tune`)."""
 
     name = "apply-tuning"
+    trusted = True
     target: str = option("llvm", "the target that was measured")
 
     def run(self, op: Any, session: Any) -> None:

@@ -36,6 +36,7 @@ class PackWeights(Pass):
     """
 
     name = "pack-weights"
+    trusted = True
     machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
 
     def run(self, op: Any, session: Any) -> None:

@@ -187,6 +187,34 @@ def test_failures(module):
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@register_pass
+@dataclass(frozen=True)
+class Break(Pass):
+    """Leave IR that does not verify."""
+
+    name = "pipeline-test-break"
+    trusted = True
+
+    def run(self, op: Any, session: Any) -> None:
+        for function in op.operation.regions[0].blocks[0].operations:
+            function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([ir.IndexType.get()], []))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("pipeline-test-break", "'pipeline-test-break' failed: it left invalid IR"),
+        ("pipeline-test-break,strip-debuginfo", "'strip-debuginfo' failed: it, or one of 'pipeline-test-break' before"),
+        ("pipeline-test-break,pipeline-test-tag", "'pipeline-test-tag' failed: it, or one of 'pipeline-test-break' be"),
+    ],
+)
+def test_what_trusted_passes_leave_is_verified_later(module, steps, message):
+    with pytest.raises(PassFailed, match=message):
+        Pipeline(steps).run(module, trusting=True)
+    with pytest.raises(PassFailed, match="'pipeline-test-break' failed: it left"):
+        Pipeline(steps).run(module)
+
+
 def test_upstream_failure_carries_its_diagnostics():
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(

@@ -43,6 +43,7 @@ class Winograd(Pass):
     """
 
     name = "winograd"
+    trusted = True
     tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
     explain: bool = option(False, "tell what became of each convolution")
