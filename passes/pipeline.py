@@ -72,7 +72,7 @@ class Pipeline:
     ) -> None:
         """Run every pass on a module, in place. Raises `PassFailed`; the module is then as the failing pass left it.
 
-        `trusting` verifies what `Pass.trusted` passes leave together with what the next pass leaves that is not trusted.
+        `trusting` verifies what `Pass.trusted` passes leave together with what the next other pass leaves.
         """
         operation = getattr(module, "operation", None)
         if operation is None or operation.name != ROOT_ANCHOR:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +41,30 @@ def register_reader(suffix: str, reader: Reader) -> None:
     _READERS[suffix] = reader
 
 
+class _Later:
+    """An array that is computed when it is first asked for."""
+
+    def __init__(self, make: Callable[[], np.ndarray], loose: np.ndarray | None):
+        self._make: Callable[[], np.ndarray] | None = make
+        self._loose = loose
+        self._array: np.ndarray | None = None
+        self._lock = threading.Lock()
+
+    def array(self) -> np.ndarray:
+        with self._lock:
+            if self._make is not None:
+                self._array = np.ascontiguousarray(self._make()).view()
+                self._array.flags.writeable = False
+                self._make = self._loose = None  # and let go of what it was made from
+            assert self._array is not None
+            return self._array
+
+    def loose(self) -> np.ndarray:
+        """The same elements, which need not be contiguous."""
+        kept = self._loose
+        return self.array() if kept is None else kept
+
+
 @dataclass(frozen=True)
 class _Entry:
     dtype: str
@@ -49,6 +74,7 @@ class _Entry:
     array: np.ndarray | None = None
     file: MappedFile | None = None
     offset: int = 0
+    later: _Later | None = None
 
     @property
     def nbytes(self) -> int:
@@ -57,8 +83,13 @@ class _Entry:
     def view(self) -> np.ndarray:
         if self.array is not None:
             return self.array
+        if self.later is not None:
+            return self.later.array()
         assert self.file is not None
         return self.file.array(self.offset, self.dtype, self.shape)
+
+    def loose(self) -> np.ndarray:
+        return self.view() if self.later is None else self.later.loose()
 
 
 class ParameterStore:
@@ -146,12 +177,35 @@ class ParameterStore:
 
     def add_unique(self, base: str, array: np.ndarray) -> str:
         """Holds an array under `base`, or under `base_1`, `base_2`... where that is taken, and returns the name."""
-        name, count = base, 0
-        while name in self._entries:
-            count += 1
-            name = f"{base}_{count}"
+        name = self._unique(base)
         self.add(name, array)
         return name
+
+    def add_later(
+        self,
+        base: str,
+        dtype: str,
+        shape: Sequence[int],
+        make: Callable[[], np.ndarray],
+        loose: np.ndarray | None = None,
+    ) -> str:
+        """As `add_unique`, an array that `make` computes when it is first asked for, or by `settle`.
+
+        `loose` holds the same elements already, in an order that is not that of rows; `reader` may give it instead.
+        """
+        name = self._unique(base)
+        self._insert(name, _Entry(dtype, tuple(shape), None, later=_Later(make, loose)))
+        return name
+
+    def reader(self, name: str) -> Callable[[], np.ndarray]:
+        """What gives the array of this name later, even if it is discarded until then; it need not be contiguous."""
+        return self._entry(name).loose
+
+    def settle(self) -> None:
+        """Computes what `add_later` left."""
+        for entry in list(self._entries.values()):
+            if entry.later is not None:
+                entry.later.array()
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
         """Copies arrays that start within a cache line, of those that are mapped the ones of up to `most` bytes.
@@ -166,7 +220,7 @@ class ParameterStore:
             held = empty_aligned(array.dtype, array.shape)
             held[...] = array
             held.flags.writeable = False
-            self._entries[name] = replace(entry, array=held, file=None)
+            self._entries[name] = replace(entry, array=held, file=None, later=None)
 
     def copy(self) -> ParameterStore:
         """Another store with the same arrays: what is added to one, or discarded, does not change the other."""
@@ -206,6 +260,13 @@ class ParameterStore:
     def unsaved(self) -> tuple[str, ...]:
         """The names of the parameters that are in no file."""
         return tuple(name for name, entry in self._entries.items() if entry.source is None)
+
+    def _unique(self, base: str) -> str:
+        name, count = base, 0
+        while name in self._entries:
+            count += 1
+            name = f"{base}_{count}"
+        return name
 
     def _entry(self, name: str) -> _Entry:
         found = self._entries.get(name)

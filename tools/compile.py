@@ -48,6 +48,8 @@ class CompileOptions:
     """Processes that compile kernels at the same time; None for as many as help."""
     cache: Cache | None = None
     """Where compiled kernels are kept, and looked for."""
+    meanwhile: Callable[[], None] | None = None
+    """What may be done while other processes compile; emitters need not call it."""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
@@ -210,6 +212,7 @@ def _compile(
     module, session = opened.module, opened.session
     # Parts of a program share the weights: what one of them does not name, another may.
     session.options[RELEASE] = not needs_program(module)
+    options = replace(options, meanwhile=session.params.settle)
     session.options["legalize"] = dict(wishes.legalize or {})
     session.options["intrinsics"] = dict(wishes.intrinsics or {})
     session.options[SCHEDULES] = dict(wishes.schedules or {})

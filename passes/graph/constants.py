@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import array_of, dense_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
+from mirlo.runtime.dtypes import element_type_of
 
 INLINE_ELEMENTS = 16
 """Constants of at most this many elements stand in the IR; larger ones are parameters."""
+_LATER_BYTES = 1 << 16
+"""Constants of at least so many bytes whose elements are there in another order are put into theirs when needed."""
 
 
 def is_constant(value: Any) -> bool:
@@ -32,12 +36,47 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
     return array_of(op.value, kind)
 
 
+def is_at_hand(value: Any, session: Any) -> bool:
+    """Whether a value is a constant whose array is known."""
+    if not is_constant(value):
+        return False
+    name = value.owner.opview.param
+    return name is None or name in session.params
+
+
+def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
+    """What gives the array of a constant that is at hand later, in any layout, even if it is discarded until then."""
+    name = value.owner.opview.param
+    if name is not None:
+        reader: Callable[[], np.ndarray] = session.params.reader(name)
+        return reader
+    array = constant_value(value, session)
+    assert array is not None
+    return lambda: array
+
+
+def make_later(make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None) -> Any:
+    """A constant at the insertion point whose array is computed while kernels are compiled, or when it is asked for."""
+    element = element_type_of(kind.dtype.to_numpy())
+    assert element is not None
+    param = session.params.add_later(name, element.name, kind.static_shape, make, loose)
+    return Constant.make(param=param, result_types=[kind])
+
+
 def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> Any:
     """A constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
+    if array.nbytes >= _LATER_BYTES and array.shape == kind.static_shape and _is_transposed(array):
+        return make_later(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
         return Constant.make(value=dense_of(array, kind), result_types=[kind])
     return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
+
+
+def _is_transposed(array: np.ndarray) -> bool:
+    """Whether the elements lie side by side, in another order than that of rows."""
+    span = sum((dim - 1) * stride for dim, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    return not array.flags.c_contiguous and span == array.nbytes and min(array.strides) > 0
 
 
 def constant_name(value: Any) -> str:

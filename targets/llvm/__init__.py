@@ -17,7 +17,7 @@ def _pipeline(options: Any = None) -> str:
 def _emit(module: Any, options: Any) -> Any:
     from mirlo.targets.llvm.emit import emit
 
-    return emit(module, threads=options.threads, opt_level=options.opt_level, cache=options.cache, jobs=options.jobs)
+    return emit(module, options.threads, options.opt_level, options.cache, options.jobs, options.meanwhile)
 
 
 def _fingerprint() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
@@ -21,11 +22,17 @@ from mirlo.targets.planned import calls_of, find_main, kernel_rows, signature_of
 
 
 def emit(
-    module: Any, threads: int = 1, opt_level: int = 2, cache: Cache | None = None, jobs: int | None = None
+    module: Any,
+    threads: int = 1,
+    opt_level: int = 2,
+    cache: Cache | None = None,
+    jobs: int | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
     Kernels that `cache` has are not compiled again; the others are, by up to `jobs` processes (None: as many as help).
+    `meanwhile` is called when the others have begun.
     """
     main = find_main(module)
     signature = signature_of(main)
@@ -41,7 +48,7 @@ def emit(
     words = RECORD_WORDS + len(dynamic["symbols"]) + len(dynamic["sizes"]) if dynamic else None
     entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels), words)
     units = split(module, entry, opt_level)
-    objects = build(units, opt_level, cache, jobs)
+    objects = build(units, opt_level, cache, jobs, meanwhile)
     code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],

@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import constant_name, constant_value
+from mirlo.passes.graph.constants import constant_name, constant_reader, is_at_hand, make_later
 from mirlo.passes.memory.weights import Releaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
@@ -56,7 +56,7 @@ class PackWeights(Pass):
             constants = [
                 argument
                 for i, argument in enumerate(view.arguments)
-                if all(constant_value(site.operands[i], session) is not None for site in sites)
+                if all(is_at_hand(site.operands[i], session) for site in sites)
             ]
             plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine), constants)
             if isinstance(plan, Decline):
@@ -65,7 +65,7 @@ class PackWeights(Pass):
             if panels is None:
                 continue
             # A constant whose array is not at hand (IR without its parameter files) cannot be stored anew.
-            if any(constant_value(site.operands[panels.argument], session) is None for site in sites):
+            if not all(is_at_hand(site.operands[panels.argument], session) for site in sites):
                 continue
             for site in sites:
                 release.unused(_repack(site, panels, session, packed))
@@ -73,14 +73,9 @@ class PackWeights(Pass):
 
 
 @dataclass(frozen=True)
-class Panels:
-    """How an operand is stored anew: its dims in another order, one of them cut into panels."""
+class Order:
+    """The order in which the elements of an operand are stored, without a reference to IR: it is needed later."""
 
-    argument: int
-    """Position of the operand among the function's parameters."""
-    operand: OperandView
-    position: int
-    """Position of the operand among those of the block."""
     outer: tuple[int, ...]
     """Dims that come first, as they were."""
     columns: int
@@ -90,27 +85,6 @@ class Panels:
     width: int
     group: int = 1
     """Neighbours in the sum that lie next to each other for each column."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        old = self.operand.shape
-        count = -(-old[self.columns] // self.width)
-        shape = (*(old[d] for d in self.outer), count, *(old[d] for d in self.inner), self.width)
-        return shape if self.group == 1 else (*shape[:-2], shape[-2] // self.group, self.width, self.group)
-
-    @property
-    def map(self) -> Any:
-        exprs = list(self.operand.map.results)
-        cut, width = exprs[self.columns], ir.AffineExpr.get_constant(self.width)
-        panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)
-        inner = [exprs[d] for d in self.inner]
-        made = [*(exprs[d] for d in self.outer), panel, *inner, column]
-        if self.group > 1:
-            size = ir.AffineExpr.get_constant(self.group)
-            made[-2:] = [
-                ir.AffineExpr.get_floor_div(inner[-1], size), column, ir.AffineExpr.get_mod(inner[-1], size)
-            ]  # fmt: skip
-        return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The array in the new order."""
@@ -131,9 +105,42 @@ class Panels:
         if self.group == 1:
             return made
         groups = made.reshape(*made.shape[:-2], made.shape[-2] // self.group, self.group, self.width)
-        grouped = empty_aligned(array.dtype, self.shape)
+        grouped = empty_aligned(array.dtype, (*groups.shape[:-2], self.width, self.group))
         grouped[...] = np.swapaxes(groups, -1, -2)
         return grouped
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How an operand is stored anew: its dims in another order, one of them cut into panels."""
+
+    argument: int
+    """Position of the operand among the function's parameters."""
+    operand: OperandView
+    position: int
+    """Position of the operand among those of the block."""
+    order: Order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        old, order = self.operand.shape, self.order
+        count = -(-old[order.columns] // order.width)
+        shape = (*(old[d] for d in order.outer), count, *(old[d] for d in order.inner), order.width)
+        return shape if order.group == 1 else (*shape[:-2], shape[-2] // order.group, order.width, order.group)
+
+    @property
+    def map(self) -> Any:
+        exprs, order = list(self.operand.map.results), self.order
+        cut, width = exprs[order.columns], ir.AffineExpr.get_constant(order.width)
+        panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)
+        inner = [exprs[d] for d in order.inner]
+        made = [*(exprs[d] for d in order.outer), panel, *inner, column]
+        if order.group > 1:
+            size = ir.AffineExpr.get_constant(order.group)
+            made[-2:] = [
+                ir.AffineExpr.get_floor_div(inner[-1], size), column, ir.AffineExpr.get_mod(inner[-1], size)
+            ]  # fmt: skip
+        return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
 
 
 def _calls(module: Any) -> dict[str, list[Any]]:
@@ -179,7 +186,8 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)
-    panels = Panels(argument, source, position, outer, columns, tuple(inner), plan.tile_columns)
+    order_stored = Order(outer, columns, tuple(inner), plan.tile_columns)
+    panels = Panels(argument, source, position, order_stored)
     if plan.group is None:
         return panels
     # Groups must be whole, and one dim: else the kernel makes the panels.
@@ -187,21 +195,24 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     is_whole = isinstance(last.extent, int) and last.extent % plan.group.size == 0
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
         return None
-    return replace(panels, group=plan.group.size)
+    return replace(panels, order=replace(panels.order, group=plan.group.size))
 
 
 def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> Any:
     """Pass a packed constant at a call; the constant that was passed before."""
     old = site.operands[panels.argument]
-    array = constant_value(old, session)
     kind = TensorType.from_mlir(old.type)
-    assert array is not None and kind is not None
+    assert kind is not None
+    kind = kind.with_shape(panels.shape)
     name = constant_name(old)
-    key = (name, panels.outer, panels.columns, panels.inner, panels.width, panels.group)
-    if name == "constant" or key not in packed:
-        packed[key] = session.params.add_unique(f"{name}.panels", panels.pack(array))
+    order, key = panels.order, (name, panels.order)
     with ir.InsertionPoint(site), site.location:
-        new = Constant.make(param=packed[key], result_types=[kind.with_shape(panels.shape)])
+        if name == "constant" or key not in packed:
+            read = constant_reader(old, session)
+            new = make_later(lambda: order.pack(read()), kind, session, f"{name}.panels")
+            packed[key] = new.owner.opview.param
+        else:
+            new = Constant.make(param=packed[key], result_types=[kind])
     site.operands[panels.argument] = new
     _count_runs(site)
     return old.owner

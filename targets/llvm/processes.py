@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,10 @@ def prepare(jobs: int | None = None) -> None:
     _running(helpers(jobs))
 
 
-def compile_all(tasks: Sequence[Task], opt_level: int, jobs: int | None = None) -> list[bytes]:
-    """The object file of each task: the longest first, by whoever is free, this process included."""
+def compile_all(
+    tasks: Sequence[Task], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
+) -> list[bytes]:
+    """The object file of each task: the longest first, by whoever is free, this process after `meanwhile` included."""
     order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].text))
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
@@ -109,6 +111,8 @@ def compile_all(tasks: Sequence[Task], opt_level: int, jobs: int | None = None) 
     for feeder in feeders:
         feeder.start()
     try:
+        if meanwhile is not None:
+            meanwhile()
         run.work_here()
     finally:
         run.waiting.clear()

@@ -261,3 +261,31 @@ def test_arrays_are_moved_to_cache_lines(tmp_path) -> None:
     large.add_range("mapped", tmp_path / "weights", 1, "u8", [300])
     large.align(["mapped"], most=100)
     assert large.get("mapped").ctypes.data % 64 == 1
+
+
+def test_arrays_that_are_computed_later():
+    store, made = ParameterStore(), []
+
+    def make() -> np.ndarray:
+        made.append(1)
+        return np.arange(6, dtype=np.float32).reshape(2, 3).T
+
+    assert [store.add_later("w", "f32", (3, 2), make) for _ in range(2)] == ["w", "w_1"]
+    assert store.spec("w") == ("f32", (3, 2)) and store.nbytes == 48 and not made
+    read = store.reader("w_1")
+    store.discard("w_1")
+    store.settle()
+    assert len(made) == 1
+    array = store.get("w")
+    assert array.flags.c_contiguous and not array.flags.writeable and array[2, 1] == 5
+    assert store.get("w") is array and np.array_equal(read(), array) and len(made) == 2
+
+
+def test_a_reader_may_give_another_layout_until_there_is_the_usual_one():
+    store, rows = ParameterStore(), np.arange(6, dtype=np.float32).reshape(2, 3)
+    name = store.add_later("w", "f32", (3, 2), lambda: rows.T, rows.T)
+    assert np.shares_memory(store.reader(name)(), rows)
+    assert store.get(name).flags.c_contiguous
+    assert store.reader(name)() is store.get(name)
+    store.align([name])
+    assert np.array_equal(store.get(name), rows.T)

@@ -12,6 +12,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
 from mirlo.passes.fuse.kinds import KIND, Kind
+from mirlo.passes.graph.constants import constant_reader, is_at_hand, make_later
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -115,7 +116,7 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | D
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.static_shape:
         return decline("there are no results")
-    if b.array(conv.weight) is None:
+    if not is_at_hand(conv.weight, b.session):
         return decline("the weight is computed at run time")
     pads = padding_pairs(conv.padding, 2)
     batch, height, width, _ = x.static_shape
@@ -134,11 +135,12 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | D
 
 def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> Any:
     """The convolution as transforms and a product for each element of a tile."""
-    array = b.array(conv.weight)
-    assert array is not None
+    read = constant_reader(conv.weight, b.session)
     planes, tiles = tiling.alpha**2, tiling.count
     kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")
-    weight = b.constant(transformed_weight(array, tiling.m), kind, f"{b.name_of(conv.weight)}.winograd")
+    name = f"{b.name_of(conv.weight)}.winograd"
+    with ir.InsertionPoint(b.op), b.op.location:
+        weight = make_later(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
     shape = tiling.transformed(tiling.channels)
     made = functions.call(input_function, tiling, conv.x, shape, Kind.OPAQUE, b)
     made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))
