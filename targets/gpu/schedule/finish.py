@@ -35,6 +35,15 @@ def touch(contraction: Contraction, memory: Memory) -> None:
         memory.slot(access.value)
 
 
+def tested(roles: Roles, side: Side) -> list[tuple[Any, int]]:
+    """The indices of a factor that may leave their dims, and how large these are."""
+    access = side.access
+    if access.outside is None:
+        return []
+    pairs = zip(access.dims, access.shape, strict=True)
+    return [(dim, size) for dim, size in pairs if not always_inside(dim, size, roles.extents)]
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads factors of the product: elements, or what stands for them beyond the edges."""
@@ -57,10 +66,7 @@ class Reader:
         """The element that is read there, as it is stored."""
         access = self.side.access
         position = evaluate(self.side.position, values, base[0])
-        condition = None
-        for (dim, size), start in zip(self._tested(), base[1], strict=True):
-            test = inside(evaluate(dim, values, start), size)
-            condition = test if condition is None else create("arith.andi", condition.type, condition, test)
+        condition = self.is_inside(base, values)
         buffer = self.memory.slot(access.value).buffer
         if condition is None:
             return memref.LoadOp(buffer, [position]).result
@@ -71,12 +77,16 @@ class Reader:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
+    def is_inside(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+        """Whether the element is one of the tensor's, where it may lie beyond the edges; else None."""
+        condition = None
+        for (dim, size), start in zip(self._tested(), base[1], strict=True):
+            test = inside(evaluate(dim, values, start), size)
+            condition = test if condition is None else create("arith.andi", condition.type, condition, test)
+        return condition
+
     def _tested(self) -> list[tuple[Any, int]]:
-        access = self.side.access
-        if access.outside is None:
-            return []
-        pairs = zip(access.dims, access.shape, strict=True)
-        return [(dim, size) for dim, size in pairs if not always_inside(dim, size, self.roles.extents)]
+        return tested(self.roles, self.side)
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:

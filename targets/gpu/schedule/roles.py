@@ -83,7 +83,10 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     # Neighbouring threads compute neighbouring columns, and what they write must lie side by side.
     turned = bool(only_left) and (not only_right or abs(written.stride(only_left[-1])) < _step(written, only_right))
     rows, columns = (rhs, lhs) if turned else (lhs, rhs)
-    return Roles(contraction, rows, columns, batch, tuple(contraction.reduce), dict(contraction.extents))
+    # Neighbouring steps of the sums lie side by side in memory, if those of any axis do: the channels of an image.
+    read = [row_major(access.dims, access.shape) for access in (contraction.lhs, contraction.rhs)]
+    sums = sorted(contraction.reduce, key=lambda axis: -sum(abs(position.stride(axis)) for position in read))
+    return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
 def _step(written: Form, axes: Sequence[Axis]) -> int:

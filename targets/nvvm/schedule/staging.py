@@ -9,8 +9,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.finish import Reader
+from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.targets.gpu.schedule.finish import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
@@ -34,7 +34,18 @@ class Load:
 
 def contiguous(side: Side, axes: Any, count: int) -> bool:
     """Whether the last of these axes is read so many numbers at a time: side by side, aligned, never over an edge."""
-    if not axes or side.access.outside is not None:
+    return side.access.outside is None and _side_by_side(side, axes, count)
+
+
+def whole(roles: Roles, side: Side, axes: Any, count: int) -> bool:
+    """The same, but that all of them may lie beyond an edge together: of an image whose channels lie side by side."""
+    if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
+        return False
+    return _side_by_side(side, axes, count)
+
+
+def _side_by_side(side: Side, axes: Any, count: int) -> bool:
+    if not axes:
         return False
     position, last = side.position, axes[-1]
     others = [factor for axis, factor in position.terms.items() if axis != last.id]
@@ -62,15 +73,15 @@ class Stager:
     def make(self) -> tuple[SharedMatrix, list[Load]]:
         """The memory of a tile, and what this thread does for it."""
         side, sums, vector = self.side, self.roles.sums, self.form.vector
-        along_sums = contiguous(side, sums, vector)
-        along_lines = not along_sums and contiguous(side, side.axes, vector)
+        along_sums = whole(self.roles, side, sums, vector)
+        along_lines = not along_sums and whole(self.roles, side, side.axes, vector)
         # Bytes are multiplied four steps at a time, which must lie side by side: only halves turn when they are read.
         keeps_sums = self.form.bytes == 1 or along_sums or (not along_lines and side.stride(sums) == 1)
         matrix = SharedMatrix(
             shared(size_of(self.lines, self.steps, keeps_sums, self.form), side.access.element_type),
             self.lines, self.steps, keeps_sums, self.form,
         )  # fmt: skip
-        if keeps_sums and not along_sums and contiguous(side, side.axes, QUAD):
+        if keeps_sums and not along_sums and whole(self.roles, side, side.axes, QUAD):
             return matrix, self._turned(matrix)
         return matrix, self._straight(matrix, vector if along_sums or along_lines else 1, keeps_sums)
 
@@ -83,7 +94,7 @@ class Stager:
         )
         plain = side.access.element_type == kind and not side.factor.body_ops
         for along_sums in (False, True):
-            if plain and contiguous(side, sums if along_sums else side.axes, self.form.vector):
+            if plain and whole(self.roles, side, sums if along_sums else side.axes, self.form.vector):
                 return matrix, self._straight(matrix, self.form.vector, along_sums)
         nearer = bool(side.stride(sums)) and (not side.axes or side.stride(sums) < side.stride(side.axes))
         return matrix, self._straight(matrix, 1, nearer, computed=not plain)
@@ -133,7 +144,7 @@ class Stager:
             values = self._held(position, along)
             reader = Reader(self.roles, self.side, self.memory)
             if width > 1:
-                value = self._vector(base[0], values, width)
+                value = self._vector(base, values, width)
             else:
                 value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
@@ -151,10 +162,12 @@ class Stager:
 
         def copy(begin: Any, stage: Any) -> None:
             position = add(begin, step)
-            source = evaluate(self.side.position, self._held(position, along), base[0])
+            source, there = self._source(base, self._held(position, along))
             target = add(multiply(stage, matrix.size), matrix.place(line, step))
-            # What lies beyond the last step is zero.
+            # What lies beyond the last step, or beyond an edge, is zero.
             inside = less(position, self.roles.depth)
+            if there is not None:
+                inside = create("arith.andi", inside.type, inside, there)
             count = create("arith.select", position.type, inside, index(width), index(0))
             ir.Operation.create(
                 "nvgpu.device_async_copy",
@@ -166,7 +179,9 @@ class Stager:
                 },
             )  # fmt: skip
 
-        able = width * self.form.bytes == ACCESS and along_sums == matrix.along_sums
+        outside = self.side.access.outside
+        zero = outside is None or outside.value == 0
+        able = zero and width * self.form.bytes == ACCESS and along_sums == matrix.along_sums
         return Load(read, write, copy if able else None)
 
     def _turned(self, matrix: SharedMatrix) -> list[Load]:
@@ -184,7 +199,7 @@ class Stager:
             found = []
             for i in range(QUAD):
                 position = add(begin, add(step, i))
-                found.append(self._or_zero(position, self._vector(base[0], self._held(position, 1), QUAD)))
+                found.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
             return found
 
         def write(values: Sequence[Any], stage: Any) -> None:
@@ -201,10 +216,23 @@ class Stager:
     def _aligned(self, width: int) -> Any:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
 
-    def _vector(self, start: Any, values: Indices, width: int) -> Any:
-        kind = ir.VectorType.get([width], self.side.access.element_type)
-        position = evaluate(self.side.position, values, start)
-        return create("vector.load", kind, self._buffer(), position, alignment=self._aligned(width))
+    def _source(self, base: tuple[Any, list[Any]], values: Indices) -> tuple[Any, Any]:
+        """Where numbers are read, and whether they are the tensor's, if that is in question; if not, the first are."""
+        position = evaluate(self.side.position, values, base[0])
+        there = Reader(self.roles, self.side, self.memory).is_inside(base, values)
+        if there is not None:
+            position = create("arith.select", position.type, there, position, index(0))
+        return position, there
+
+    def _vector(self, base: tuple[Any, list[Any]], values: Indices, width: int) -> Any:
+        element = self.side.access.element_type
+        kind = ir.VectorType.get([width], element)
+        position, there = self._source(base, values)
+        value = create("vector.load", kind, self._buffer(), position, alignment=self._aligned(width))
+        if there is None:
+            return value
+        outside = create("vector.broadcast", kind, attribute_constant(self.side.access.outside))
+        return create("arith.select", kind, there, value, outside)
 
     def _store(self, matrix: SharedMatrix, value: Any, place: Any) -> None:
         (width,) = value.type.shape

@@ -78,6 +78,28 @@ def test_convolutions() -> None:
     check(found, np.einsum("ncyxrs,ocrs->noyx", windows, w.astype(np.float32)))
 
 
+@pytest.mark.parametrize(("strides", "kernel"), [(1, "3x3x16x24"), (2, "5x3x16x24")])
+def test_images_are_copied_whole_pixels_at_a_time(strides: int, kernel: str) -> None:
+    size = [int(n) for n in kernel.split("x")]
+    high, wide = (9 + 2 - size[0]) // strides + 1, (10 + 2 - size[1]) // strides + 1
+    given, made = "tensor<2x9x10x16xf16>", f"tensor<2x{high}x{wide}x24xf16>"
+    text = f"""func.func @main(%0: {given}, %1: tensor<{kernel}xf16>) -> {made} {{
+  %p = "relax.conv"(%0, %1) {{padding = array<i64: 1, 1, 1, 1>, strides = array<i64: {strides}, {strides}>,
+    data_layout = "N*C", kernel_layout = "*IO"}} : ({given}, tensor<{kernel}xf16>) -> {made}
+  %y = "relax.relu"(%p) : ({made}) -> {made}
+  return %y : {made}
+}}"""
+    x, w = normal("f16", 2, 9, 10, 16), normal("f16", *size)
+    found, schedules = run_on_interpreter(text, [x, w])
+    assert "tensor cores" in schedules
+    padded = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(size[:2]), (1, 2))[:, ::strides, ::strides]
+    check(found, np.einsum("nyxcrs,rsco->nyxo", windows, w.astype(np.float32)))
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_80")
+    assert "cp.async.cg.shared.global" in ptx and "ld.global" not in ptx
+
+
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
 @pytest.mark.parametrize("chip", ["sm_80", "sm_100"])
 @pytest.mark.parametrize("dtype", DTYPES)
