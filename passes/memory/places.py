@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import dims_of
@@ -21,6 +22,7 @@ VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
 """Operators that only look at a buffer in another shape."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers that they are given."""
+BIND = "relax.bind_dims"
 SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"
 
 
@@ -87,7 +89,14 @@ class Places:
         self._wanted: list[tuple[int, list[Any], list[Storage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
-        outputs = [Storage(Interval(bytes_of(value), body.end, body.end), output=i) for i, value in enumerate(returned)]
+        told = {
+            name: step.start for step in timeline.steps() if step.op.name == BIND for name in step.op.opview.symbols
+        }
+        # Nothing is computed right into an output before its dims are known.
+        outputs = [
+            Storage(Interval(bytes_of(value), body.end, body.end), output=i, free_after=_known_at(value, told))
+            for i, value in enumerate(returned)
+        ]
         pairs = zip(returned, outputs, strict=True)
         self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed right into an output."""
@@ -247,6 +256,12 @@ class Places:
             Move(value, target, Storage(Interval(bytes_of(value), number, number)) if source in written else None)
             for value, source, target in wanted
         ]
+
+
+def _known_at(value: Any, told: Mapping[str, int]) -> int:
+    """The number of the step that tells the last of a tensor's dims; 0 for what is known before."""
+    dims = dims_of(value.type) if is_tensor(value) else ()
+    return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
 
 
 def bytes_of(value: Any) -> Dim:

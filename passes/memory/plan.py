@@ -22,13 +22,11 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory.build import Planned, argument_names
 from mirlo.passes.memory.layout import Interval, lower_bound, place
-from mirlo.passes.memory.places import CALLS, FROM_ELEMENTS, VIEWS, Places
+from mirlo.passes.memory.places import BIND, CALLS, FROM_ELEMENTS, VIEWS, Places
 from mirlo.passes.memory.scalars import EXTRACT, is_known
 from mirlo.passes.memory.symbols import Check, Symbols
 from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
 from mirlo.passes.registry import Pass, PassError, register_pass
-
-BIND = "relax.bind_dims"
 
 GIVEN_AWAY = ("relax.call_external", "func.call")
 """Calls of parts of the model that code generators were given, and have not compiled."""

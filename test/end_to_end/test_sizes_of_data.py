@@ -65,6 +65,10 @@ CASES = {
         [node("Reshape", "x s", "y")], {"x": (F32, ("n", 6)), "s": (I64, (3,))},
         [[X, ints(2, -1, 3)], [X, ints(0, 3, 2)], [X[:1], ints(1, 1, 6)]],
     ),
+    "reshape of what was computed before": Case(
+        [node("Neg", "x", "t"), node("Reshape", "t s", "y")], {"x": (F32, ("n", 6)), "s": (I64, (3,))},
+        [[X, ints(2, -1, 3)], [X[:1], ints(1, 1, 6)]],
+    ),
     "expand": Case(
         [node("Expand", "x s", "y")], {"x": (F32, ("n", 1)), "s": (I64, (3,))},
         [[X[:, :1], ints(2, 1, 5)], [X[:2, :1], ints(1, 2, 1)], [X[:2, :1], ints(0, 2, 3)]],

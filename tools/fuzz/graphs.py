@@ -148,18 +148,22 @@ def _single(node: Any, plan: Plan, outputs: list[str]) -> Any:
 def _model(nodes: list[Any], pool: Pool, outputs: list[Value], read: set[str]) -> Any:
     from onnx import helper, numpy_helper
 
-    inputs = [_info(value) for value in pool.inputs if value.name in read]
+    inputs = [_info(value, pool.is_open) for value in pool.inputs if value.name in read]
     constants = [numpy_helper.from_array(value.array, value.name) for value in pool.constants if value.name in read]
     shown = [helper.make_empty_tensor_value_info(value.name) for value in outputs]
     for info, value in zip(shown, outputs, strict=True):
         info.CopyFrom(_info(value))
+        if pool.is_open:
+            info.type.tensor_type.ClearField("shape")
     return _finished(helper.make_graph(nodes, "random", inputs, shown, constants))
 
 
-def _info(value: Value) -> Any:
+def _info(value: Value, is_open: bool = False) -> Any:
+    """Type of a value. An open dim has the name of its size: those of one size are one dim."""
     from onnx import helper
 
-    return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+    shape = [f"n{dim}" if is_open and dim > 1 and value.is_float else dim for dim in value.shape]
+    return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
 def _finished(graph: Any) -> Any:

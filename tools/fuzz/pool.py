@@ -15,6 +15,8 @@ MOST_ELEMENTS = 4096
 FLOATS = (np.float32, np.float32, np.float32, np.float32, np.float64, np.float16)
 INTS = (np.int64, np.int32, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64)
 DIMS = (2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
+OPEN = 0.15
+"""Part of the graphs whose sizes are known at run time only."""
 DIMS_OF_A_GRAPH = 4
 """Few: values of equal shapes meet in nodes, and nodes in kernels."""
 
@@ -66,6 +68,8 @@ class Pool:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.dims = (1, *(self.choice(DIMS) for _ in range(DIMS_OF_A_GRAPH)))
+        self.is_open = self.chance(OPEN)
+        """Whether sizes are known at run time only: dims of inputs, and some of the numbers that decide shapes."""
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.constants: list[Value] = []
@@ -113,6 +117,15 @@ class Pool:
         """A constant that only the node at hand reads: axes, shapes, indices."""
         value = Value(f"c{len(self.constants)}", np.asarray(array), True)
         self.constants.append(value)
+        return value
+
+    def sizes(self, numbers: Any) -> Value:
+        """Integers that decide a shape: a constant, or an input where sizes are open."""
+        array = np.array(numbers, np.int64)
+        if not self.is_open or self.chance(0.5):
+            return self.constant(array)
+        value = Value(f"x{len(self.inputs)}", array, True)
+        self.inputs.append(value)
         return value
 
     def find(self, fits: Callable[[Value], bool]) -> Value | None:

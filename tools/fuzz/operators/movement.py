@@ -32,7 +32,7 @@ def reshape(pool: Pool) -> Plan:
         dims[at : at + 1] = [factor, dims[at] // factor]
     if pool.chance(0.3):
         dims[pool.number(0, len(dims) - 1)] = -1
-    return Plan("Reshape", (x, _ints(pool, dims)), is_exact=True)
+    return Plan("Reshape", (x, pool.sizes(dims)), is_exact=True)
 
 
 @plans()
@@ -73,7 +73,7 @@ def split(pool: Pool) -> Plan | None:
     if x.shape[axis] < 2:
         return None
     first = pool.number(1, x.shape[axis] - 1)
-    sizes = _ints(pool, [first, x.shape[axis] - first])
+    sizes = pool.sizes([first, x.shape[axis] - first])
     return Plan("Split", (x, sizes), {"axis": axis}, outputs=2, is_exact=True)
 
 
@@ -97,7 +97,9 @@ def slice_(pool: Pool) -> Plan:
         starts.append(begin - dim if pool.chance(0.3) else begin)
         ends.append(end)
         steps.append(step)
-    return Plan("Slice", (x, *(_ints(pool, v) for v in (starts, ends, axes, steps))), is_exact=True)
+    return Plan(
+        "Slice", (x, pool.sizes(starts), pool.sizes(ends), _ints(pool, axes), _ints(pool, steps)), is_exact=True
+    )
 
 
 @plans(2)
@@ -107,13 +109,13 @@ def pad(pool: Pool) -> Plan:
     most = [0 if mode == "reflect" and dim == 1 else min(2, dim - 1 if mode == "reflect" else dim) for dim in x.shape]
     pads = [pool.number(0, m) for m in most * 2]
     value = (pool.constant(np.array(1.5, x.dtype)),) if mode == "constant" and pool.chance(0.6) else ()
-    return Plan("Pad", (x, _ints(pool, pads), *value), {"mode": mode}, is_exact=True)
+    return Plan("Pad", (x, pool.sizes(pads), *value), {"mode": mode}, is_exact=True)
 
 
 @plans()
 def tile(pool: Pool) -> Plan:
     x = pool.any(1, 4)
-    return Plan("Tile", (x, _ints(pool, [pool.choice((1, 1, 2, 3)) for _ in x.shape])), is_exact=True)
+    return Plan("Tile", (x, pool.sizes([pool.choice((1, 1, 2, 3)) for _ in x.shape])), is_exact=True)
 
 
 @plans()
@@ -121,7 +123,7 @@ def expand(pool: Pool) -> Plan:
     x = pool.any(0, 3)
     shape = [pool.choice((2, 3)) if dim == 1 and pool.chance(0.6) else dim for dim in x.shape]
     shape = [pool.choice((1, 2)), *shape] if pool.chance(0.3) else shape
-    return Plan("Expand", (x, _ints(pool, shape)), is_exact=True)
+    return Plan("Expand", (x, pool.sizes(shape)), is_exact=True)
 
 
 @plans(2)
@@ -213,7 +215,7 @@ def resize(pool: Pool) -> Plan | None:
         attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         if any(size % dim and dim % size for size, dim in zip(sizes, x.shape, strict=True)):
             return None
-    return Plan("Resize", (x, None, None, _ints(pool, sizes)), attributes)
+    return Plan("Resize", (x, None, None, pool.sizes(sizes)), attributes)
 
 
 @plans()
@@ -223,7 +225,7 @@ def shape_arithmetic(pool: Pool) -> Plan:
 
 @plans()
 def filled(pool: Pool) -> Plan:
-    return Plan("ConstantOfShape", (_ints(pool, pool.shape(0, 3)),), is_exact=True)
+    return Plan("ConstantOfShape", (pool.sizes(pool.shape(0, 3)),), is_exact=True)
 
 
 @plans()
