@@ -14,6 +14,14 @@ WORKSPACE = "tir.workspace"
 a number, or a dim as text."""
 PARALLEL = "tir.parallel"
 """Unit attribute of a loop whose iterations may run at the same time."""
+INPLACE = "tir.inplace"
+"""Attribute of a prim function: positions of the inputs that may share their memory with its output.
+
+Each element of such an input is read only for the same element of the output, or before any is written. A schedule
+that computes an element of the output twice must take the attribute away.
+"""
+START = "tir.start"
+"""Unit attribute of what copies an input to the output before anything else: nothing to do where they share memory."""
 STACK_LIMIT = 16 * 1024
 """Scratch buffers up to this many bytes, all together, live on the stack."""
 ALIGNMENT = 64

@@ -15,7 +15,7 @@ from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
-from mirlo.frontends.onnx.equations import solve
+from mirlo.frontends.onnx.equations import solve, taken_for_equal
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
@@ -36,6 +36,9 @@ INLINE_ELEMENTS = 16
 
 SYMBOL_LENGTH = 24
 """So much of the name of a value is part of the symbols that it makes."""
+
+MOST_AGREED = 8
+"""So many dims of the inputs of a node are taken for others that they must be equal to."""
 
 EXPANSION_DEPTH = 32
 """Functions that call functions deeper than this call themselves, or might as well."""
@@ -188,14 +191,11 @@ class Body:
             if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
                 raise Skipped
             with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
-                values = self._convert(step, inputs, scope)
+                values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
         except Skipped:
             values = self.observer.skipped(step, scope)
         except (OnnxImportError, OpError) as error:
-            found = solve(error.left, error.right, self.solvable) if isinstance(error, DimsDiffer) else None
-            if found is not None:
-                raise found from None
             self.problems.append(self._problem(step, inputs, error))
             values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
@@ -205,6 +205,21 @@ class Body:
                 value.region = 0 if is_constant else len(self._regions)
             if name:
                 scope.values[name] = value
+
+    def _convert_agreeing(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
+        """Convert a node; dims that it needs to be equal are solved for, or else taken for equal."""
+        for _ in range(MOST_AGREED):
+            try:
+                return self._convert(step, inputs, scope)
+            except DimsDiffer as error:
+                found = solve(error.left, error.right, self.solvable)
+                if found is not None:
+                    raise found from None
+                agreed = taken_for_equal(error.left, error.right, inputs, self.ssa)
+                if agreed is None:
+                    raise
+                inputs = agreed
+        return self._convert(step, inputs, scope)
 
     def _convert(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
         domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)

@@ -3,17 +3,19 @@
 A model may name two dims differently that can only be equal, or leave a dim open that can only be one number. Where an
 operator finds that, the equation is solved for one of the inputs' symbols and the import begins anew with what it
 stands for. The inputs then have dims such as `past + 1`, which are checked against what a caller gives before anything
-is computed.
+is computed. Where no symbol of the inputs can stand for that, the dims are taken for equal, which is checked as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.node import relax_op
+from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST = 64
 """More equations than this are not looked for."""
@@ -65,6 +67,25 @@ def multiple_of(dim: Dim, number: int) -> Dim:
     """A dim that must be a multiple of a number, as such."""
     name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
+
+
+def taken_for_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Any) -> list[AnyValue | None] | None:
+    """The inputs of a node with one of two dims, which must be equal, in the place of the other: a view of each.
+
+    That it has as many elements is checked when the sizes are known. None where no input has such a dim.
+    """
+    if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
+        return None
+    for old, new in ((left, right), (right, left)):
+        found = [isinstance(value, Value) and value.known is None and old in value.type.shape for value in inputs]
+        if not isinstance(old, int) and any(found):
+            return [_with_dim(value, old, new, ssa) if f else value for value, f in zip(inputs, found, strict=True)]
+    return None
+
+
+def _with_dim(value: Any, old: Dim, new: Dim, ssa: Any) -> Value:
+    kind = value.type.with_shape([new if dim == old else dim for dim in value.type.shape])
+    return Value(value.name, kind, ir=relax_op("reshape").make(ssa(value), shape=kind.shape), region=value.region)
 
 
 def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mirlo.frontends.onnx.errors import OnnxImportError
@@ -9,11 +10,11 @@ from mirlo.frontends.onnx.errors import OnnxImportError
 
 def modernized(proto: Any, opset: int, what: str) -> Any:
     """The model in a newer operator set."""
-    from onnx import checker, shape_inference, version_converter
+    from onnx import checker, shape_inference
 
     try:
         checker.check_model(proto)
-        made = version_converter.convert_version(proto, opset)
+        made = _converted(proto, opset)
         if any(node.op_type == "PRelu" for node in made.graph.node):
             made = shape_inference.infer_shapes(made)
             _spread_slopes(made.graph)
@@ -24,6 +25,43 @@ def modernized(proto: Any, opset: int, what: str) -> Any:
             f"{what}: the model uses operator set {version}, and ONNX's version converter cannot bring it to {opset}, "
             f"the oldest that is supported: {error}"
         ) from None
+
+
+SIZES = (1009, 2003)
+"""Where the numbers begin that stand for symbols; two runs must not differ in anything else."""
+
+
+def _converted(proto: Any, opset: int) -> Any:
+    """The converter wants numbers for dims: symbols are numbers while it runs, which must leave no trace."""
+    from onnx import version_converter
+
+    dims = list(_open_dims(proto))
+    symbols = sorted({dim.dim_param for dim in dims if dim.dim_param})
+    if not dims:
+        return version_converter.convert_version(proto, opset)
+    tried = []
+    for first in SIZES:
+        draft = type(proto).FromString(proto.SerializeToString())
+        sizes = {name: first + i for i, name in enumerate(symbols)}
+        for i, dim in enumerate(_open_dims(draft), start=first + len(symbols)):
+            dim.dim_value = sizes.get(dim.dim_param, i)
+        tried.append(version_converter.convert_version(draft, opset))
+    for made in tried:
+        declared = {value.name: value for value in (*proto.graph.input, *proto.graph.output)}
+        for value in (*made.graph.input, *made.graph.output):
+            if value.name in declared:
+                value.CopyFrom(declared[value.name])
+        del made.graph.value_info[:]
+    if tried[0].SerializeToString(deterministic=True) != tried[1].SerializeToString(deterministic=True):
+        raise ValueError("what it makes depends on sizes of the inputs that are no numbers; fix their shapes")
+    return tried[0]
+
+
+def _open_dims(proto: Any) -> Iterator[Any]:
+    """The dims of the inputs that are no numbers."""
+    for value in proto.graph.input:
+        if value.type.tensor_type.HasField("shape"):
+            yield from (dim for dim in value.type.tensor_type.shape.dim if not dim.HasField("dim_value"))
 
 
 def _spread_slopes(graph: Any) -> None:

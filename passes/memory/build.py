@@ -17,6 +17,7 @@ from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
+from mirlo.passes.memory.inplace import inplace_of, without_start
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
 from mirlo.passes.memory.symbols import Symbols, load_word, store_word
@@ -174,7 +175,7 @@ class Planned:
                 wanted = workspace_type(workspace_of(self.callee(op)))
                 arguments.append(self._interval(self.places.workspaces[step.start], wanted))
             arguments += [self.size(D.symbol(name)) for name in symbols_of_function(self.callee(op))]
-            func.CallOp([], ir.FlatSymbolRefAttr.get(op.opview.callee), arguments)
+            func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
         elif op.name == packed.CALL:
             values = [*op.operands, *op.results]
             buffers = [self.buffer(v) for v in values]
@@ -189,6 +190,15 @@ class Planned:
             self._check_view(op)
         else:
             scalars.emit(self, op)
+
+    def _called(self, op: Any) -> str:
+        """The name of the function that is called: another one, where its result lies over an input."""
+        callee = self.callee(op)
+        own = self.places.storage.get(op.results[0]) if len(op.results) == 1 else None
+        operands = (op.operands[i] for i in inplace_of(callee))
+        if own is not None and any(self.places.storage.get(self.places.root(value)) is own for value in operands):
+            return without_start(self.module, callee)
+        return str(op.opview.callee)
 
     def _check_view(self, op: Any) -> None:
         """Where a size that data told decides whether a view has as many elements as what it looks at, that is checked.

@@ -6,16 +6,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.surgery import erase_op
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.tir.buffers import tensor_bytes
+from mirlo.dialects.tir.buffers import INPLACE, START, tensor_bytes
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
-
-INPLACE = "tir.inplace"
-"""Attribute of a prim function: positions of the inputs that may share their memory with its output.
-
-Each element of such an input is read only for the same element of the output. A schedule that computes an element of
-the output twice must take the attribute away.
-"""
 
 
 def annotate_inplace(view: PrimView) -> None:
@@ -61,3 +55,32 @@ def inplace_of(function: Any) -> list[int]:
     """The inputs that a scheduled prim function allows to be overwritten."""
     attributes = function.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[INPLACE])) if INPLACE in attributes else []
+
+
+def without_start(module: Any, function: Any) -> str:
+    """The name of a prim function for where its output is in the memory of its input: nothing is copied first.
+
+    The function itself, if it copies nothing.
+    """
+    name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+    if not _starts(function.operation):
+        return name
+    changed = f"{name}.in_place"
+    known = {ir.StringAttr(op.attributes["sym_name"]).value for op in _functions(module)}
+    if changed not in known:
+        made = function.operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
+        made.attributes["sym_name"] = ir.StringAttr.get(changed)
+        for op in _starts(made):
+            erase_op(op)
+    return changed
+
+
+def _functions(module: Any) -> list[Any]:
+    operations = [op.operation for op in module.regions[0].blocks[0].operations]
+    return [op for op in operations if op.name == "func.func"]
+
+
+def _starts(function: Any) -> list[Any]:
+    """What copies an input to the output first."""
+    blocks = function.regions[0].blocks
+    return [op.operation for op in blocks[0].operations if START in op.operation.attributes] if len(blocks) else []

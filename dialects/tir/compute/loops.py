@@ -23,13 +23,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, product
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
+    INPLACE,
     PARALLEL,
     STACK_LIMIT,
+    START,
     UNBOUNDED,
     WORKSPACE,
     aligned,
@@ -185,13 +187,24 @@ class LoopBuilder:
         made = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
         return held(from_storage(made, kind), kind)
 
-    def copy(self, source: Buffer, target: Buffer) -> None:
-        """All elements of a buffer of the same shape and type."""
-        if source.value.type.shape == target.value.type.shape and target.value.type.shape != [UNBOUNDED]:
-            memref.CopyOp(source.value, target.value)
-            return
-        for at in self.nest(source.shape):
-            target[at] = source[at]
+    def copy(self, source: Buffer, target: Buffer) -> Any:
+        """All elements of a buffer of the same shape and type; the operation that does it."""
+        if target.value.type.shape != [UNBOUNDED]:
+            return memref.CopyOp(source.value, target.value).operation
+        loop = scf.ForOp(size_of(0), size_of(product(source.shape)), size_of(1), [])
+        with ir.InsertionPoint(loop.body):
+            place = [loop.induction_variable]
+            memref.StoreOp(memref.LoadOp(source.value, place).result, target.value, place)
+            scf.YieldOp([])
+        return loop.operation
+
+    def start_from(self, source: Buffer, target: Buffer) -> None:
+        """Let the target, the one output, begin as a copy of an input, which nothing reads after this.
+
+        A plan may let both be in the same memory: then the function changes what is there, and copies nothing.
+        """
+        self.copy(source, target).attributes[START] = ir.UnitAttr.get()
+        self._function.overwritten.append(source)
 
 
 def _make_serial(function: Any) -> None:
@@ -222,6 +235,8 @@ class LoopFunction:
             self.entry = self.function.add_entry_block()
         arguments = zip(self.entry.arguments, (*inputs, *outputs), strict=True)
         self.buffers = [Buffer(value, t.shape, t.dtype) for value, t in arguments]
+        self.overwritten: list[Buffer] = []
+        """Inputs whose memory may be that of the output."""
 
     def scratch(self, shape: tuple[Dim, ...], element: DType) -> Buffer:
         """Scratch memory: small ones on the stack, others in the workspace."""
@@ -262,6 +277,9 @@ class LoopFunction:
         types = [argument.type for argument in self.entry.arguments]
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        if self.overwritten:
+            positions = [i for i, buffer in enumerate(self.buffers) if any(buffer is each for each in self.overwritten)]
+            op.attributes[INPLACE] = ir.DenseI64ArrayAttr.get(positions)
         return self.function
 
 

@@ -158,8 +158,11 @@ def _resize(node: Node, axes: list[int]) -> Any:
     target = _target(node, axes)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
+    blurs = node.attr.bool("antialias", 0) and mode != "nearest"
+    if blurs and not all(isinstance(size, int) for size in (*node.type(0).shape, *target.shape)):
+        return resize_of_run_time(node, axes, mode, coordinates, node.attr.str("nearest_mode", "round_prefer_floor"))
     scales = list(target.scales) or _ratios(node, target)
-    if node.attr.bool("antialias", 0) and mode != "nearest" and min(scales) < 1:
+    if blurs and min(scales) < 1:
         node.ignore(ROI)
         return resize_antialiased(node, target.shape, scales, mode, coordinates)
     roi: tuple[float, ...] = ()

@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter, removed
-from mirlo.frontends.onnx.runtime_sizes import bind, nonzero_of, positions, scalar, vector
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -178,14 +178,12 @@ def tensor_scatter(node: Node) -> Any:
         raise NodeError(f"attribute 'axis' is {axis}, and cache and update are {cache} and {update}")
     axis %= cache.rank
     length, room = update.shape[axis], cache.shape[axis]
-    if not isinstance(length, int) or not isinstance(room, int):
-        raise NodeError(f"the lengths of cache and update must be known, got {cache} and {update}")
-    positions = node.emit("arange", start=0.0, stop=float(length), step=1.0, dtype="i64")
-    positions = node.emit("reshape", positions, shape=tuple(length if i == axis else 1 for i in range(cache.rank)))
+    column = tuple(length if i == axis else 1 for i in range(cache.rank))
+    places = node.emit("reshape", positions(node, length), shape=column)
     if node.has(2):
         starts = node.emit("reshape", node[2], shape=(cache.shape[0], *[1] * (cache.rank - 1)))
-        positions = node.emit("add", starts, positions)
+        places = node.emit("add", starts, places)
     if mode == "circular":
-        positions = node.emit("mod", positions, node.constant(np.int64(room)))
-    indices = node.emit("expand", positions, shape=update.shape)
+        places = node.emit("mod", places, as_scalar(node, room))
+    indices = node.emit("expand", places, shape=update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)

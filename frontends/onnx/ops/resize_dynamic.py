@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.runtime_sizes import bind, positions
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, positions
 
 ROI, SCALES, SIZES = 1, 2, 3
 WIDE = "f64"
 """What coordinates are computed in."""
-LEAST_RATIO = 1 / 64
-"""Antialiasing blurs over as many elements as one of the result stands for; where nothing is known, at most so many."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class _Axis:
     """An axis that is resized: its size, that of the result, and the scale, a scalar of run time."""
 
     axis: int
-    size: int
+    size: Dim
     count: Dim
     scale: Any
     start: Any = None
@@ -39,8 +38,6 @@ def resize_of_run_time(
 ) -> Any:
     """`scales` is the input that holds them: before operator set 11 it is the second one."""
     x = node.type(0)
-    if not x.is_static:
-        raise NodeError(f"the sizes of the input must be known, got {x}; fix the shapes of the model's inputs")
     declared = node.declared(0)
     factors, counts, wrong = _scales(node, axes, declared, scales)
     roi = _numbers(node, ROI, 2 * len(axes)) if coordinates == "tf_crop_and_resize" else None
@@ -49,7 +46,7 @@ def resize_of_run_time(
     outside: Any = None
     for i, axis in enumerate(axes):
         start, end = (roi[i], roi[i + len(axes)]) if roi is not None else (None, None)
-        found = _Axis(axis, x.static_shape[axis], counts[i], factors[i], start, end)
+        found = _Axis(axis, x.shape[axis], counts[i], factors[i], start, end)
         at = _coordinates(node, found, coordinates)
         if mode == "nearest":
             made = node.emit("gather", made, _nearest(node, at, nearest, found.size), axis=axis)
@@ -69,13 +66,17 @@ def resize_of_run_time(
     return required(node, node.emit("logical_not", wrong), "its scales or sizes are others", made)
 
 
-def _number(node: Node, value: float) -> Any:
-    return node.constant(value, WIDE)
+def _number(node: Node, value: float | Dim) -> Any:
+    if isinstance(value, (int, float)):
+        return node.constant(value, WIDE)
+    return node.emit("cast", as_scalar(node, value), dtype=WIDE)
 
 
 def _numbers(node: Node, index: int, count: int) -> list[Any]:
     """The elements of an input, as scalars."""
-    if node.type(index).elements != count or node.type(index).rank != 1:
+    if node.type(index).rank == 1:
+        require_equal_dims(node.type(index).shape[0], count, f"the numbers of input '{node.input_name(index)}'")
+    else:
         raise NodeError(f"input '{node.input_name(index)}' must have {count} elements, got {node.type(index)}")
     values = node.emit("cast", node[index], dtype=WIDE)
     return [node.emit("gather", values, node.constant(np.int64(i)), axis=0) for i in range(count)]
@@ -85,7 +86,7 @@ def _scales(
     node: Node, axes: Sequence[int], declared: tuple[int, ...] | None, index: int
 ) -> tuple[list[Any], list[Dim], Any]:
     """Scales and new sizes of the axes, and whether those sizes are not what the model declares."""
-    sizes = [node.type(0).static_shape[axis] for axis in axes]
+    sizes = [node.type(0).shape[axis] for axis in axes]
     if node.has(index) and node.type(index).elements != 0:
         scales = _numbers(node, index, len(axes))
         made = [
@@ -94,6 +95,9 @@ def _scales(
     else:
         policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
         wanted = _numbers(node, SIZES, len(axes))
+        if policy == "stretch" and node.value(SIZES).known is not None:
+            scales = [node.emit("divide", w, _number(node, n)) for w, n in zip(wanted, sizes, strict=True)]
+            return scales, list(node.dims(SIZES)), None
         scales = [node.emit("divide", w, _number(node, n)) for w, n in zip(wanted, sizes, strict=True)]
         made = wanted
         if policy != "stretch":
@@ -120,7 +124,7 @@ def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
     """Where the elements of the result lie in the operand: [count]."""
     i = node.emit("cast", positions(node, axis.count), dtype=WIDE)
 
-    def number(value: float) -> Any:
+    def number(value: float | Dim) -> Any:
         return _number(node, value)
 
     half = number(0.5)
@@ -146,14 +150,15 @@ def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
         return node.emit("where", node.emit("greater", whole, number(1)), made, number(0))
     if kind == "half_pixel_symmetric":
         adjusted = node.emit("divide", node.emit("floor", whole), whole)
-        offset = node.emit("multiply", node.emit("subtract", number(1), adjusted), number(axis.size / 2))
+        middle = node.emit("multiply", number(axis.size), half)
+        offset = node.emit("multiply", node.emit("subtract", number(1), adjusted), middle)
         return node.emit("add", made, offset)
     if kind != "half_pixel":
         raise NodeError(f"attribute 'coordinate_transformation_mode' = '{kind}' does not exist")
     return made
 
 
-def _nearest(node: Node, at: Any, kind: str, size: int) -> Any:
+def _nearest(node: Node, at: Any, kind: str, size: Dim) -> Any:
     half = _number(node, 0.5)
     match kind:
         case "round_prefer_floor":
@@ -164,33 +169,33 @@ def _nearest(node: Node, at: Any, kind: str, size: int) -> Any:
             place = node.emit(kind, at)
         case _:
             raise NodeError(f"attribute 'nearest_mode' = '{kind}' does not exist")
-    return node.emit("cast", node.emit("clip", place, min=0.0, max=float(size - 1)), dtype="i64")
+    inside = node.emit("minimum", node.emit("maximum", place, _number(node, 0)), _number(node, size - 1))
+    return node.emit("cast", inside, dtype="i64")
 
 
 def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
     """The axis multiplied with a matrix of weights, in which what lies beyond an edge counts for the edge."""
     blurs = node.attr.bool("antialias", 0)
     support = 2 if mode == "cubic" else 1
-    reach = support + 1
-    if blurs:
-        ratio = axis.count / axis.size if isinstance(axis.count, int) and axis.count else LEAST_RATIO
-        reach = ceil(support / min(ratio, 1.0)) + 1
-    around = np.arange(-reach, axis.size + reach)
-    distance = node.emit(
-        "abs", node.emit("subtract", node.emit("expand_dims", at, axes=[1]), node.constant(around[None], WIDE))
-    )
+    reach: Dim = support + 1
+    if blurs:  # over as many elements as one of the result stands for
+        reach = support * D.ceildiv(axis.size, D.maximum(axis.count, 1)) + 2
+    around = node.emit("subtract", positions(node, axis.size + 2 * reach), as_scalar(node, reach))
+    row = node.emit("expand_dims", node.emit("cast", around, dtype=WIDE), axes=[0])
+    distance = node.emit("abs", node.emit("subtract", node.emit("expand_dims", at, axes=[1]), row))
     if blurs:
         distance = node.emit("multiply", distance, node.emit("minimum", axis.scale, _number(node, 1)))
     weights = _cubic(node, distance) if mode == "cubic" else _linear(node, distance)
-    is_inside = (around >= 0) & (around < axis.size)
+    edge = as_scalar(node, axis.size - 1)
+    nearest = node.emit("minimum", node.emit("maximum", around, numbers(node, 0)), edge)
     if node.attr.bool("exclude_outside", 0):
-        weights = node.emit("multiply", weights, node.constant(is_inside[None], WIDE))
+        is_inside = node.emit("cast", node.emit("equal", nearest, around), dtype=WIDE)
+        weights = node.emit("multiply", weights, is_inside)
     total = node.emit("reduce_sum", weights, axes=[1], keepdims=True)
     if blurs or node.attr.bool("exclude_outside", 0):
         weights = node.emit("divide", weights, total)
-    folded = np.zeros((len(around), axis.size))
-    folded[np.arange(len(around)), np.clip(around, 0, axis.size - 1)] = 1
-    weights = node.emit("matmul", weights, node.constant(folded, WIDE))
+    folded = node.emit("equal", node.emit("expand_dims", nearest, axes=[1]), positions(node, axis.size))
+    weights = node.emit("matmul", weights, node.emit("cast", folded, dtype=WIDE))
     kind = type_of(x)
     matrix = node.emit("cast", weights, dtype=kind.dtype)
     order = [i for i in range(kind.rank) if i != axis.axis] + [axis.axis]

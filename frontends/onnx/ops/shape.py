@@ -25,6 +25,7 @@ from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import (
@@ -127,6 +128,8 @@ def squeeze(node: Node) -> Any:
         x, count = node.type(0), count_of(node, 1)
         candidates = [axes for axes in axes_that_make(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
         return _with_axes(node, x.rank, candidates, shape)
+    if node.has(1) and node.value(1).known is None:
+        return squeeze_of_run_time(node)
     axes = node.axes(1)
     if axes is None:
         axes = [i for i, dim in enumerate(node.type(0).shape) if dim == 1]
@@ -143,6 +146,8 @@ def unsqueeze(node: Node) -> Any:
         candidates = axes_that_make(made, count, node.type(0).static_shape, False)
         candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
         return _with_axes(node, len(shape), candidates, shape)
+    if node.has(1) and node.value(1).known is None:
+        return unsqueeze_of_run_time(node)
     axes = node.axes(1)
     if axes is None:
         raise NodeError("attribute 'axes' is missing")
@@ -230,6 +235,8 @@ def split(node: Node) -> Any:
     count = node.attr.int("num_outputs", len(node.outputs))
     if count != len(node.outputs):
         raise NodeError(f"attribute 'num_outputs' is {count}, but the node has {len(node.outputs)} outputs")
+    if sizes is None and not isinstance(size, int) and node.opset >= 18 and quotient(size, count) is None:
+        return _open_parts(node, axis % x.rank, count)
     if sizes is None:
         sizes = _equal_parts(size, count, node.opset >= 18)
     results = node.emit("split", node[0], axis=axis, sizes=tuple(sizes))
@@ -266,6 +273,19 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
     if 0 in steps:
         raise NodeError(f"steps must not be 0, got {steps}")
     return starts, ends, axes, steps
+
+
+def _open_parts(node: Node, axis: int, count: int) -> tuple[Any, ...]:
+    """Parts of one size, the last ones smaller: how large they are depends on a symbol."""
+    x = node.type(0)
+    part = D.ceildiv(x.shape[axis], count)
+    made = []
+    for i in range(count):
+        begin = [part * i if at == axis else 0 for at in range(x.rank)]
+        size = D.minimum(part, D.maximum(x.shape[axis] - part * i, 0))
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        made.append(node.emit("slice_dims", node[0], begin=begin, shape=shape, strides=[1] * x.rank))
+    return tuple(made)
 
 
 @converter("Slice")
@@ -337,8 +357,12 @@ def space_to_depth(node: Node) -> Any:
     if mode == "DCR":
         return node.emit("space_to_depth", node[0], block=block)
     x = node.type(0)
-    if x.rank != 4 or block < 1 or any(quotient(size, block) is None for size in x.shape[2:]):
+    if x.rank != 4 or block < 1:
         raise NodeError(f"attribute 'blocksize' is {block}, which does not fit the input {x}")
+    for size in x.shape[2:]:
+        if quotient(size, block) is None:
+            text = f"attribute 'blocksize' is {block}, which does not fit the input {x}"
+            raise DimsDiffer(text, size, multiple_of(size, block))
     batch, channels, height, width = x.shape
     blocks = node.emit("reshape", node[0], shape=(batch, channels, height // block, block, width // block, block))
     depth = node.emit("permute", blocks, axes=(0, 1, 3, 5, 2, 4))

@@ -110,7 +110,7 @@ def scatter_elements(op: Any, b: Any) -> Any:
     combine = COMBINE[op.reduction]
 
     def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
-        loops.copy(x, output)
+        loops.start_from(x, output)
         for at in loops.nest(indices.shape):
             place = loops.let(from_end(indices[at], shape[axis]))
             with loops.if_((place >= 0) & (place < shape[axis])):
@@ -126,7 +126,7 @@ def scatter_nd(op: Any, b: Any) -> Any:
     combine = COMBINE[op.reduction]
 
     def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
-        loops.copy(x, output)
+        loops.start_from(x, output)
         *points, depth = indices.shape
         for at in loops.nest(points):
             place = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
@@ -22,6 +23,7 @@ from mirlo.dialects.tir.compute import (
     clamp,
     constant,
     floor,
+    lift,
     maximum,
     minimum,
     select,
@@ -218,9 +220,10 @@ def roi_align(op: Any, b: Any) -> Any:
 class _Bins:
     """The bins of a region in one direction, and where each is sampled."""
 
-    def __init__(self, op: Any, loops: LoopBuilder, low: Expr, high: Expr, count: int, size: int):
+    def __init__(self, op: Any, loops: LoopBuilder, low: Expr, high: Expr, count: int, size: Dim):
         self.loops = loops
         self.size = size
+        self.edge = lift(size, INDEX).cast("i64").cast(low.dtype)
         kind = low.dtype
         offset = 0.5 if op.half_pixel else 0.0
         self.start = loops.let(low * op.scale - offset)
@@ -241,8 +244,8 @@ class _Bins:
         kind, last = self.bin.dtype, self.size - 1
         first = self.start + bin_.cast("i64").cast(kind) * self.bin
         place = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
-        inside = self.loops.let((place >= -1.0) & (place <= float(self.size)))
-        place = self.loops.let(clamp(_bounded(place), 0.0, float(last)))
+        inside = self.loops.let((place >= -1.0) & (place <= self.edge))
+        place = self.loops.let(maximum(minimum(_bounded(place), self.edge - 1.0), 0.0))
         low = self.loops.let(clamp(place.cast("i64").cast(INDEX), 0, last))
         high = self.loops.let(minimum(low + 1, last))
         share = self.loops.let(place - low.cast("i64").cast(kind))

@@ -264,3 +264,76 @@ def test_mel_filters_of_any_size() -> None:
         inputs |= {"low": np.float32(0), "high": np.float32(4096)}
         expected = reference.run(None, inputs)[0]
         np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_shrinking_with_antialiasing(mode: str) -> None:
+    """The kernel is as wide as what an element of the result stands for, whatever the sizes are."""
+    made = node("Resize", "x roi scales sizes", "y", mode=mode, antialias=1)
+    constants = {"roi": np.zeros(0, np.float32), "scales": np.zeros(0, np.float32), "sizes": [1, 1, 3, 4]}
+    model = model_of([made], {"x": [1, 1, "h", "w"]}, constants)
+    assert_like_reference(model, {"x": (1, 1, 4, 9)}, {"x": (1, 1, 11, 6)}, {"x": (1, 1, 3, 4)})
+
+
+def test_regions_of_images_of_any_size() -> None:
+    model = model_of([node("RoiAlign", "x rois which", "y", output_height=2, output_width=3)], {
+        "x": ["b", "c", "h", "w"], "rois": ["r", 4],
+    })  # fmt: skip
+    model.graph.input.append(helper.make_tensor_value_info("which", TensorProto.INT64, ["r"]))
+    compiled = mirlo.compile(model)
+    for h, w in ((5, 7), (9, 4)):
+        inputs = {
+            "x": np.random.default_rng(10).random((2, 3, h, w), np.float32),
+            "rois": np.float32([[0, 0, 3, 3], [1, 2, w, h]]),
+            "which": np.array([1, 0]),
+        }
+        sizes = {name: list(array.shape) for name, array in inputs.items()}
+        expected = mirlo.compile(model, shapes=sizes).run(inputs)["y"]
+        np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_dims_that_no_symbol_stands_for_are_taken_for_equal() -> None:
+    """As many rows as are not zero, and as the input has: that is known when the model runs."""
+    nodes = [node("NonZero", "x", "places"), node("Cast", "places", "found", to=F32), node("Add", "found y", "z")]
+    compiled = mirlo.compile(model_of(nodes, {"x": ["n"], "y": [1, "m"]}))
+    x, y = np.float32([0, 1, 0, 1]), np.float32([[10, 20]])
+    np.testing.assert_array_equal(compiled.run({"x": x, "y": y})["z"], [[11, 23]])
+    with pytest.raises(mirlo.MirloError, match="elements is looked at"):
+        compiled.run({"x": x + 1, "y": y})
+
+
+def test_axes_of_run_time() -> None:
+    """Where dims of 1 come and go; axes that are not of 1, or named twice, are an error."""
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, [2])
+    for operator, dims, shape in (("Squeeze", ["n", 1, "m", "k"], (3, 1, 2, 1)), ("Unsqueeze", ["n", "m"], (3, 2))):
+        model = model_of([node(operator, "x axes", "y")], {"x": dims})
+        model.graph.input.append(axes)
+        compiled = mirlo.compile(model)
+        x = np.arange(6, dtype=np.float32).reshape(shape)
+        for given in ([1, 3], [-1, -3], [3, 1]):
+            made = np.squeeze(x, tuple(given)) if operator == "Squeeze" else np.expand_dims(x, tuple(given))
+            np.testing.assert_array_equal(compiled.run({"x": x, "axes": np.array(given)})["y"], made)
+        for wrong in ([1, 1], [1, 7]) if operator == "Unsqueeze" else ([0, 1], [1, 1]):
+            with pytest.raises(mirlo.MirloError, match="'axes' must name"):
+                compiled.run({"x": x, "axes": np.array(wrong)})
+
+
+def test_parts_of_a_dim_that_need_not_be_equal() -> None:
+    model = model_of([node("Split", "x", "a b c", num_outputs=3)], {"x": [2, "n"]}, opset=18)
+    model.graph.node[0].attribute.append(helper.make_attribute("axis", 1))
+    compiled = mirlo.compile(model)
+    for n, sizes in ((7, (3, 3, 1)), (6, (2, 2, 2)), (9, (3, 3, 3)), (1, (1, 0, 0))):
+        x = np.arange(2 * n, dtype=np.float32).reshape(2, n)
+        parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+        for found, expected in zip(compiled.run({"x": x}).values(), parts, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_models_that_are_older_than_all_converters() -> None:
+    """Broadcasting as operator set 6 has it, where the dims are symbols."""
+    model = model_of([node("Add", "x y", "z", broadcast=1)], {"x": ["b", "n"], "y": ["n"]}, opset=6)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("z", F32, ["b", "n"]))
+    compiled = mirlo.compile(model)
+    for b, n in ((2, 3), (1, 5)):
+        x, y = np.ones((b, n), np.float32), np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(compiled.run({"x": x, "y": y})["z"], x + y)
