@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str, machine: str = "", intrinsics: str = "") -> str:
+def compile_pipeline(target: str, machine: str = "", intrinsics: str = "", tuned: bool = False) -> str:
     """From relax to buffers and kernels: what the emitters take; schedules are made for the machine of this name.
 
-    `intrinsics` is a pass that lowers some of them in its own way.
+    `intrinsics` is a pass that lowers some of them in its own way; `tuned`: the target offers choices to `mirlo tune`.
     """
     planned = f"schedule{{target={target} machine={machine}}}" if machine else f"schedule{{target={target}}}"
     passes = [
@@ -24,6 +24,7 @@ def compile_pipeline(target: str, machine: str = "", intrinsics: str = "") -> st
         "canonicalize",
         "cse",
         "remove-dead",
+        *([f"apply-tuning{{target={target}}}"] if tuned else []),
         planned,
         "map-threads",
         "lower-loops",

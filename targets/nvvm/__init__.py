@@ -12,7 +12,7 @@ def _pipeline(options: Any = None) -> str:
     from mirlo.targets.nvvm.options import parse_options
 
     chosen = parse_options(getattr(options, "target_options", ""))
-    return compile_pipeline("nvvm", chosen.machine, "call-libdevice" if chosen.libdevice else "")
+    return compile_pipeline("nvvm", chosen.machine, "call-libdevice" if chosen.libdevice else "", tuned=True)
 
 
 def _emit(module: Any, options: Any) -> Any:
@@ -30,6 +30,12 @@ def _fingerprint() -> str:
     return chosen_chip("").name
 
 
+def _space(function: Any, options: Any) -> Any:
+    from mirlo.targets.nvvm.tuning import space
+
+    return space(function, options)
+
+
 TARGET = Target(
     name="nvvm",
     help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a tf32=true}: the chip, and f32 on its matrix units",
@@ -45,4 +51,5 @@ TARGET = Target(
     emit=_emit,
     fingerprint=_fingerprint,
     takes_options=True,
+    space=_space,
 )

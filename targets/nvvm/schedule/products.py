@@ -5,18 +5,21 @@ Where that leaves units of the chip without work, the sums are divided among mor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, divided_if_better
 from mirlo.targets.gpu.schedule.divided import DividedPlan
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
 from mirlo.targets.nvvm.schedule.multiplyadd import TilesPlan, plan_tiles
 from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_cores
@@ -26,27 +29,54 @@ from mirlo.targets.nvvm.schedule.warprows import AROUND
 PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan)
 
 
-def planners(options: Options) -> tuple[Callable[[Roles], Any], ...]:
+@dataclass(frozen=True)
+class Way:
+    """A way to compute a product in tiles, of which there is a choice."""
+
+    plan: Callable[[Roles, Options], Any]
+    tiles: Sequence[Any]
+
+    def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
+        """The plan with the tile of this number, if this way takes the product."""
+        plan = self.plan(roles, options)
+        if isinstance(plan, Decline):
+            return plan
+        return replace(plan, tile=self.tiles[number])
+
+
+WAYS = (
+    Way(plan_warpgroups, warpgroup.TILES),
+    Way(plan_tensor_cores, tensorcore.TILES),
+    Way(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
+)
+"""The best first."""
+WAY, TILE = "way", "tile"
+"""What measurements choose: numbers in these lists."""
+
+
+def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
     """Ways to compute a product, the best first."""
-    on_units = (partial(plan_warpgroups, options=options), partial(plan_tensor_cores, options=options))
-    return plan_gemv, *on_units, plan_tiles
+    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.plan, options=options) for way in WAYS)]
+    if tuned.get(WAY, len(WAYS)) < len(WAYS) and tuned.get(TILE, -1) in range(len(WAYS[tuned[WAY]].tiles)):
+        ways.insert(0, partial(WAYS[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
+    return ways
 
 
-def plan_product(group: Group, options: Options) -> Any:
+def plan_product(group: Group, options: Options, tuned: Mapping[str, int]) -> Any:
     """How to compute these blocks, the first of which is the product; or why each way declines."""
     roles = product_of(group)
     if isinstance(roles, Decline):
         return roles
-    way = partial(_first, options=options)
+    way = partial(_first, options=options, tuned=tuned)
     plan = way(roles)
-    if isinstance(plan, Decline):
+    if isinstance(plan, Decline) or tuned:
         return plan
     return divided_if_better(plan, roles, options.chip.units, way, shape_of)
 
 
-def _first(roles: Roles, options: Options) -> Any:
+def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     reasons = []
-    for way in planners(options):
+    for way in planners(options, tuned):
         plan = way(roles)
         if not isinstance(plan, Decline):
             return plan
@@ -71,7 +101,8 @@ def products(kernel: Any, context: Any) -> Any:
         return refusal
     if not any(is_product(block) for block in kernel.view.blocks):
         return decline("no block is a product of two tensors")
-    plan = partial(plan_product, options=planned_for(context.options))
+    tuned = tuned_values(kernel.view.op)
+    plan = partial(plan_product, options=planned_for(context.options), tuned=tuned)
     found = plan_stages(kernel.view, (plan, *AROUND))
     if any(isinstance(stage, PLANS) for stage in found):
         return build(kernel, found)

@@ -1,0 +1,77 @@
+"""What measurements may choose for products on NVIDIA GPUs, and that schedules take it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_formats import product
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.tuned import TUNING
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.targets.nvvm.schedule.products import TILE, WAY, WAYS
+
+
+class Best:
+    """A database that knows one answer, and what it was asked for."""
+
+    def __init__(self, values: dict[str, int]):
+        self.values = values
+        self.asked: list[str] = []
+
+    def find(self, key: str) -> dict[str, int]:
+        self.asked.append(key)
+        return self.values
+
+
+def scheduled(text: str, options: str, values: dict[str, int]) -> tuple[str, list[dict[str, int]]]:
+    """The kernel as text where measurements found this, and what was offered."""
+    target = find_target("nvvm")
+    asked = SimpleNamespace(target_options=options)
+    assert target.pipeline is not None and target.space is not None
+    steps = [str(step) for step in Pipeline(target.pipeline(asked))]
+    at = next(i for i, step in enumerate(steps) if step.startswith("apply-tuning"))
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline(f"builtin.module({','.join(steps[:at])})").run(module, Session(), [])
+        (function,) = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
+        offered: Any = target.space(function, asked)
+        session = Session()
+        session.options[TUNING] = Best(values)
+        Pipeline(f"builtin.module({','.join(steps[at : at + 2])})").run(module, session, [])
+        return str(module), offered
+
+
+HALVES = product(("4096x4096", "f16"), ("4096x4096", "f16"), "4096x4096", "f16")
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "threads", "name"),
+    [
+        ("chip=sm_90a", {}, 384, "warpgroups"),
+        ("chip=sm_90a", {WAY: 0, TILE: 6}, 256, "warpgroups"),
+        ("chip=sm_90a", {WAY: 1, TILE: 0}, 128, "tensor cores"),
+        ("chip=sm_80", {WAY: 0, TILE: 0}, 128, "tensor cores"),  # what was measured on another chip
+        ("chip=sm_90a", {WAY: 9, TILE: 9}, 384, "warpgroups"),  # what another version knew
+    ],
+)
+def test_schedules_take_what_was_found(options: str, values: dict[str, int], threads: int, name: str) -> None:
+    text, _ = scheduled(HALVES, options, values)
+    assert f'stages = "{name}"' in text and f"arith.constant {threads} : index" in text
+
+
+def test_what_is_offered() -> None:
+    _, offered = scheduled(HALVES, "chip=sm_90a", {})
+    ways = [way.tiles for way in WAYS]
+    assert len(offered) == sum(map(len, ways)) - 1, "all but the one that is taken anyway"
+    assert [values[WAY] for values in offered] == sorted(values[WAY] for values in offered)
+    _, offered = scheduled(HALVES, "chip=sm_80", {})
+    assert {values[WAY] for values in offered} == {1, 2}
+    wide = product(("64x64", "f64"), ("64x64", "f64"), "64x64", "f64")
+    assert scheduled(wide, "chip=sm_80", {})[1] == []
