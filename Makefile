@@ -41,6 +41,7 @@ bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
 	$(BIN)/python -m benchmarks.gpu --target nvvm --cache $(MODELS)
 	$(BIN)/python -m benchmarks.gpu_products
+	$(BIN)/python -m benchmarks.gpu_attention
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .

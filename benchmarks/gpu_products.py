@@ -8,7 +8,6 @@ installed, and in formats that it does not multiply.
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from .gpu_torch import device_name, in_turns, torch_on_gpu
+
 SIZES = (1024, 2048, 4096, 8192)
 CHECKED_ROWS = 16
-ROUNDS = 5
-"""Turns of the two, of which the median counts."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=10, help="products in each turn")
     arguments = parser.parse_args()
     titles = ("product", "ms", "TFLOP/s", "PyTorch TFLOP/s", "ratio", "error")
-    print(f"Target `{arguments.target}`, {time.strftime('%Y-%m-%d')}{_device()}.\n")
+    print(f"Target `{arguments.target}`, {time.strftime('%Y-%m-%d')}{device_name()}.\n")
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}")
     for row in _rows(arguments):
         print(f"| {' | '.join(row)} |", flush=True)
@@ -91,13 +90,8 @@ def _measured(form: Format, size: int, arguments: Any) -> tuple[str, ...]:
     inputs = {key: _smaller(value) for key, value in model.random_inputs().items()}
     error = _error(form, list(inputs.values()), next(iter(model.run(inputs).values())))
     peer = _peer(form, list(inputs.values()))
-    own_times, peer_times = [], []
-    for _ in range(ROUNDS):
-        own_times.append(1e-6 * model.profile(*inputs.values(), repeats=arguments.repeat).microseconds)
-        if peer is not None:
-            peer_times.append(_seconds(peer, arguments.repeat))
-    own, operations = statistics.median(own_times), 2e-12 * size**3
-    other = statistics.median(peer_times) if peer_times else None
+    own, other = in_turns(model, inputs.values(), peer, arguments.repeat)
+    operations = 2e-12 * size**3
     return (
         f"{form.name} {size}³", f"{1e3 * own:.3f}", f"{operations / own:.1f}",
         f"{operations / other:.1f}" if other else "-", f"{other / own:.2f}" if other else "-", f"{error:.1e}",
@@ -118,11 +112,8 @@ def _error(form: Format, factors: list[np.ndarray], found: np.ndarray) -> float:
 
 def _peer(form: Format, factors: list[np.ndarray]) -> Callable[[], Any] | None:
     """The same product by PyTorch, on the GPU."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    if not torch.cuda.is_available():
+    torch = torch_on_gpu()
+    if torch is None:
         return None
     kinds = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
     wide = [torch.from_numpy(factor.astype(np.int8 if form.element == "i8" else np.float32)) for factor in factors]
@@ -135,28 +126,6 @@ def _peer(form: Format, factors: list[np.ndarray]) -> Callable[[], Any] | None:
         return lambda: torch._int_mm(a, b.t())
     torch.backends.cuda.matmul.allow_tf32 = form.name == "tf32"
     return lambda: torch.matmul(a, b)
-
-
-def _seconds(run: Callable[[], Any], repeat: int) -> float:
-    """Of one product, on the device's clock."""
-    import torch
-
-    run()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(repeat):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return float(1e-3 * start.elapsed_time(end) / repeat)
-
-
-def _device() -> str:
-    try:
-        import torch
-    except ImportError:
-        return ""
-    return f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
 
 
 if __name__ == "__main__":

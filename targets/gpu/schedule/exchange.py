@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import memref
-from mirlo.targets.gpu.schedule.launch import add, barrier, multiply, shared
+from mirlo.targets.gpu.schedule.launch import add, barrier, equal, multiply, shared, split, when
 
 Combine = Callable[[Any, Any], Any]
 
@@ -18,21 +19,35 @@ class Exchange(Protocol):
         """What all threads of a team have of each value, known to each of them; all threads of the block take part."""
 
 
+MOST_READ = 16
+"""Values that a thread reads at a time; larger teams meet in groups first."""
+GROUP = 8
+
+
 class SharedExchange:
     """Through shared memory: every thread reads what the others wrote."""
 
-    def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any):
+    def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any, writes: Any = None):
+        self.teams = teams
+        self.members = members
         self.team = team
         self.member = member
-        self.members = members
-        self.teams = teams
         self.memory = shared(teams * members * values, kind)
+        self.writes = writes
+        """Whether this thread tells what it has; one of several that have the same."""
+        self.groups: SharedExchange | None = None
+        if members > MOST_READ:
+            group, self.member = split(member, [members // GROUP, GROUP])
+            self.team = add(multiply(team, members // GROUP), group)
+            self.teams, self.members = teams * (members // GROUP), GROUP
+            self.groups = SharedExchange(team, group, teams, members // GROUP, values, kind, equal(self.member, 0))
 
     def together(self, values: Sequence[Any], combine: Combine) -> list[Any]:
+        """See `Exchange`."""
         starts = [multiply(add(self.team, i * self.teams), self.members) for i in range(len(values))]
         barrier()
         for value, start in zip(values, starts, strict=True):
-            memref.StoreOp(value, self.memory, [add(start, self.member)])
+            when(self.writes, partial(memref.StoreOp, value, self.memory, [add(start, self.member)]))
         barrier()
         found = []
         for start in starts:
@@ -42,4 +57,4 @@ class SharedExchange:
                 rest = everything[len(everything) // 2 * 2 :]
                 everything = [combine(a, b) for a, b in zip(everything[::2], everything[1::2], strict=False)] + rest
             found.append(everything[0])
-        return found
+        return found if self.groups is None else self.groups.together(found, combine)

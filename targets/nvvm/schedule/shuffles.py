@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.gpu.schedule.exchange import SharedExchange
-from mirlo.targets.gpu.schedule.launch import split
+from mirlo.targets.gpu.schedule.launch import equal, split
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
@@ -52,10 +52,10 @@ class ShuffleExchange:
 
     def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any):
         self.inside = min(members, WARP)
-        self.outside = None
+        self.outside: SharedExchange | None = None
         if members > WARP:
-            warp, _ = split(member, [members // WARP, WARP])
-            self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind)
+            warp, lane = split(member, [members // WARP, WARP])
+            self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, equal(lane, 0))
 
     def together(self, values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> list[Any]:
         """See `Exchange`."""

@@ -18,6 +18,8 @@ BUSY = 64
 FEWEST_KEYS = 128
 """Keys that are worth a part of their own."""
 MOST_PARTS = 32
+KEYS = 4
+"""Keys of a thread, where rows are few."""
 MOST_COLUMNS = 256
 """Elements of a row of values that one block computes."""
 
@@ -61,7 +63,7 @@ def choose_tile(found: Attention) -> Tile:
     down = 1 << (rows - 1).bit_length()
     widest = max(found.value_size, min(found.keys, 128))
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
-    return Tile(down, across, 1, 1, columns)
+    return Tile(down, across, 1, KEYS, columns)
 
 
 def choose_parts(found: Attention, height: int, width: int, columns: int, busy: int) -> int:

@@ -35,6 +35,9 @@ from mirlo.targets.gpu.schedule.launch import (
 DEPTH = 16
 """Steps of the sums that are in shared memory at a time."""
 
+FEWEST_SHARED = 8
+"""Rows for which it is worth to bring values to shared memory."""
+
 Team = Callable[[Any, Any, "Tile", Any], Exchange]
 """How the threads of a row meet: from the numbers of the row and the thread, the tile and the type of their values."""
 
@@ -218,6 +221,9 @@ class TiledKernel:
     def _weighted(self, first_key: Any, sums: list[Any]) -> list[Any]:
         """The weights of the tile times the values, added to the sums."""
         tile, found = self.tile, self.found
+        if tile.height < FEWEST_SHARED:
+            barrier()
+            return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
         depth = min(DEPTH, tile.width)
 
         def step(first: Any, *held: Any) -> list[Any]:
@@ -238,6 +244,17 @@ class TiledKernel:
         barrier()
         return for_loop(0, tile.width, depth, step, sums)
 
+    def _add_directly(self, first_key: Any, k: Any, sums: Any) -> list[Any]:
+        """Values that few rows need, from where they are."""
+        tile, found = self.tile, self.found
+        key = at_most(add(first_key, k), found.keys, tile.width)
+        values = []
+        for c in range(tile.own_columns):
+            column = at_most(add(self.across, c * tile.across), tile.columns, tile.across)
+            at = at_most(add(self.first_column, column), found.value_size, tile.columns)
+            values.append(self.work.factor(found.value, {**self.batch, found.key_loop: key, found.value_loop: at}))
+        return self._multiplied(k, values, sums)
+
     def _add(self, first: Any, k: Any, sums: Any) -> list[Any]:
         tile, count = self.tile, self.tile.own_columns
         line = multiply(k, tile.columns)
@@ -245,7 +262,11 @@ class TiledKernel:
         for c in range(count):
             column = at_most(add(self.across, c * tile.across), tile.columns, tile.across)
             values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
-        at = add(first, k)
+        return self._multiplied(add(first, k), values, sums)
+
+    def _multiplied(self, at: Any, values: list[Any], sums: Any) -> list[Any]:
+        """The weights of a key of the tile times its values, added to the sums."""
+        tile = self.tile
         weights = [
             memref.LoadOp(self.weights, [add(multiply(add(self.down, i * tile.down), tile.width), at)]).result
             for i in range(tile.rows)
