@@ -45,6 +45,7 @@ FACTS = {
         Fact("relax.record", ("argument",), UNIT, "where a call that fails is reported"),
         Fact("relax.packed", ("function",), STRINGS, "the run-time functions that the body calls"),
         Fact("relax.types", ("function",), TYPES, "the tensors that a call of a run-time function takes"),
+        Fact("relax.written", ("function",), COUNT, "how many of these, the last ones, it writes"),
         Fact("relax.symbols", ("function",), STRINGS, "the dims of the inputs that are no numbers"),
         Fact("relax.sizes", ("function",), STRINGS, "the sizes that compiled code computes from them"),
         Fact("relax.late", ("function",), STRINGS, "those of the sizes that it knows while it runs only"),

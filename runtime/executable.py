@@ -201,7 +201,9 @@ class Executable:
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         record = self._sizes.record(dims)
         self._measure(record)
-        nbytes = self._sizes.arena_bytes(record) if self._sizes.is_dynamic else self.artifact.arena_bytes
+        nbytes = self.artifact.arena_bytes
+        if self._sizes.is_dynamic:
+            nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record)
         results = self._output_arrays(out, record, arrays)
         late = Allocations() if self._allocates else None
         if late is not None:
@@ -227,8 +229,15 @@ class Executable:
             raise InputError(
                 f"models for target '{self.artifact.target}' give arrays of the CPU: call the model itself"
             )
-        call = DeviceCall(self._params, self._measure, self._late)
-        return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
+        with packed.failures() as failures:
+
+            def finish(record: Any) -> None:
+                if failures or record[0] > 0:
+                    packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
+                self._sizes.require(record)
+
+            call = DeviceCall(self._params, self._measure, finish, self._late)
+            return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
 
     def _from_device(self, arrays: list[DeviceArray], out: Any) -> list[np.ndarray]:
         """Copies on the CPU, in arrays of the caller where there are some."""

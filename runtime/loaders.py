@@ -33,7 +33,9 @@ class LoadedCode:
     on: Callable[[int], LoadedCode] | None = None
     """The same model on another device, by its number, where there may be several."""
     device_arena: int = 0
-    """Bytes of scratch memory on the device, which all calls share."""
+    """Bytes of scratch memory on the device, which all calls share; 0 where the sizes of a call tell."""
+    has_memory: bool = False
+    """Whether the loader has scratch memory of its own, and wants none of the caller."""
     release: Callable[[], None] | None = None
     """Give memory back that is kept on the device for the next calls."""
 

@@ -52,6 +52,8 @@ class DeviceCall:
     params: Any
     measure: Callable[[Any], None]
     """Have the sizes of a record checked and computed."""
+    finish: Callable[[Any], None]
+    """Raise what went wrong by a record."""
     late: Collection[int]
     """The outputs whose sizes the data tells."""
 
@@ -80,7 +82,7 @@ def run_on_device(
         outputs.append(_output(spec, wanted, given, taken, side))
         taken.append(outputs[-1])  # type: ignore[arg-type]
     memories = side.run(inputs, outputs, record, call.params, handle)
-    sizes.require(record)
+    call.finish(record)
     shapes = [sizes.shape(spec.shape, record) for spec in artifact.outputs]
     return [
         DeviceArray(shape, spec.dtype, memory)

@@ -12,6 +12,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import known_flops
 from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
@@ -57,6 +58,19 @@ def signature_of(main: Any) -> dict[str, Any]:
         "params": tuple(specs[weights:]),
         "arena": arena,
     }
+
+
+def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
+    """What an artifact's metadata say of sizes that are known at run time, and of functions of the run time."""
+    facts: dict[str, Any] = {
+        key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
+        for key in (SYMBOLS, SIZES, CHECKS, LATE) if key in main.attributes
+    }  # fmt: skip
+    names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
+    if facts and ir.StringAttr.get(ALLOCATE) in list(names):
+        facts["allocates"] = True
+    functions = packed.names_called(main)
+    return {**facts, **({"packed": functions} if functions else {})}
 
 
 def calls_of(main: Any) -> list[Any]:

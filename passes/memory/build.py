@@ -181,7 +181,8 @@ class Planned:
             buffers = [self.buffer(v) for v in values]
             dims = [dim for v in values for dim in dims_of(v.type) if not isinstance(dim, int)]
             buffers += [self.size(dim) for dim in dims]
-            self.packed.call(op.opview.function, [v.type for v in values], [*self.packed_arguments, *buffers])
+            arguments = [*self.packed_arguments, *buffers]
+            self.packed.call(op.opview.function, [v.type for v in values], arguments, len(op.results))
         elif op.name == "relax.bind_dims":
             self._bind(op)
         elif op.name == "arith.constant" and is_tensor(op.results[0]):

@@ -18,6 +18,8 @@ PACKED = "relax.packed"
 """Names of the run-time functions that a function calls; on a declaration, the one that it stands for."""
 TYPES = "relax.types"
 """On a declaration: the tensor types of the buffers that the run-time function is given."""
+WRITTEN = "relax.written"
+"""On a declaration: how many of the buffers, the last ones, the run-time function writes."""
 FUNCTIONS, RECORD = "relax.functions", "relax.record"
 """Arguments of a planned function: the pointers of the run-time functions, and the call record."""
 RECORD_WORDS = 2
@@ -39,16 +41,16 @@ class PackedCalls:
         has_record = bool(self.names) or self.record_words > RECORD_WORDS
         return pointers + ([ir.MemRefType.get([self.record_words], i64)] if has_record else [])
 
-    def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any], written: int) -> None:
         """The call at the insertion point; `arguments` are the pointers, the record, the buffers, and then the values
         of all dims of the tensors that are no numbers."""
         i1 = ir.IntegerType.get_signless(1)
-        key = (name, *map(str, tensor_types), *(str(v.type) for v in arguments))
+        key = (name, str(written), *map(str, tensor_types), *(str(v.type) for v in arguments))
         if key not in self.declared:
-            self.declared[key] = self._declare(name, tensor_types, [v.type for v in arguments])
+            self.declared[key] = self._declare(name, tensor_types, [v.type for v in arguments], written)
         func.CallOp([i1], ir.FlatSymbolRefAttr.get(self.declared[key]), list(arguments))
 
-    def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any]) -> str:
+    def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any], written: int) -> str:
         i1 = ir.IntegerType.get_signless(1)
         kind = ir.FunctionType.get(list(types), [i1])
         symbols = ir.SymbolTable(self.module.operation)  # a table made later would take the new name for known
@@ -57,6 +59,7 @@ class PackedCalls:
         symbol = ir.StringAttr(symbols.insert(made.operation)).value
         made.operation.attributes[PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name)])
         made.operation.attributes[TYPES] = ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in tensor_types])
+        made.operation.attributes[WRITTEN] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), written)
         return symbol
 
 

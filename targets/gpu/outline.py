@@ -58,7 +58,7 @@ def _wrap(function: Any) -> None:
     body = function.regions[0].blocks[0]
     operations = [op.operation for op in body.operations]
     returns = operations[-1]
-    inside = [op for op in operations[:-1] if op.name not in VIEWS and not _is_index_constant(op)]
+    inside = _work(operations[:-1])
     if not inside:
         return
     nest = parallel_nest(function)
@@ -101,5 +101,14 @@ def _mark() -> Any:
     return index(0).owner
 
 
-def _is_index_constant(op: Any) -> bool:
-    return op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType)
+def _work(operations: list[Any]) -> list[Any]:
+    """What the device does; the host looks at buffers in other ways, and computes sizes, from what it is given."""
+    inside: list[Any] = []
+    made: set[Any] = set()
+    """What the device computes."""
+    for op in operations:
+        computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)
+        if op.name not in VIEWS and not (computes_size and made.isdisjoint(op.operands)):
+            inside.append(op)
+            made.update(op.results)
+    return inside

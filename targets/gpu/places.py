@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import ArtifactError
 
 ALIGNMENT = 256
 """Of tensors in device memory, in bytes: enough for every device."""
@@ -25,13 +25,8 @@ class Region:
 
 
 def size_of(spec: TensorSpec) -> int:
-    """Bytes of a tensor."""
-    count = numpy_dtype(spec.dtype).itemsize
-    for dim in spec.shape:
-        if not isinstance(dim, int):
-            raise ArtifactError(f"'{spec.name}' has the open dim '{dim}', which models on a GPU cannot have")
-        count *= dim
-    return count
+    """Bytes of a tensor whose dims are numbers."""
+    return math.prod(spec.static_shape) * numpy_dtype(spec.dtype).itemsize
 
 
 def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
@@ -41,11 +36,6 @@ def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
         regions.append(Region(at, size))
         at += -(-max(size, 4) // ALIGNMENT) * ALIGNMENT
     return regions, max(at, ALIGNMENT)
-
-
-def tensors_of(artifact: Artifact) -> tuple[list[Region], int]:
-    """Where inputs and outputs lie."""
-    return lay_out([size_of(spec) for spec in (*artifact.inputs, *artifact.outputs)])
 
 
 def constants_of(artifact: Artifact) -> list[bytes]:

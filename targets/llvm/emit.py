@@ -8,17 +8,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.packed import RECORD_WORDS
-from mirlo.passes.memory.runtime_calls import ALLOCATE
-from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.runtime.loaders import llvm_host
-from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.build import build
 from mirlo.targets.llvm.object_code import ENTRY, PROFILED, Entry
 from mirlo.targets.llvm.units import split
-from mirlo.targets.planned import calls_of, find_main, kernel_rows, signature_of
+from mirlo.targets.planned import calls_of, find_main, kernel_rows, run_time_facts, signature_of
 
 
 def emit(
@@ -39,33 +36,19 @@ def emit(
     kernels = kernel_rows(main, module)
     _add_profiled(main, len(kernels))
     _drop_argument_facts(module)
-    functions = packed.names_called(main)
+    facts = run_time_facts(main, module)
+    functions = tuple(facts.get("packed", ()))
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
-    keys = [key for key in (SYMBOLS, SIZES, CHECKS, LATE) if key in main.attributes]
-    dynamic: dict[str, Any] = {key.removeprefix("relax."): texts_of(main, key) for key in keys}
-    if _declares(module, ALLOCATE):
-        dynamic["allocates"] = True
-    words = RECORD_WORDS + len(dynamic["symbols"]) + len(dynamic["sizes"]) if dynamic else None
-    entry = Entry(inputs + outputs, params, tuple(functions), bool(kernels), words)
+    words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
+    entry = Entry(inputs + outputs, params, functions, bool(kernels), words)
     units = split(module, entry, opt_level)
     objects = build(units, opt_level, cache, jobs, meanwhile)
     code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
-        metadata={**llvm_host(), **({"packed": functions} if functions else {}), **dynamic},
+        metadata={**llvm_host(), **facts},
     )  # fmt: skip
-
-
-def _declares(module: Any, name: str) -> bool:
-    """Whether the module has a function of this name."""
-    names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
-    return ir.StringAttr.get(name) in list(names)
-
-
-def texts_of(op: Any, attribute: str) -> list[str]:
-    """The strings of an attribute."""
-    return [ir.StringAttr(text).value for text in ir.ArrayAttr(op.attributes[attribute])]
 
 
 def _add_profiled(main: Any, kernels: int) -> None:

@@ -49,6 +49,7 @@ TARGET = Target(
     ),
     pipeline=_pipeline,
     emit=_emit,
+    symbolic_dims=True,
     fingerprint=_fingerprint,
     takes_options=True,
     space=_space,

@@ -8,12 +8,12 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.targets.gpu.kernels import pack
-from mirlo.targets.gpu.program import read_program
+from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
 from mirlo.targets.nvvm.libdevice import find_libdevice
 from mirlo.targets.nvvm.ptx import to_ptx
-from mirlo.targets.planned import find_main, kernel_rows, signature_of
+from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 
 
 def emit(
@@ -26,7 +26,7 @@ def emit(
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
-    program = read_program(module, main)
+    program, facts = read_program(module, main), run_time_facts(main, module)
     kernels = to_ptx(module, chip, opt_level, find_libdevice(libdevice) if libdevice else None)
     if cubin:
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
@@ -34,5 +34,5 @@ def emit(
     return Artifact(
         target="nvvm", loader="cuda", code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
-        metadata={"program": program.as_json(), "chip": chip.name, **table},
+        metadata={"program": program.as_json(), **facts, "chip": chip.name, **table},
     )  # fmt: skip

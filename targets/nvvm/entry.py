@@ -59,8 +59,9 @@ def describe(function: Any, maps: Sequence[int]) -> None:
         "llvm.align": ir.IntegerAttr.get(i64, MAP_ALIGNMENT), "nvvm.grid_constant": ir.UnitAttr.get(),
         "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{MAP_BYTES} x i8>")),
     }  # fmt: skip
-    count = len(function.regions[0].blocks[0].arguments)
-    attributes = [ir.DictAttr.get(by_value if i in maps else aligned) for i in range(count)]
+    arguments = function.regions[0].blocks[0].arguments
+    known = [by_value if i in maps else {} if _is_number(a) else aligned for i, a in enumerate(arguments)]
+    attributes = list(map(ir.DictAttr.get, known))
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     if find(function, "nvvm.mapa"):
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
@@ -68,3 +69,7 @@ def describe(function: Any, maps: Sequence[int]) -> None:
         # What warps take from each other, the kernel must have been given: the assembler has to know how much.
         threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
         function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, REGISTERS // threads // 8 * 8)
+
+
+def _is_number(argument: Any) -> bool:
+    return isinstance(argument.type, ir.IntegerType)

@@ -39,6 +39,13 @@ class Graphs:
         self.made.move_to_end(key)
         check(self.gpu.cuda.cuGraphLaunch(graph, stream), "starting the model")
 
+    def clear(self) -> None:
+        """Forget everything: memory has moved."""
+        for graph in self.made.values():
+            check(self.gpu.cuda.cuGraphExecDestroy(graph), "freeing a graph")
+        self.made.clear()
+        self._seen.clear()
+
     def _capture(self, stream: Any, work: Callable[[], None]) -> Any:
         cuda = self.gpu.cuda
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL

@@ -30,6 +30,7 @@ def load_on(artifact: Artifact, number: int) -> LoadedCode:
     return LoadedCode(
         entry, keep=entry, device=Side(entry, number), on=lambda other: load_on(artifact, other),
         device_arena=artifact.metadata["program"]["arena"], release=lambda: _trim(entry, number),
+        has_memory=True,
     )  # fmt: skip
 
 

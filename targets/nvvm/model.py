@@ -12,7 +12,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,18 @@ import numpy as np
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.on_device import Given
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers, tensors_of
+from mirlo.targets.gpu.frames import Frame, Frames
+from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 from mirlo.targets.nvvm.graphs import Graphs
 from mirlo.targets.nvvm.maps import encode
-from mirlo.targets.nvvm.memory import Event, Written, allocate, pool, written_block
+from mirlo.targets.nvvm.memory import Block, Event, Written, allocate, pool, written_block
+from mirlo.targets.nvvm.rows import Rows
 
 NON_BLOCKING = 1
+KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
+"""What the driver is told of an argument: of a range, a tensor map, a number."""
 VECTOR = 16
 """Alignment of tensors that kernels count on, in bytes."""
 
@@ -57,6 +62,26 @@ class Held:
         self.pinned.append(made)
         return made
 
+    def free(self, *memories: int, pinned: int) -> None:
+        """Give memory back that nobody uses any more."""
+        for address in memories:
+            self.memories.remove(address)
+            check(self.gpu.cuda.cuMemFree(address), "freeing memory")
+        self.pinned.remove(pinned)
+        check(self.gpu.cuda.cuMemFreeHost(pinned), "freeing pinned memory")
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory for the sizes of a call."""
+
+    arena: int
+    """Addresses: scratch memory; tensors that the caller has on the CPU; pinned memory of the CPU for these."""
+    tensors: int
+    staging: int
+    arena_bytes: int
+    tensor_bytes: int
+
 
 class Model:
     """A model on one GPU."""
@@ -70,14 +95,14 @@ class Model:
             self._held = Held(gpu)
             self.stream = self._held.stream
             self._functions = self._load_kernels()
-            program = artifact.metadata["program"]
-            self.steps = program["steps"]
-            self.regions, self._total = tensors_of(artifact)
-            self._arena = self._held.allocate(program["arena"])
             self.constants, self._constants = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._params: int | None = None
-        self._staging = self._tensors = 0
+        self.frames = Frames(artifact)
+        self.frame: Frame
+        # What depends on the sizes of a call; replaced where a call needs more.
+        self._room = Room(0, 0, 0, 0, 0)
+        self.late: dict[int, int] = {}
         self._staged: Event | None = None
         self._pending: deque[tuple[Event, Any]] = deque()
 
@@ -134,23 +159,40 @@ class Model:
         check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
         return regions, base
 
-    def _prepare(self, params: Any) -> None:
-        """Place the weights, and what tensors of the CPU go through; once."""
+    def _prepare(self, record: Any, params: Any) -> None:
+        """Place the weights, once, and make room for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
-            self._staging, self._tensors = self._held.pin(self._total), self._held.allocate(self._total)
+        self.frame = self.frames.of(record)
+        had = self._room
+        if self.frame.arena <= had.arena_bytes and self.frame.total <= had.tensor_bytes:
+            return
+        if had.arena:
+            # What was recorded has the addresses of memory that goes.
+            check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+            self._held.graphs.clear()
+            self._held.free(had.arena, had.tensors, pinned=had.staging)
+        arena, total = max(self.frame.arena, had.arena_bytes), max(self.frame.total, had.tensor_bytes)
+        allocate = self._held.allocate
+        self._room = Room(allocate(arena), allocate(total), self._held.pin(total), arena, total)
 
     def _own(self, number: int) -> int:
         """The place for a tensor that the caller has on the CPU, or where kernels cannot use it."""
-        return self._tensors + self.regions[number].offset
+        return self._room.tensors + self.frame.regions[number].offset
 
-    def _place(self, where: list[Any], tensors: Sequence[int]) -> int:
+    def staged(self, number: int) -> int:
+        """Where the GPU copies such a tensor from, or to."""
+        return self._room.staging + self.frame.regions[number].offset
+
+    def place(self, where: list[Any], tensors: Sequence[int]) -> int:
         """The address of a range of the program."""
         space, index, offset, _ = where
         if space == "arena":
-            return self._arena + offset
+            return self._room.arena + offset
         if space == "tensor":
             return tensors[index] + offset
+        if space == "late":
+            return self.late[index] + offset
         if space == "param":
             assert self._params is not None
             return self._params + self.params[index].offset + offset
@@ -160,21 +202,29 @@ class Model:
 
     def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
         """The entry function: arrays of addresses, as compiled code for the CPU has it."""
-        inputs = len(self.artifact.inputs)
-        tensors = pointers(tensors, len(self.regions))
+        if tensors is None:
+            self.frames.measure(arena)
+            return
+        inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
+        tensors = pointers(tensors, inputs + outputs + 1)
+        record = self.frames.record(tensors[inputs + outputs])
         with self.lock, self.gpu.entered():
-            self._prepare(params)
+            self._prepare(record, params)
             self._wait_for_staging()
-            for i, region in enumerate(self.regions[:inputs]):
-                ctypes.memmove(self._staging + region.offset, tensors[i], region.size)
-            own = tuple(self._own(i) for i in range(len(self.regions)))
-            if stamps is None:
-                self._held.graphs.launch(("copied", own), self.stream, lambda: self._record(own), at_once=True)
-                check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+            for i, region in enumerate(self.frame.regions[:inputs]):
+                ctypes.memmove(self.staged(i), tensors[i], region.size)
+            own = tuple(self._own(i) for i in range(inputs + outputs))
+            if stamps is not None:
+                self._profile(own, record, params, stamps)
+            elif self.frame.steps is None:
+                self._record(own, record, params)
             else:
-                self._profile(own, stamps)
-            for i, region in enumerate(self.regions[inputs:], inputs):
-                ctypes.memmove(tensors[i], self._staging + region.offset, region.size)
+                # The first sizes are recorded at once: most models have no others.
+                key, first = ("copied", self.frame.key, own), not self._held.graphs.made
+                self._held.graphs.launch(key, self.stream, lambda: self._record(own, record, params), at_once=first)
+            check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+            for i, region in enumerate(self.frame.regions[inputs:], inputs):
+                ctypes.memmove(tensors[i], self.staged(i), region.size)
 
     def _wait_for_staging(self) -> None:
         """Wait until the inputs of the last call are copied: a call that stays on the GPU goes on behind."""
@@ -182,43 +232,57 @@ class Model:
             self._staged.wait()
             self._staged = None
 
-    def _record(self, tensors: Sequence[int], before_row: Callable[[int], None] | None = None) -> None:
+    def _record(self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None) -> None:
         """Everything that such a call does, on the stream."""
         inputs = len(self.artifact.inputs)
         for number in range(inputs):
             self._copy_in(number)
-        self._steps(tensors, before_row)
-        for number, region in enumerate(self.regions[inputs:], inputs):
+        late = self._steps(tensors, record, params, rows)
+        for number, region in enumerate(self.frame.regions[inputs:], inputs):
             if region.size:
-                target = self._staging + region.offset
+                target = self.staged(number)
                 copied = self.gpu.cuda.cuMemcpyDtoHAsync(target, self._own(number), region.size, self.stream)
                 check(copied, "copying an output")
+        for number, (block, size) in late.items():
+            target = self.frames.hand_over(record, number, size)
+            if target and size:
+                check(self.gpu.cuda.cuMemcpyDtoH(target, block.address, size), "copying an output")
+            pool(self.gpu.number).give_back(block)
 
     def _copy_in(self, number: int) -> None:
-        region = self.regions[number]
+        region = self.frame.regions[number]
         if region.size:
-            source = self._staging + region.offset
-            copied = self.gpu.cuda.cuMemcpyHtoDAsync(self._own(number), source, region.size, self.stream)
+            copied = self.gpu.cuda.cuMemcpyHtoDAsync(self._own(number), self.staged(number), region.size, self.stream)
             check(copied, "copying an input")
 
-    def _steps(self, tensors: Sequence[int], before_row: Callable[[int], None] | None = None) -> None:
-        row = -1
-        for step in self.steps:
-            while before_row is not None and row < step["row"]:
-                row += 1
-                before_row(row)
-            self._step(step, tensors)
-        while before_row is not None and row < len(self.artifact.kernels):
-            row += 1
-            before_row(row)
+    def _steps(
+        self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None
+    ) -> dict[int, tuple[Block, int]]:
+        """The launches and copies; blocks and sizes of the outputs whose sizes the data told."""
+        if self.frame.steps is None:
+            from mirlo.targets.nvvm.interpreted import run
 
-    def _step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+            return run(self, tensors, record, params, rows)
+        for step in self.frame.steps:
+            if rows is not None:
+                rows.reach(step["row"])
+            self.step(step, tensors)
+        if rows is not None:
+            rows.reach(len(self.artifact.kernels))
+        return {}
+
+    def _started(self, tensors: Sequence[int], record: Any, params: Any) -> None:
+        self._steps(tensors, record, params)
+
+    def step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+        """Give a launch or a copy to the stream."""
         if "copy" in step:
-            source, target = (self._place(where, tensors) for where in step["copy"])
-            self._copy(target, source, step["copy"][0][3])
+            source, target = (self.place(where, tensors) for where in step["copy"])
+            self.copy(target, source, step["copy"][0][3])
             return
-        values = tuple(self._argument(argument, tensors) for argument in step["arguments"])
-        given = (values, tuple(ctypes.c_void_p if isinstance(value, int) else None for value in values))
+        arguments = step["arguments"]
+        values = tuple(self._argument(argument, tensors) for argument in arguments)
+        given = (values, tuple(KINDS[type(argument)] for argument in arguments))
         name = step["kernel"]
         asked = self.artifact.metadata["kernels"][name].get("shared", 0)
         started = self.gpu.cuda.cuLaunchKernel(
@@ -227,33 +291,24 @@ class Model:
         check(started, f"starting the kernel '{name}'")
 
     def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
-        """What a kernel is given: the address of a range, or a tensor map."""
+        """What a kernel is given: the address of a range, a tensor map, or a number."""
         if isinstance(argument, dict):
-            return encode(self.gpu.cuda, argument, self._place(argument["map"], tensors))
-        return self._place(argument, tensors)
+            return encode(self.gpu.cuda, argument, self.place(argument["map"], tensors))
+        return self.place(argument, tensors) if isinstance(argument, list) else argument
 
-    def _copy(self, target: int, source: int, size: int) -> None:
-        if size:
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Have bytes copied on the GPU."""
+        if size > 0:
             check(self.gpu.cuda.cuMemcpyDtoDAsync(target, source, size, self.stream), "copying a tensor")
 
-    def _profile(self, tensors: Sequence[int], stamps: int) -> None:
+    def _profile(self, tensors: Sequence[int], record: Any, params: Any, stamps: int) -> None:
         """One inference with an event before each row; stamps are nanoseconds of this machine's clock."""
-        cuda = self.gpu.cuda
-        events: list[Any] = []
-
-        def note(row: int) -> None:
-            event = check(cuda.cuEventCreate(0), "making an event")
-            check(cuda.cuEventRecord(event, self.stream), "recording an event")
-            events.append(event)
-
         start = time.perf_counter_ns()
-        self._record(tensors, note)
-        check(cuda.cuStreamSynchronize(self.stream), "running the model")
-        times = [check(cuda.cuEventElapsedTime(events[0], event), "reading an event") for event in events]
-        numbers = [start + int(1e6 * milliseconds) for milliseconds in times]
+        rows = Rows(self.gpu, self.stream)
+        self._record(tensors, record, params, rows)
+        check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+        numbers = [start + int(1e6 * milliseconds) for milliseconds in rows.times()]
         ctypes.memmove(stamps, (ctypes.c_uint64 * len(numbers))(*numbers), 8 * len(numbers))
-        for event in events:
-            check(cuda.cuEventDestroy(event), "freeing an event")
 
     # Calls whose tensors stay on the GPU
 
@@ -263,27 +318,33 @@ class Model:
         """Start a call after what was given to `stream`, and let that wait for it; where the outputs lie."""
         own = int(self.stream)
         with self.lock, self.gpu.entered():
-            self._prepare(params)
+            self._prepare(record, params)
             self._forget_done()
             Event(self.gpu, stream).hold(own)
             addresses = self._take_all(inputs)
-            results = [self._result(given, own) for given in outputs]
+            results = {i: self._result(given, own) for i, given in enumerate(outputs) if given is not None}
             copies = []
-            for number, result in enumerate(results, len(inputs)):
-                direct = result.address % VECTOR == 0
-                addresses.append(result.address if direct else self._own(number))
+            for i in range(len(outputs)):
+                number, address = len(inputs) + i, results[i].address if i in results else 0
+                direct = address % VECTOR == 0
+                addresses.append(address if direct else self._own(number))
                 if not direct:
-                    copies.append((result.address, self._own(number), self.regions[number].size))
+                    copies.append((address, self._own(number), self.frame.regions[number].size))
             tensors = tuple(addresses)
-            self._held.graphs.launch(("there", tensors), self.stream, lambda: self._steps(tensors))
+            if self.frame.steps is None:
+                for i, (block, _) in self._steps(tensors, record, params).items():
+                    results[i] = written_block(self.gpu, block, own, self._held)
+            else:
+                key = ("there", self.frame.key, tensors)
+                self._held.graphs.launch(key, self.stream, lambda: self._started(tensors, record, params))
             for target, source, size in copies:
-                self._copy(target, source, size)
+                self.copy(target, source, size)
             done = Event(self.gpu, own)
             done.hold(stream)
             self._pending.append((done, inputs))
-            for result in results:
+            for result in results.values():
                 result.is_written(done, stream)
-        return results
+        return [results.get(i) for i in range(len(outputs))]
 
     def _take_all(self, inputs: Sequence[Given]) -> list[int]:
         """Where kernels find the inputs."""
@@ -296,22 +357,21 @@ class Model:
         return addresses
 
     def _take(self, number: int, given: Given) -> int:
-        region = self.regions[number]
+        region = self.frame.regions[number]
         if isinstance(given, np.ndarray):
-            ctypes.memmove(self._staging + region.offset, given.__array_interface__["data"][0], region.size)
+            ctypes.memmove(self.staged(number), given.__array_interface__["data"][0], region.size)
             self._copy_in(number)
             return self._own(number)
         if given.stream is not None:
             Event(self.gpu, given.stream).hold(int(self.stream))
         if given.address % VECTOR == 0:
             return given.address
-        self._copy(self._own(number), given.address, region.size)
+        self.copy(self._own(number), given.address, region.size)
         return self._own(number)
 
-    def _result(self, given: DeviceView | int | None, own: int) -> Written:
+    def _result(self, given: DeviceView | int, own: int) -> Written:
         if isinstance(given, DeviceView):
             return Written(self.gpu, given.address, own, (given.owner, self._held))
-        assert given is not None
         return written_block(self.gpu, pool(self.gpu.number).take(given, own), own, self._held)
 
     def _forget_done(self) -> None:

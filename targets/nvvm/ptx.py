@@ -57,7 +57,7 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None =
     make_zero_sums(whole)
     call_intrinsics(whole)
     wide = any(find(whole, name) for name in _WIDE)
-    index = 64 if wide or _is_huge(whole) else 32
+    index = 64 if wide or _is_huge(whole) or _takes_numbers(whole) else 32
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
     except ir.MLIRError as error:
@@ -200,3 +200,9 @@ def _is_huge(kernel: Any) -> bool:
             if count >= 1 << 31:
                 return True
     return False
+
+
+def _takes_numbers(kernel: Any) -> bool:
+    """Whether kernels are given numbers, which then have 64 bits."""
+    functions = find(kernel, "gpu.func")
+    return any(isinstance(a.type, ir.IndexType) for f in functions for a in f.regions[0].blocks[0].arguments)

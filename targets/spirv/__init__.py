@@ -26,5 +26,6 @@ TARGET = Target(
     rule_modules=("mirlo.targets.spirv.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
+    symbolic_dims=True,
     fingerprint=lambda: "vulkan",
 )

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import gpu, ir, passmanager
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, keep_as_bits
 from mirlo.targets.spirv.fma import expand_fma
 
@@ -31,6 +32,7 @@ _TO_SPIRV = (
 def to_binaries(module: Any) -> list[KernelCode]:
     """A binary for each kernel of a module; the functions of the host are dropped, the module is consumed."""
     _keep_kernels(module)
+    convert_arguments(module)
     expand_fma(module)
     kernels = _modules(module, "gpu.module")
     if not kernels:

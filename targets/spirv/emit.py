@@ -6,8 +6,8 @@ from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.kernels import pack
-from mirlo.targets.gpu.program import read_program
-from mirlo.targets.planned import find_main, kernel_rows, signature_of
+from mirlo.targets.gpu.reader import read_program
+from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 from mirlo.targets.spirv.binary import to_binaries
 from mirlo.targets.spirv.large import hand_over_parts, split_large
 
@@ -17,11 +17,11 @@ def emit(module: Any) -> Artifact:
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
-    program = read_program(module, main)
+    program, facts = read_program(module, main), run_time_facts(main, module)
     hand_over_parts(program, split_large(module))
     code, table = pack(to_binaries(module), program.constants)
     return Artifact(
         target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
-        metadata={"program": program.as_json(), **table},
+        metadata={"program": program.as_json(), **facts, **table},
     )  # fmt: skip

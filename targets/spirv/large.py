@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
-from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.program import Launch, Program, Range
+from mirlo.targets.gpu.program import Copy, Launch, Program, Range
 
 LIMIT = 1 << 27
 """Bytes that every Vulkan device binds."""
@@ -47,9 +47,11 @@ def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
 
 def hand_over_parts(program: Program, splits: dict[str, list[Split]]) -> None:
     """Let the launches of these kernels pass the parts."""
-    for i, step in enumerate(program.steps):
-        if isinstance(step, Launch) and step.kernel in splits:
-            program.steps[i] = _with_parts(step, splits[step.kernel])
+
+    def change(step: Launch | Copy) -> Launch | Copy:
+        return _with_parts(step, splits[step.kernel]) if isinstance(step, Launch) and step.kernel in splits else step
+
+    program.replace(change)
 
 
 def _with_parts(step: Launch, splits: list[Split]) -> Launch:
@@ -57,18 +59,24 @@ def _with_parts(step: Launch, splits: list[Split]) -> Launch:
     arguments = [a for i, a in enumerate(step.arguments) if i not in positions]
     writes = [written for i, written in enumerate(step.writes) if i not in positions]
     for split in splits:
-        parts = _parts(step.arguments[split.position], split.part_bytes)
+        whole = step.arguments[split.position]
+        assert isinstance(whole, Range)
+        parts = _parts(whole, split.part_bytes)
         arguments += parts
         writes += [step.writes[split.position]] * len(parts)
     return replace(step, arguments=tuple(arguments), writes=tuple(writes))
 
 
 def _parts(whole: Range, size: int) -> list[Range]:
+    if not isinstance(whole.offset, int) or not isinstance(whole.size, int):
+        raise PassError(f"a buffer of more than {LIMIT} bytes lies where sizes of run time tell, and cannot be split")
     return [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
 
 
 def _bytes(kind: Any) -> int:
-    return math.prod(kind.shape) * element_bytes(kind.element_type) if isinstance(kind, ir.MemRefType) else 0
+    if not isinstance(kind, ir.MemRefType) or UNBOUNDED in kind.shape:
+        return 0  # how large an unbounded one is, is seen when it is bound
+    return math.prod(kind.shape) * element_bytes(kind.element_type)
 
 
 def _split(block: Any, argument: Any, limit: int) -> int:

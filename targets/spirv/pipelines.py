@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,12 @@ from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
 
 Place = tuple[Buffer, int, int]
 """A buffer, an offset and a size in bytes."""
+
+
+def bindings_of(launch: dict[str, Any]) -> int:
+    """How many buffers a launch has: its tensors, and one for all numbers."""
+    ranges = sum(isinstance(argument, list) for argument in launch["arguments"])
+    return ranges + (ranges < len(launch["arguments"]))
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,6 @@ class Pipelines:
         self.artifact = artifact
         self._kernels: dict[str, Kernel] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
-        self._descriptor_pools: list[Any] = []
         self._queries: Any = None
 
     def release(self) -> None:
@@ -39,25 +45,23 @@ class Pipelines:
         vk, device = api(), self.device.handle
         for kernel in self._kernels.values():
             vk.vkDestroyPipeline(device, kernel.pipeline, None)
-        for pool in self._descriptor_pools:
-            vk.vkDestroyDescriptorPool(device, pool, None)
         for slots, whole in self._layouts.values():
             vk.vkDestroyPipelineLayout(device, whole, None)
             vk.vkDestroyDescriptorSetLayout(device, slots, None)
         if self._queries is not None:
             vk.vkDestroyQueryPool(device, self._queries, None)
 
-    def prepare(self, steps: list[dict[str, Any]]) -> None:
-        """Make all pipelines that steps need, several at a time: drivers take long for each."""
-        wanted = {s["kernel"]: (s["kernel"], len(s["arguments"]), s["block"]) for s in steps if "kernel" in s}
+    def prepare(self, launches: Iterable[dict[str, Any]]) -> None:
+        """Make all pipelines that launches need, several at a time: drivers take long for each."""
+        wanted = {s["kernel"]: (s["kernel"], bindings_of(s), s["block"]) for s in launches}
         for _, bindings, _ in wanted.values():
             self._layout(bindings)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # Asking for the results raises what went wrong.
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
-    def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place]) -> None:
-        """Record one launch."""
+    def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place], pools: list[Any]) -> None:
+        """Record one launch; what must live as long as the commands is added to `pools`."""
         vk = api()
         for *_, size in places:
             if size > self.device.limits.maxStorageBufferRange:
@@ -68,7 +72,7 @@ class Pipelines:
         kernel = self._kernel(step["kernel"], len(places), step["block"])
         vk.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline)
         if places:
-            bound = self._bind(places)
+            bound = self._bind(places, pools)
             vk.vkCmdBindDescriptorSets(
                 commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.layout, 0, 1, [bound], 0, None
             )
@@ -123,13 +127,13 @@ class Pipelines:
             self._layouts[bindings] = (made, whole)
         return self._layouts[bindings]
 
-    def _bind(self, places: list[Place]) -> Any:
+    def _bind(self, places: list[Place], pools: list[Any]) -> Any:
         vk = api()
         size = vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=len(places))
         pool = vk.vkCreateDescriptorPool(
             self.device.handle, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None
         )
-        self._descriptor_pools.append(pool)
+        pools.append(pool)
         bound = vk.vkAllocateDescriptorSets(
             self.device.handle,
             vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[self._layout(len(places))[0]]),

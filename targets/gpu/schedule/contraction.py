@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
@@ -92,13 +93,13 @@ def shape_of(plan: ContractionPlan) -> Shape:
 
 def choose_tile(roles: Roles) -> Tile | None:
     """The largest tile that leaves no thread without work and no unit of the device without blocks."""
-    height, width = roles.rows.extent, roles.columns.extent
-    if min(height, width) < THINNEST or roles.depth < THINNEST:
+    height, width, depth = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.depth))
+    if min(height, width, depth) < THINNEST:
         return None
     rows = next((n for n in (4, 2) if height >= n * DOWN), 1)
     columns = next((n for n in (4, 2) if width >= n * ACROSS), 1)
     while rows * columns > 1:
-        blocks = roles.batches * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
+        blocks = D.guess(roles.batches) * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
         if blocks >= BUSY:
             break
         rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
@@ -138,8 +139,8 @@ class _Tiled:
         self.roles = roles
         self.tile = tile
         self.memory = memory
-        self.high = -(-roles.rows.extent // tile.height)
-        self.wide = -(-roles.columns.extent // tile.width)
+        self.high = D.ceildiv(roles.rows.extent, tile.height)
+        self.wide = D.ceildiv(roles.columns.extent, tile.width)
 
     def emit(self) -> None:
         launch(self.roles.batches * self.high * self.wide, ACROSS * DOWN, self._block)
@@ -176,7 +177,7 @@ class _Tiled:
         """What brings a thread's part of one factor to shared memory; called with the first step of the sums."""
         threads = ACROSS * DOWN
         along_sums = side.stride(self.roles.sums) and (
-            not side.axes or side.stride(self.roles.sums) < side.stride(side.axes)
+            not side.axes or D.guess(side.stride(self.roles.sums)) < D.guess(side.stride(side.axes))
         )
         reader = Reader(self.roles, side, self.memory)
         found = []
@@ -199,7 +200,7 @@ class _Tiled:
         def load(first: Any) -> None:
             at = add(first, depth)
             value = reader.read(base, values_of(self.roles.sums, at_most(at, total, DEPTH)))
-            if total % DEPTH:
+            if total % DEPTH != 0:
                 zero = emit_constant(0, value.type)
                 value = create("arith.select", value.type, less(at, total), value, zero)
             memref.StoreOp(value, memory, [place])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 
@@ -27,8 +28,11 @@ class Ids:
     thread: Any
 
 
-def launch(blocks: int, threads: int, body: Callable[[Ids], None]) -> None:
+def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     """Run `body` in this many blocks of threads; grids of more than one dimension look like one."""
+    if not isinstance(blocks, int):
+        _launch_open(blocks, threads, body)
+        return
     width = min(blocks, MOST_BLOCKS)
     height = -(-blocks // width)
     width = -(-blocks // height)
@@ -49,10 +53,27 @@ def launch(blocks: int, threads: int, body: Callable[[Ids], None]) -> None:
         gpu.TerminatorOp()
 
 
-def launch_points(extents: Sequence[int], body: Callable[[list[Any]], None], threads: int = THREADS) -> None:
+def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
+    """The same where sizes of run time tell how many blocks there are."""
+    op = gpu.LaunchOp(
+        (index(D.minimum(blocks, MOST_BLOCKS)), index(D.ceildiv(blocks, MOST_BLOCKS)), 1), (threads, 1, 1)
+    )
+    with ir.InsertionPoint(op.regions[0].blocks[0]):
+        block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
+        # A grid of several rows has as many blocks in each as there may be.
+        ids = Ids(add(multiply(block_y, MOST_BLOCKS), block_x), thread_x)
+        branch = scf.IfOp(less(ids.block, blocks))
+        with ir.InsertionPoint(branch.then_block):
+            body(ids)
+            scf.YieldOp([])
+        gpu.TerminatorOp()
+
+
+def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], threads: int = THREADS) -> None:
     """Run `body` once for each point of a space, a thread each; neighbours differ in the last index."""
-    total = math.prod(extents)
-    threads = min(threads, max(32, -(-total // 32) * 32))
+    total = D.product(list(extents))
+    if isinstance(total, int):
+        threads = min(threads, max(32, -(-total // 32) * 32))
 
     def thread(ids: Ids) -> None:
         number = add(multiply(ids.block, threads), ids.thread)
@@ -64,10 +85,10 @@ def launch_points(extents: Sequence[int], body: Callable[[list[Any]], None], thr
             body(split(number, extents))
             scf.YieldOp([])
 
-    launch(-(-total // threads), threads, thread)
+    launch(D.ceildiv(total, threads), threads, thread)
 
 
-def split(number: Any, extents: Sequence[int]) -> list[Any]:
+def split(number: Any, extents: Sequence[Dim]) -> list[Any]:
     """The indices of a point from its number, the last index running fastest."""
     found: list[Any] = []
     rest = number
@@ -75,7 +96,7 @@ def split(number: Any, extents: Sequence[int]) -> list[Any]:
         extent = extents[position]
         if extent == 1:
             found.append(index(0))
-        elif math.prod(extents[:position]) == 1:
+        elif D.product(list(extents[:position])) == 1:
             found.append(rest)
             rest = index(0)
         else:
@@ -85,14 +106,14 @@ def split(number: Any, extents: Sequence[int]) -> list[Any]:
 
 
 def add(a: Any, b: Any) -> Any:
-    return create("arith.addi", a.type, a, b if not isinstance(b, int) else index(b))
+    return create("arith.addi", a.type, a, index(b) if isinstance(b, (int, SymbolicDim)) else b)
 
 
-def multiply(a: Any, factor: int) -> Any:
+def multiply(a: Any, factor: Dim) -> Any:
     return a if factor == 1 else create("arith.muli", a.type, a, index(factor))
 
 
-def less(a: Any, limit: int) -> Any:
+def less(a: Any, limit: Dim) -> Any:
     """Whether an index that is not negative is below a number."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
@@ -104,7 +125,7 @@ def equal(a: Any, number: int) -> Any:
     return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
 
 
-def at_most(value: Any, extent: int, step: int) -> Any:
+def at_most(value: Any, extent: Dim, step: int) -> Any:
     """An index held below its extent, where steps of this size may leave it."""
     if extent % step == 0:
         return value

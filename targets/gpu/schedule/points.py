@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
@@ -94,8 +96,12 @@ def along_memory(space: Space) -> Space:
     """The loops by how far apart the elements of the output are, so that neighbouring threads write neighbours."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
-    steps = [abs(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
-    return space.order(sorted(range(len(space.extents)), key=lambda axis: -steps[axis]))
+    steps = [_size(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
+    return space.order(sorted(range(len(space.extents)), key=lambda axis: -D.guess(steps[axis])))
+
+
+def _size(step: Dim) -> Dim:
+    return abs(step) if isinstance(step, int) else step
 
 
 @dataclass(frozen=True)

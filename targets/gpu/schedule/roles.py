@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction, analyze
@@ -30,36 +31,39 @@ class Side:
     axes: tuple[Axis, ...]
 
     @property
-    def extent(self) -> int:
-        return math.prod(axis.extent for axis in self.axes)
+    def extent(self) -> Any:
+        return D.product([axis.extent for axis in self.axes])
 
     @property
     def position(self) -> Form:
         return row_major(self.access.dims, self.access.shape)
 
-    def stride(self, axes: Sequence[Axis]) -> int:
+    def stride(self, axes: Sequence[Axis]) -> Any:
         """How far neighbours along the last of these axes are apart; 0 if there is none."""
-        return abs(self.position.stride(axes[-1])) if axes else 0
+        return _size(self.position.stride(axes[-1])) if axes else 0
 
 
 @dataclass(frozen=True)
 class Roles:
-    """A contraction as a batch of products of matrices, the columns along the output's memory."""
+    """A contraction as a batch of products of matrices, the columns along the output's memory.
+
+    Extents are dims; plans that choose by numbers are given none whose dims are open (`stages.open_dims`).
+    """
 
     contraction: Contraction
     rows: Side
     columns: Side
     batch: tuple[Axis, ...]
     sums: tuple[Axis, ...]
-    extents: dict[int, int] = field(default_factory=dict)
+    extents: dict[int, Dim] = field(default_factory=dict)
 
     @property
-    def depth(self) -> int:
-        return math.prod(axis.extent for axis in self.sums)
+    def depth(self) -> Any:
+        return D.product([axis.extent for axis in self.sums])
 
     @property
-    def batches(self) -> int:
-        return math.prod(axis.extent for axis in self.batch)
+    def batches(self) -> Any:
+        return D.product([axis.extent for axis in self.batch])
 
 
 def product_of(group: Group) -> Roles | Decline:
@@ -73,7 +77,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     if contraction.ragged is not None:
         return decline("an axis is divided into unequal parts")
     written = row_major(contraction.writes[0][1].dims, contraction.writes[0][1].shape)
-    spatial = sorted(contraction.spatial, key=lambda axis: -abs(written.stride(axis)))
+    spatial = sorted(contraction.spatial, key=lambda axis: -_step(written, axis))
     left, right = (_moved(access) for access in (contraction.lhs, contraction.rhs))
     only_left = tuple(axis for axis in spatial if axis.id in left and axis.id not in right)
     only_right = tuple(axis for axis in spatial if axis.id in right and axis.id not in left)
@@ -81,7 +85,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     lhs = Side(contraction.lhs, contraction.product.lhs, only_left)
     rhs = Side(contraction.rhs, contraction.product.rhs, only_right)
     # Neighbouring threads compute neighbouring columns, and what they write must lie side by side.
-    turned = bool(only_left) and (not only_right or abs(written.stride(only_left[-1])) < _step(written, only_right))
+    turned = bool(only_left) and (not only_right or _step(written, only_left[-1]) < _step(written, only_right[-1]))
     rows, columns = (rhs, lhs) if turned else (lhs, rhs)
     # Neighbouring steps of the sums lie side by side in memory, if those of any axis do: the channels of an image.
     read = [row_major(access.dims, access.shape) for access in (contraction.lhs, contraction.rhs)]
@@ -89,8 +93,13 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
-def _step(written: Form, axes: Sequence[Axis]) -> int:
-    return abs(written.stride(axes[-1]))
+def _step(written: Form, axis: Axis) -> int:
+    """About how far neighbours along an axis are apart."""
+    return D.guess(_size(written.stride(axis)))
+
+
+def _size(step: Dim) -> Dim:
+    return abs(step) if isinstance(step, int) else step
 
 
 def _moved(access: Access) -> set[int]:
@@ -111,13 +120,17 @@ def evaluate(form: Form, values: Indices, start: Any = None) -> Any:
     return total
 
 
-def always_inside(form: Form, size: int, extents: Mapping[int, int]) -> bool:
+def always_inside(form: Form, size: Dim, extents: Mapping[int, Dim]) -> bool:
     """Whether an index cannot leave its dim."""
-    low, high = form.range(extents)
-    return low >= 0 and high < size
+
+    def fits() -> bool:
+        low, high = form.range(extents)
+        return bool(low >= 0 and high < size)
+
+    return D.known(fits)
 
 
-def inside(value: Any, size: int) -> Any:
+def inside(value: Any, size: Dim) -> Any:
     """Whether 0 ≤ value < size: as an unsigned number, one comparison."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 6))

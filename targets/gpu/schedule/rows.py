@@ -6,13 +6,14 @@ take every n-th element each, or every n-th few that lie side by side, and combi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
@@ -123,7 +124,7 @@ def plan(group: Group) -> RowsPlan | Decline:
     found = find_rows(group)
     if isinstance(found, Decline):
         return found
-    if not any(math.prod(walk.own) >= SHORTEST for walk in found.walks if walk.reductions):
+    if not any(D.guess(D.product(list(walk.own))) >= SHORTEST for walk in found.walks if walk.reductions):
         return decline("rows are too short to be shared")
     return RowsPlan(found)
 
@@ -134,10 +135,12 @@ class _Emitter:
         self.width = plan.width
         self.meet = plan.meet or _in_shared_memory
         self.memory = memory
-        self.count = math.prod(rows.rows)
-        longest = max(math.prod(_own(walk, len(rows.rows))) for walk in rows.walks)
-        self.held = rows.in_step and _code(rows) <= MOST_CODE and longest <= HELD * plan.most_threads
-        self.block = 2 * BLOCK if longest > LONG and self.count < 256 else BLOCK
+        self.count = D.product(list(rows.rows))
+        lengths = [D.product(_own(walk, len(rows.rows))) for walk in rows.walks]
+        longest = max(map(D.guess, lengths))
+        known = all(map(D.is_static, lengths))
+        self.held = known and rows.in_step and _code(rows) <= MOST_CODE and longest <= HELD * plan.most_threads
+        self.block = 2 * BLOCK if longest > LONG and D.guess(self.count) < 256 else BLOCK
         while self.held and longest > HELD * self.block:
             self.block *= 2
         # As many threads as there are elements for, a power of two.
@@ -150,7 +153,7 @@ class _Emitter:
 
     def emit(self) -> None:
         self.stored = self.plan.prepare(self.memory, self.held)
-        launch(-(-self.count // self.together), self.block, self._block)
+        launch(D.ceildiv(self.count, self.together), self.block, self._block)
 
     def _block(self, ids: Ids) -> None:
         self.lane = ids.thread
@@ -161,7 +164,7 @@ class _Emitter:
             line = add(multiply(ids.block, self.together), self.local)
         # All threads must meet at the barriers: those beyond the last row work on that row again, and store nothing.
         self.active = None
-        if self.count % self.together:
+        if self.count % self.together != 0:
             self.active = less(line, self.count)
             line = create("arith.minui", line.type, line, index(self.count - 1))
         self.team = Team(self.together, self.threads, self.local, self.lane)
@@ -180,7 +183,7 @@ class _Emitter:
         own = _own(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
-        steps = math.prod(own) // self.width
+        steps: Any = D.product(own) // self.width
         carried = [value for reducer in walk.reductions.values() for value in reducer.identity()]
         if not self.held:
             carried = for_loop(
@@ -316,7 +319,7 @@ def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> l
     return [restored(memref.LoadOp(m, [first]).result, v) for m, v in zip(memories, partial, strict=True)]
 
 
-def _own(walk: Walk, start: int) -> tuple[int, ...]:
+def _own(walk: Walk, start: int) -> tuple[Dim, ...]:
     """The loops of a walk inside of a row."""
     return tuple(walk.space.extents[start:])
 

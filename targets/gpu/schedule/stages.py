@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
@@ -50,8 +51,20 @@ Planner = Callable[[Group], "Stage | Decline"]
 PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
+def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
+    """Why plans that choose by numbers take none of these blocks: sizes that are known at run time only."""
+    for block in blocks:
+        shapes = [block.domain, *(operand.shape for operand in (*block.inputs, *block.outputs))]
+        if not all(D.is_static(dim) for shape in shapes for dim in shape):
+            return decline("its sizes are known at run time only", block=block.name)
+    return None
+
+
 def plan_stages(view: PrimView, first: Sequence[Planner] = ()) -> list[Stage]:
-    """The blocks from the first on, as many at a time as one plan takes; those of a target's own are tried `first`."""
+    """The blocks from the first on, as many at a time as one plan takes; those of a target's own are tried `first`.
+
+    Where sizes are known at run time only, the plans of all GPUs are taken: a target's own choose by numbers.
+    """
     stages: list[Stage] = []
     at = 0
     while at < len(view.blocks):
@@ -68,23 +81,25 @@ def plan_stages(view: PrimView, first: Sequence[Planner] = ()) -> list[Stage]:
 
 
 def _plan(part: Group, first: Sequence[Planner]) -> Stage | None:
-    for planner in first:
+    for planner in first if open_dims(part.blocks) is None else ():
         plan = planner(part)
         if not isinstance(plan, Decline):
             return plan
-    roles = product_of(part)
+    roles = deciding(product_of)(part)
     if not isinstance(roles, Decline):
         product = plan_contraction(roles)
         # Sums that are few and long, and lie along memory, are better shared by threads.
-        rows = plan_rows(part) if product.tile is None else None
+        rows = deciding(plan_rows)(part) if product.tile is None else None
         if rows is not None and not isinstance(rows, Decline):
             return rows
-        made: Stage = divided_if_better(product, roles, BUSY, plan_contraction, shape_of)
+        made: Stage = product
+        if open_dims(part.blocks) is None:
+            made = divided_if_better(product, roles, BUSY, plan_contraction, shape_of)
         return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
     for planner in PLANNERS:
-        plan = planner(part)
+        plan = deciding(planner)(part)
         if not isinstance(plan, Decline):
             return plan
     return None

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, divided_if_better
 from mirlo.targets.gpu.schedule.divided import DividedPlan
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
-from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
+from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
@@ -96,7 +96,7 @@ def shape_of(plan: Any) -> Shape:
 @schedule("any", target="nvvm", priority=60)
 def products(kernel: Any, context: Any) -> Any:
     """Products on the matrix units, in large tiles or by few rows, and what is around them by the plans of all GPUs."""
-    refusal = unfit(kernel.view)
+    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
     if not any(is_product(block) for block in kernel.view.blocks):

@@ -230,16 +230,17 @@ class FakeDriver:
         assert shared == self.allowed.get(function, 0), "more shared memory is asked for than the kernel may have"
         assert self.stream_of_gpu[stream] == self.context, "the stream is that of another GPU"
         assert sizes[4:] == [1, 1]
-        addresses = [value for value, kind in zip(values, kinds, strict=True) if kind is ctypes.c_void_p]
-        assert all(value % 16 == 0 for value in addresses), "kernels count on alignment"
+        pairs = list(zip(values, kinds, strict=True))
+        assert all(value % 16 == 0 for value, kind in pairs if kind is ctypes.c_void_p), "kernels count on alignment"
+        assert 0 not in sizes, "a launch of nothing is an error"
         # Maps are copied when a kernel is launched: what is written over them later is not seen.
-        values = [value if value in addresses else self.maps.given(value) for value in values]
+        values = [self.maps.given(value) if kind is None else value for value, kind in pairs]
         kernel = self.kernels[function]
 
         def run() -> None:
             arrays = [
-                value if isinstance(value, TensorMap) else _array(value, argument.type)
-                for value, argument in zip(values, kernel.regions[0].blocks[0].arguments, strict=True)
+                self._array(value, argument.type) if kind is ctypes.c_void_p else value
+                for value, kind, argument in zip(values, kinds, kernel.regions[0].blocks[0].arguments, strict=True)
             ]
             run_kernel(kernel, (sizes[0], sizes[1], sizes[2]), sizes[3], arrays)
 
@@ -298,9 +299,11 @@ class FakeDriver:
 
     cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
 
-
-def _array(address: int, kind: Any) -> np.ndarray:
-    dtype = np.dtype(DTYPES[str(kind.element_type)])
-    count = int(np.prod(kind.shape, dtype=np.int64))
-    held = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(held, dtype)
+    def _array(self, address: int, kind: Any) -> np.ndarray:
+        """The elements that a kernel has there; of a buffer without a size of its own, as far as the memory goes."""
+        dtype = np.dtype(DTYPES[str(kind.element_type)])
+        base = max(base for base in self.memory if base <= address)
+        made = self.memory[base]
+        rest = ctypes.addressof(made) + ctypes.sizeof(made) - address
+        count = min(int(np.prod(kind.shape, dtype=np.int64)), rest // dtype.itemsize)
+        return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)

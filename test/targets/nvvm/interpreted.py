@@ -16,7 +16,8 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.targets.gpu.program import ARENA, Launch, Range, read_program
+from mirlo.targets.gpu.program import ARENA, Launch, Range
+from mirlo.targets.gpu.reader import read_program
 
 
 def run_on_interpreter(

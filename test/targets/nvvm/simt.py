@@ -97,6 +97,9 @@ class Block:
         x = self.env[op.operands[0]]
         self.env[op.results[0]] = np.exp2(x.astype(np.float64)).astype(x.dtype)
 
+    def math_ceil(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = np.ceil(self.env[op.operands[0]])
+
     def math_fma(self, op: Any, mask: np.ndarray) -> None:
         x, y, z = (self.env[v].astype(np.float64) for v in op.operands)
         self.env[op.results[0]] = (x * y + z).astype(dtype_of(op.results[0].type))
@@ -109,14 +112,12 @@ class Block:
     def _cast(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = self.env[op.operands[0]].astype(dtype_of(op.results[0].type))
 
-    arith_extf = arith_truncf = arith_index_cast = arith_sitofp = arith_extsi = _cast
-
-    arith_trunci = _cast
+    arith_extf = arith_truncf = arith_index_cast = arith_sitofp = arith_extsi = arith_trunci = arith_fptosi = _cast
 
     def arith_extui(self, op: Any, mask: np.ndarray) -> None:
-        value = self.env[op.operands[0]]
-        unsigned = value if value.dtype == np.bool_ else value.view(f"u{value.dtype.itemsize}")
-        self.env[op.results[0]] = unsigned.astype(dtype_of(op.results[0].type))
+        x = self.env[op.operands[0]]
+        plain = x if x.dtype == np.bool_ else x.view(f"u{x.dtype.itemsize}")
+        self.env[op.results[0]] = plain.astype(dtype_of(op.results[0].type))
 
     def arith_shrui(self, op: Any, mask: np.ndarray) -> None:
         value, by = (self.env[v] for v in op.operands)
@@ -324,9 +325,10 @@ def _where(active: np.ndarray, new: Any, old: Any) -> Any:
 
 
 def run_kernel(function: Any, grid: tuple[int, int, int], threads: int, arrays: list[Any]) -> None:
-    """Run all blocks of a `gpu.func` on arrays or tensor maps, one for each parameter."""
+    """Run all blocks of a `gpu.func` on arrays, tensor maps and numbers, one for each parameter."""
     body = function.regions[0].blocks[0]
     given = [array.reshape(-1) if isinstance(array, np.ndarray) else array for array in arrays]
+    given = [np.full(threads, value, np.int64) if isinstance(value, int) else value for value in given]
     if find(function, "nvvm.mbarrier.init"):
         from warpgroups import run_cluster
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decisions import ALL
 from devices import needs_vulkan
 
 import mirlo
 from mirlo import R
-from mirlo.targets.spirv import loader
+from mirlo.targets.spirv import model as placed
 from mirlo.targets.spirv.vulkan import Buffer, Device
 
 pytestmark = needs_vulkan()
@@ -23,8 +24,10 @@ def model(x: R.Tensor[(8, 64), R.f32]):
     return R.softmax(R.matmul(x, R.const(WEIGHT)) * R.const(3.0, "f32"))
 
 
-def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    make, made = Device.buffer, []
+@pytest.fixture
+def buffers(monkeypatch: pytest.MonkeyPatch) -> list[Buffer]:
+    """What a device makes whose memory is far."""
+    make, made = Device.buffer, []  # type: ignore[var-annotated]
 
     def far(self: Device, size: int, host: bool = False) -> Buffer:
         buffer = make(self, size, host)
@@ -34,11 +37,23 @@ def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch) 
         return buffer
 
     monkeypatch.setattr(Device, "buffer", far)
-    monkeypatch.setattr(loader, "CHUNK", 1000)  # weights in several pieces
+    return made
+
+
+def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch, buffers: list[Buffer]) -> None:
+    monkeypatch.setattr(placed, "CHUNK", 1000)  # weights in several pieces
     compiled: Any = mirlo.compile(model, target="spirv", cache=False)
     for seed in range(2):
         (x,) = compiled.random_inputs(seed).values()
         e = np.exp(x @ WEIGHT * 3)
         np.testing.assert_allclose(compiled(x), e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
     assert compiled.profile(x).microseconds > 0
-    assert any(buffer.mapped is None for buffer in made)
+    assert any(buffer.mapped is None for buffer in buffers)
+
+
+@pytest.mark.parametrize("name", ["rounds", "counted"])
+def test_what_decides_is_read_back(buffers: list[Buffer], name: str) -> None:
+    made, cases = ALL[name]()
+    there, here = (mirlo.compile(made, target=target, cache=False) for target in ("spirv", "llvm"))
+    for inputs in cases:
+        np.testing.assert_allclose(there.run(inputs)["y"], here.run(inputs)["y"], rtol=1e-6)

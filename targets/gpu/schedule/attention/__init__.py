@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
+from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 
 BUSY = 64
 """Blocks that keep a device busy: keys are divided until there are as many."""
@@ -78,7 +78,7 @@ def choose_parts(found: Attention, height: int, width: int, columns: int, busy: 
 @schedule("any", target="gpu", priority=70)
 def attention(kernel: Any, context: Any) -> Any:
     """Two products and the softmax between them, without keeping scores; what is around them by the other plans."""
-    refusal = unfit(kernel.view)
+    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
     found = plan_stages(kernel.view, (plan_attention,))

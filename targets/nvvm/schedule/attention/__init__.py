@@ -14,7 +14,7 @@ from mirlo.targets.gpu.schedule.attention import AttentionPlan, choose_parts, pl
 from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.exchange import Exchange
-from mirlo.targets.gpu.schedule.stages import LANES, build, plan_stages
+from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
@@ -154,7 +154,7 @@ def choose_tile(found: Attention) -> Tile:
 @schedule("any", target="nvvm", priority=80)
 def attention(kernel: Any, context: Any) -> Any:
     """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
-    refusal = unfit(kernel.view)
+    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
     options = planned_for(context.options)

@@ -1,0 +1,101 @@
+"""What a call of a model is, for the sizes of its inputs: where its tensors lie, and its steps in numbers.
+
+What the loaders of GPU targets share. It imports nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.sizes import FIRST, Allocator, Sizes
+from mirlo.targets.gpu.host import Host, Straight, straight_steps
+from mirlo.targets.gpu.places import Region, lay_out
+
+KEPT = 16
+"""Frames of a model that wait for inputs of the same sizes."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A call, its sizes given."""
+
+    key: tuple[int, ...]
+    """The sizes that the inputs told."""
+    regions: list[Region]
+    """Where inputs and outputs lie, one behind the other; outputs whose size the data tells have none."""
+    total: int
+    arena: int
+    """Bytes of scratch memory."""
+    steps: list[dict[str, Any]] | None
+    """Launches and copies; None where the host decides between them."""
+
+
+class Frames:
+    """The frames of a model."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.program = artifact.metadata["program"]
+        self.sizes = Sizes(artifact)
+        self.late = frozenset(artifact.metadata.get("late", ()))
+        self._kept: OrderedDict[tuple[int, ...], Frame] = OrderedDict()
+
+    def record(self, address: int) -> Any:
+        """The call record at an address."""
+        return (ctypes.c_int64 * self.sizes.words).from_address(address)
+
+    def measure(self, address: int) -> None:
+        """Check the sizes of the inputs in a record, and write the others."""
+        Host(Straight(), self.record(address)).run(self.program.get("sizes", ()))
+
+    def of(self, record: Any) -> Frame:
+        """The frame of a call."""
+        key = tuple(record[FIRST : FIRST + len(self.sizes.symbols)])
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._make(key, record)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return found
+
+    def _make(self, key: tuple[int, ...], record: Any) -> Frame:
+        regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
+        steps = self.program["steps"]
+        # A program without instructions of the host says nothing of that.
+        if not self.program.get("straight", True):
+            steps = None
+        elif "straight" in self.program:
+            steps = straight_steps(steps, record)
+        arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self.program["arena"]
+        return Frame(key, regions, total, arena, steps)
+
+    def _bytes(self, spec: Any, record: Any) -> int:
+        if self.is_late(spec):
+            return 0
+        return math.prod(self.sizes.shape(spec.shape, record)) * numpy_dtype(spec.dtype).itemsize
+
+    def is_late(self, spec: Any) -> bool:
+        """Whether the data tells how large an output is."""
+        return not self.late.isdisjoint(map(str, spec.shape))
+
+    def hand_over(self, record: Any, number: int, size: int) -> int:
+        """Memory of the caller for an output whose size the data told; 0 where there is none."""
+        return Allocator(record[self.sizes.words - 1])(ctypes.addressof(record), number, size) or 0
+
+
+def launches_in(steps: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """All launches of a program."""
+    for step in steps:
+        if "kernel" in step:
+            yield step
+        for value in step.values() if "do" in step else ():
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                yield from launches_in(value)

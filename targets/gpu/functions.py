@@ -1,0 +1,50 @@
+"""Functions of the run time, called on copies of tensors. What the loaders of GPU targets share."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.dlpack import DLTensor, tensor_of_array
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.gpu.places import pointers
+
+_Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
+
+
+class Functions:
+    """The functions that a model calls, at the addresses that its entry function is given."""
+
+    def __init__(self, artifact: Artifact, params: Any) -> None:
+        self._names = list(artifact.packed)
+        weights = len(artifact.params)
+        addresses = pointers(params, weights + len(self._names))
+        self._functions = [_Function(addresses[weights + i]) for i in range(len(self._names))]
+
+    def call(self, step: dict[str, Any], record: Any, read: Callable[[list[Any], np.ndarray], None],
+             write: Callable[[list[Any], np.ndarray], None]) -> bool:  # fmt: skip
+        """Do an instruction `call`; whether it failed, which is noted in the record.
+
+        `read` fills an array from a range of the device's memory, `write` copies it there.
+        """
+        arrays = [empty_aligned(numpy_dtype(dtype), tuple(shape)) for dtype, shape in step["types"]]
+        inputs = len(arrays) - step["outputs"]
+        for where, array in zip(step["arguments"][:inputs], arrays[:inputs], strict=True):
+            read(where, array)
+        code = self.start(step["function"], [tensor_of_array(array) for array in arrays])
+        if code:
+            record[0], record[1] = 1 + self._names.index(step["function"]), code
+            return True
+        for where, array in zip(step["arguments"][inputs:], arrays[inputs:], strict=True):
+            write(where, array)
+        return False
+
+    def start(self, name: str, tensors: Sequence[DLTensor]) -> int:
+        """Call a function on tensors, wherever their memory is; what it returns."""
+        given = (ctypes.POINTER(DLTensor) * len(tensors))(*(ctypes.pointer(tensor) for tensor in tensors))
+        return int(self._functions[self._names.index(name)](given, len(tensors)))

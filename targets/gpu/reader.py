@@ -1,0 +1,341 @@
+"""From a planned module to its program: what the host does, followed from the entry function to the launches.
+
+A planned module has one function over buffers that calls prim functions, and these launch kernels. Followed from the
+launch to the parameters, every buffer is a range of bytes in one of the spaces of a program. Arithmetic on sizes,
+branches and loops of the host are instructions; what is known when compiling is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.lower.calls import find
+from mirlo.passes.memory.packed import RECORD, TYPES
+from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.symbols import SIZES_SUFFIX
+from mirlo.passes.memory.timeline import REGIONS
+from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.numbers import Numbers, constant_of
+from mirlo.targets.gpu.program import (
+    ARENA,
+    CONSTANT,
+    LATE,
+    PARAM,
+    REST,
+    TENSOR,
+    Copy,
+    Host,
+    Launch,
+    Program,
+    Range,
+    Step,
+    TensorMap,
+    Value,
+)
+from mirlo.targets.gpu.runtime_functions import packed_call
+
+_SAME = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
+"""Operations that look at the same bytes."""
+RECORD_SPACE = "record"
+"""Stands for the call record while a program is read."""
+
+
+def read_program(module: Any, main: Any) -> Program:
+    """The program of a planned module whose kernels are outlined."""
+    functions = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
+                 for op in module.body.operations if op.operation.name == "func.func"}  # fmt: skip
+    return _Reader(module, functions).run(main)
+
+
+class _Reader:
+    def __init__(self, module: Any, functions: dict[str, Any]):
+        self.module = module
+        self.functions = functions
+        self.program = Program()
+        self.numbers = Numbers()
+        self.globals: dict[str, int] = {}
+        self.kernels: dict[str, tuple[bool, ...]] = {}
+        self.row = -1
+        self.late = 0
+        self.depth = 0
+
+    def run(self, main: Any) -> Program:
+        env: dict[Any, Any] = {}
+        tensors = params = 0
+        entries = ir.ArrayAttr(main.attributes["arg_attrs"])
+        for argument, entry in zip(main.regions[0].blocks[0].arguments, entries, strict=True):
+            attributes = ir.DictAttr(entry)
+            size = _bytes(argument.type)
+            if "relax.name" in attributes:
+                env[argument] = Range(TENSOR, tensors, 0, size)
+                tensors += 1
+            elif "relax.param" in attributes:
+                env[argument] = Range(PARAM, params, 0, size)
+                params += 1
+            elif "relax.arena" in attributes:
+                env[argument] = Range(ARENA, 0, 0, size)
+                self.program.arena = max(size, 0)
+            elif RECORD in attributes:
+                env[argument] = Range(RECORD_SPACE, 0, 0, size)
+        self.program.steps = self._body(main.regions[0].blocks[0], env)
+        sizes = self.functions.get(ir.StringAttr(main.attributes["sym_name"]).value + SIZES_SUFFIX)
+        if sizes is not None:
+            block = sizes.regions[0].blocks[0]
+            self.program.sizes = self._body(block, {block.arguments[0]: Range(RECORD_SPACE, 0, 0, REST)})
+        return self.program
+
+    def _body(self, block: Any, env: dict[Any, Any]) -> list[Step]:
+        """The steps of a block."""
+        steps: list[Step] = []
+        before, self.numbers.steps = self.numbers.steps, steps
+        self.depth += 1
+        for op in [o.operation for o in block.operations]:
+            self._step(op, env, steps)
+        self.depth -= 1
+        self.numbers.steps = before
+        return steps
+
+    def _step(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+        if op.name == "func.return" or self.numbers.take(op):
+            return
+        place = self._look(op, env)
+        if place is not None:
+            env[op.results[0]] = place
+        elif op.name == "memref.copy":
+            self._copy(env[op.operands[0]], env[op.operands[1]], steps)
+        elif op.name == "memref.load":
+            self._load(op, env[op.operands[0]])
+        elif op.name == "memref.store":
+            self._store(op, env[op.operands[1]], steps)
+        elif op.name == "gpu.launch_func":
+            self._launch(op, env, steps)
+        elif op.name == "func.call":
+            self._call(op, env, steps)
+        elif op.name in ("scf.yield", "scf.condition"):
+            self._end(op, steps)
+        elif op.name in REGIONS:
+            self._control(op, env, steps)
+        else:
+            raise PassError(f"'{op.name}': the host of a GPU cannot compute this; compile it for llvm", op.location)
+
+    # Memory
+
+    def _look(self, op: Any, env: dict[Any, Any]) -> Range | TensorMap | None:
+        """Where the buffer is that an operation looks at; None of one that does something else."""
+        if op.name == "memref.view":
+            return self._view(op, env[op.operands[0]])
+        if op.name in _SAME:
+            found: Range = env[op.operands[0]]
+            return found
+        if op.name == "nvgpu.tma.create.descriptor":
+            return _tensor_map(op, env[op.operands[0]])
+        if op.name == "memref.get_global":
+            return self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value)
+        return None
+
+    def _view(self, op: Any, source: Range) -> Range:
+        offset = self.numbers.add(source.offset, self.numbers.of(op.operands[1]))
+        return Range(source.space, source.index, offset, _bytes(op.results[0].type))
+
+    def _element(self, buffer: Any, indices: Sequence[Any], where: Range) -> tuple[Value, Range]:
+        """The number of an element in its buffer, and the range that begins with it."""
+        place: Value = 0
+        for dim, index in zip(buffer.type.shape, indices, strict=True):
+            place = self.numbers.add(self.numbers.multiply(place, dim), self.numbers.of(index))
+        size = element_bytes(buffer.type.element_type)
+        offset = self.numbers.add(where.offset, self.numbers.multiply(place, size))
+        return place, Range(where.space, where.index, offset, size)
+
+    def _load(self, op: Any, where: Range) -> None:
+        place, element = self._element(op.operands[0], list(op.operands)[1:], where)
+        if where.space == RECORD_SPACE:
+            self.numbers.named(op.results[0], "word", at=place)
+        else:
+            kind = str(op.results[0].type)
+            self.numbers.named(op.results[0], "load", **{"from": element.as_json(), "type": kind})
+
+    def _store(self, op: Any, where: Range, steps: list[Step]) -> None:
+        value = self.numbers.of(op.operands[0])
+        place, element = self._element(op.operands[1], list(op.operands)[2:], where)
+        if where.space == RECORD_SPACE:
+            steps.append(Host("set", {"at": place, "value": value}))
+        else:
+            kind = str(op.operands[0].type)
+            steps.append(Host("store", {"value": value, "to": element.as_json(), "type": kind}))
+
+    def _copy(self, source: Range, target: Range, steps: list[Step]) -> None:
+        if source != target and target.size:
+            steps.append(Copy(source, target, max(self.row, 0)))
+
+    def _constant(self, name: str) -> Range:
+        if name not in self.globals:
+            for other in self.module.body.operations:
+                attributes = other.operation.attributes
+                if other.operation.name == "memref.global" and ir.StringAttr(attributes["sym_name"]).value == name:
+                    self.program.constants.append(_bytes_of(attributes["initial_value"]))
+                    self.globals[name] = len(self.program.constants) - 1
+        at = self.globals[name]
+        return Range(CONSTANT, at, 0, len(self.program.constants[at]))
+
+    # Calls and launches
+
+    def _call(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        callee = self.functions[name]
+        if name == CHECK:
+            value, most, number = (self.numbers.of(v) for v in list(op.operands)[1:])
+            steps.append(Host("check", {"value": value, "most": most, "number": number}))
+            return
+        if name == ALLOCATE:
+            number, size = (self.numbers.of(v) for v in list(op.operands)[1:])
+            steps.append(Host("allocate", {"memory": self.late, "number": number, "bytes": size}))
+            env[op.results[0]] = Range(LATE, self.late, 0, REST)
+            self.late += 1
+            return
+        self._next_row()
+        if TYPES in callee.attributes:
+            steps.append(packed_call(op, callee, env, self.numbers, max(self.row, 0)))
+            return
+        if not is_prim_func(callee.opview):
+            raise PassError(f"'{name}' is a function of the run time, which models on GPUs cannot call", op.location)
+        block = callee.regions[0].blocks[0]
+        inner: dict[Any, Any] = {}
+        for argument, value in zip(block.arguments, op.operands, strict=True):
+            if value in env:
+                inner[argument] = env[value]
+            else:
+                self.numbers.known[argument] = self.numbers.of(value)
+        # What is in a function has no rows of its own.
+        self.depth += 1
+        for nested in [o.operation for o in block.operations]:
+            self._step(nested, inner, steps)
+        self.depth -= 1
+
+    def _next_row(self) -> None:
+        """A call or control flow of the entry function has a row in profiles, what is inside of it has none."""
+        if self.depth == 1:
+            self.row += 1
+
+    def _launch(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+        operands = list(op.operands)
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        first = sizes[0]
+        grid = tuple(self.numbers.of(value) for value in operands[first : first + 3])
+        block = tuple(map(_known, operands[first + 3 : first + 6]))
+        given = operands[len(operands) - sizes[-1] - sizes[-2] : len(operands) - sizes[-1]]
+        arguments = tuple(env[v] if v in env else self.numbers.of(v) for v in given)
+        kernel = "::".join(ir.SymbolRefAttr(op.attributes["kernel"]).value)
+        launch = Launch(kernel, grid, block, arguments, self._writes(kernel), max(self.row, 0))  # type: ignore[arg-type]
+        steps.append(launch)
+
+    def _writes(self, kernel: str) -> tuple[bool, ...]:
+        if not self.kernels:
+            for function in find(self.module, "gpu.func"):
+                own = ir.StringAttr(function.parent.attributes["sym_name"]).value
+                name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
+                self.kernels[name] = tuple(map(_is_written, function.regions[0].blocks[0].arguments))
+        return self.kernels[kernel]
+
+    # Control flow
+
+    def _control(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+        self._next_row()
+        if op.name == "scf.for" and self._is_copy(op, env, steps):
+            return
+        numbers = self.numbers
+        if op.name == "scf.if":
+            condition = numbers.of(op.operands[0])
+            bodies = {"then": op.regions[0], "else": op.regions[1]}
+            fields: dict[str, Any] = {"condition": condition}
+        elif op.name == "scf.for":
+            low, high, step, *start = map(numbers.of, op.operands)
+            index, *carried = map(numbers.name, op.regions[0].blocks[0].arguments)
+            fields = {"low": low, "high": high, "step": step, "index": index, "carried": carried, "start": start}
+            bodies = {"body": op.regions[0]}
+        else:
+            start = list(map(numbers.of, op.operands))
+            carried, handed = (list(map(numbers.name, region.blocks[0].arguments)) for region in op.regions)
+            fields = {"carried": carried, "start": start, "handed": handed}
+            bodies = {"before": op.regions[0], "after": op.regions[1]}
+        read = {name: self._region(region, env) for name, region in bodies.items()}
+        fields["results"] = list(map(numbers.name, op.results))
+        steps.append(Host(op.name.removeprefix("scf."), fields, read))
+
+    def _region(self, region: Any, env: dict[Any, Any]) -> list[Step]:
+        return self._body(region.blocks[0], dict(env)) if len(region.blocks) else []
+
+    def _end(self, op: Any, steps: list[Step]) -> None:
+        values = list(map(self.numbers.of, op.operands))
+        if op.name == "scf.condition":
+            steps.append(Host("condition", {"value": values[0], "values": values[1:]}))
+        elif values:
+            steps.append(Host("yield", {"values": values}))
+
+    def _is_copy(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> bool:
+        """Whether a loop copies elements one by one: buffers of open sizes are copied so."""
+        body = [o.operation for o in op.regions[0].blocks[0].operations]
+        if [o.name for o in body] != ["memref.load", "memref.store", "scf.yield"] or len(op.results):
+            return False
+        load, store, _ = body
+        index = op.regions[0].blocks[0].arguments[0]
+        places = [*list(load.operands)[1:], *list(store.operands)[2:]]
+        low, high, step = map(self.numbers.of, op.operands)
+        if any(place != index for place in places) or len(places) != 2 or (low, step) != (0, 1):
+            return False
+        size = self.numbers.multiply(high, element_bytes(load.results[0].type))
+        source, target = (
+            Range(r.space, r.index, r.offset, size) for r in (env[load.operands[0]], env[store.operands[1]])
+        )
+        self._copy(source, target, steps)
+        return True
+
+
+def _bytes(kind: Any) -> int:
+    """Bytes of a buffer, if its type says so."""
+    return REST if UNBOUNDED in kind.shape else buffer_bytes(kind)
+
+
+def _tensor_map(op: Any, where: Range) -> TensorMap:
+    """A description of a tensor, whose shape is that of what it was made from."""
+    kind = op.operands[0].owner.operands[0].type
+    strides, _ = kind.get_strides_and_offset()
+    box = [_known(size) for size in list(op.operands)[1:]]
+    bytes_ = buffer_bytes(ir.MemRefType.get([1], kind.element_type))
+    return TensorMap(
+        where, tuple(reversed(kind.shape)), tuple(bytes_ * stride for stride in reversed(strides[:-1])),
+        tuple(reversed(box)), ir.StringAttr(op.attributes["format"]).value,
+    )  # fmt: skip
+
+
+def _is_written(argument: Any) -> bool:
+    """Whether a kernel does something else with a buffer than reading elements."""
+    if not isinstance(argument.type, ir.MemRefType):
+        return False  # a number, or a tensor map: only what is read has one
+    return not all(
+        use.owner.operation.name in ("memref.load", "vector.load") or _is_source(use) for use in argument.uses
+    )
+
+
+def _is_source(use: Any) -> bool:
+    """Whether a buffer is what an asynchronous copy reads; its first operands are where it writes."""
+    op = use.owner.operation
+    return op.name == "nvgpu.device_async_copy" and use.operand_number >= 2
+
+
+def _bytes_of(value: Any) -> bytes:
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None
+    return array_of(value, kind).tobytes()
+
+
+def _known(value: Any) -> int:
+    found = constant_of(value)
+    if found is None:
+        raise PassError("how many threads a block has, or how large a box is, is not known when compiling")
+    return found

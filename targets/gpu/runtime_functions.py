@@ -1,0 +1,35 @@
+"""Calls of functions of the run time in a program: on tensors that are copied to the CPU and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.memory.packed import PACKED, TYPES, WRITTEN
+from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.numbers import Numbers
+from mirlo.targets.gpu.program import Host, Range
+
+_LEADING = 2
+"""Operands of a call before its buffers: the pointers of all functions, and the call record."""
+
+
+def packed_call(op: Any, callee: Any, env: Mapping[Any, Range], numbers: Numbers, row: int) -> Host:
+    """The instruction for a call of a declared function."""
+    types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]
+    operands = list(op.operands)[_LEADING:]
+    dims = iter([numbers.of(value) for value in operands[len(types) :]])
+    shapes = []
+    for tensor in types:
+        if tensor is None:
+            raise PassError("a function of the run time takes something that is no tensor", op.location)
+        shape = [dim if isinstance(dim, int) else next(dims) for dim in tensor.shape]
+        shapes.append([tensor.dtype.name, shape])
+    fields = {
+        "function": ir.StringAttr(ir.ArrayAttr(callee.attributes[PACKED])[0]).value, "types": shapes, "row": row,
+        "arguments": [env[value].as_json() for value in operands[: len(types)]],
+        "outputs": ir.IntegerAttr(callee.attributes[WRITTEN]).value,
+    }  # fmt: skip
+    return Host("call", fields)

@@ -1,0 +1,106 @@
+"""Calls in which the host decides: its part is interpreted, launches and copies go to the stream as they come."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirlo.targets.gpu.functions import Functions
+from mirlo.targets.gpu.host import Host
+from mirlo.targets.nvvm.device import check
+from mirlo.targets.nvvm.memory import Block, Event, pool
+from mirlo.targets.nvvm.rows import Rows
+
+if TYPE_CHECKING:
+    from mirlo.targets.nvvm.model import Model
+
+
+def run(
+    model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None
+) -> dict[int, tuple[Block, int]]:
+    """One call on these tensors; blocks and sizes of the outputs whose sizes the data told."""
+    worker = _Worker(model, tensors, record, params, rows)
+    try:
+        Host(worker, record).run(model.frames.program["steps"])
+        if rows is not None:
+            rows.reach(len(model.artifact.kernels))
+        return worker.outputs()
+    finally:
+        worker.release()
+
+
+class _Worker:
+    """Does the work of one call: `mirlo.targets.gpu.host.Worker`."""
+
+    def __init__(self, model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None) -> None:
+        self._model = model
+        self._cuda = model.gpu.cuda
+        self._tensors = tensors
+        self._record = record
+        self._functions = Functions(model.artifact, params)
+        self._rows = rows
+        self._blocks: list[Block] = []
+        self._outputs: dict[int, tuple[Block, int]] = {}
+
+    def _row(self, step: dict[str, Any]) -> None:
+        if self._rows is not None:
+            self._rows.reach(step["row"])
+
+    def step(self, step: dict[str, Any]) -> None:
+        self._row(step)
+        self._model.step(step, self._tensors)
+
+    def read(self, where: list[Any], size: int) -> bytes:
+        data = ctypes.create_string_buffer(size)
+        self._fetch(where, ctypes.addressof(data), size)
+        return data.raw
+
+    def _fetch(self, where: list[Any], target: int, size: int) -> None:
+        check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
+        check(self._cuda.cuMemcpyDtoH(target, self._model.place(where, self._tensors), size), "reading a tensor")
+
+    def write(self, where: list[Any], data: bytes) -> None:
+        self._put(where, ctypes.addressof(ctypes.create_string_buffer(data, len(data))), len(data))
+
+    def _put(self, where: list[Any], source: int, size: int) -> None:
+        # What the stream was given before may still read the old bytes.
+        check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
+        check(self._cuda.cuMemcpyHtoD(self._model.place(where, self._tensors), source, size), "writing a tensor")
+        check(self._cuda.cuCtxSynchronize(), "writing a tensor")
+
+    def allocate(self, memory: int, number: int, size: int) -> None:
+        block = pool(self._model.gpu.number).take(size, int(self._model.stream))
+        self._model.late[memory] = block.address
+        if number >= 0:
+            self._outputs[number] = (block, size)
+        else:
+            self._blocks.append(block)
+
+    def call(self, step: dict[str, Any]) -> bool:
+        self._row(step)
+        return self._functions.call(step, self._record, self._read_array, self._write_array)
+
+    def _read_array(self, where: list[Any], array: np.ndarray) -> None:
+        if array.nbytes:
+            self._fetch(where, array.__array_interface__["data"][0], array.nbytes)
+
+    def _write_array(self, where: list[Any], array: np.ndarray) -> None:
+        if array.nbytes:
+            self._put(where, array.__array_interface__["data"][0], array.nbytes)
+
+    def outputs(self) -> dict[int, tuple[Block, int]]:
+        """What becomes the caller's, when the stream is done with it."""
+        if self._outputs:
+            check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
+        return self._outputs
+
+    def release(self) -> None:
+        """Give back what the call had."""
+        stream = int(self._model.stream)
+        for block in self._blocks:
+            block.events.append((stream, Event(self._model.gpu, stream)))
+            pool(self._model.gpu.number).give_back(block)
+        self._model.late.clear()

@@ -1,0 +1,32 @@
+"""The rows of a profile: an event before each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.targets.nvvm.device import Gpu, check
+
+
+class Rows:
+    """Events in the work of a stream, one before each row."""
+
+    def __init__(self, gpu: Gpu, stream: Any) -> None:
+        self._gpu = gpu
+        self._stream = stream
+        self._events: list[Any] = []
+
+    def reach(self, row: int) -> None:
+        """What the stream is given next belongs to this row."""
+        while len(self._events) <= row:
+            event = check(self._gpu.cuda.cuEventCreate(0), "making an event")
+            check(self._gpu.cuda.cuEventRecord(event, self._stream), "recording an event")
+            self._events.append(event)
+
+    def times(self) -> list[float]:
+        """Milliseconds from the first event to each, when the stream is done; the events are given back."""
+        cuda = self._gpu.cuda
+        found = [float(check(cuda.cuEventElapsedTime(self._events[0], e), "reading an event")) for e in self._events]
+        for event in self._events:
+            check(cuda.cuEventDestroy(event), "freeing an event")
+        self._events.clear()
+        return found

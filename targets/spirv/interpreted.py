@@ -1,0 +1,145 @@
+"""Calls in which the host decides: its part is interpreted, what comes between two looks at the device is submitted."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirlo.targets.gpu.functions import Functions
+from mirlo.targets.gpu.host import Host
+from mirlo.targets.gpu.places import Hazards
+from mirlo.targets.spirv.recording import Recording
+from mirlo.targets.spirv.vulkan import Buffer
+
+if TYPE_CHECKING:
+    from mirlo.targets.spirv.model import Model
+
+
+def run(model: Model, record: Any, params: Any, profiled: bool) -> None:
+    """One call; its inputs are in the staging buffer, where its outputs are when it is done."""
+    worker = _Worker(model, record, params, profiled)
+    try:
+        if Host(worker, record).run(model.frames.program["steps"]):
+            worker.finish()
+    finally:
+        worker.release()
+
+
+class _Worker:
+    """Does the work of one call: `mirlo.targets.gpu.host.Worker`."""
+
+    def __init__(self, model: Model, record: Any, params: Any, profiled: bool) -> None:
+        self._model = model
+        self._device = model.device
+        self._record = record
+        self._functions = Functions(model.artifact, params)
+        self._hazards = Hazards()
+        self._made: list[Buffer] = []
+        self._outputs: dict[int, tuple[int, int]] = {}
+        self._look = self._buffer(64, host=True)
+        self._open = Recording(self._device, model.pipelines)
+        self._row = -1
+        self._rows = len(model.artifact.kernels) if profiled else -1
+        model.copy_inputs(self._open)
+        if profiled:
+            model.pipelines.begin_stamps(self._open.commands, self._rows + 1)
+
+    def _buffer(self, size: int, host: bool = False) -> Buffer:
+        """Memory of this call."""
+        made = self._device.buffer(size, host)
+        self._made.append(made)
+        return made
+
+    def step(self, step: dict[str, Any]) -> None:
+        touched = self._model.touched(step)
+        if self._rows >= 0:
+            self._stamp(step["row"])
+        elif self._hazards.must_wait(touched):
+            self._open.barrier()
+        self._model.record_step(self._open, step, touched)
+
+    def _stamp(self, row: int) -> None:
+        """The time before each row that comes now, when all before is done."""
+        self._open.barrier()
+        while self._row < min(row, self._rows):
+            self._row += 1
+            self._model.pipelines.stamp(self._open.commands, self._row)
+
+    def _submit(self) -> None:
+        """Have everything done that was recorded."""
+        self._open.end()
+        self._device.run(self._open.commands)
+        self._open.release()
+        self._open = Recording(self._device, self._model.pipelines)
+        self._hazards = Hazards()
+
+    def read(self, where: list[Any], size: int) -> bytes:
+        buffer, offset, _ = self._model.place(where)
+        self._fetch(buffer, offset, size, self._look)
+        assert self._look.mapped is not None
+        return ctypes.string_at(self._look.mapped, size)
+
+    def _fetch(self, buffer: Buffer, offset: int, size: int, target: Buffer) -> None:
+        """Bytes of the device, when all before is done, in memory that is reached from here."""
+        self._open.barrier()
+        self._open.copy((buffer, offset, size), (target, 0, size))
+        self._open.barrier()
+        self._submit()
+
+    def write(self, where: list[Any], data: bytes) -> None:
+        buffer, offset, _ = self._model.place(where)
+        self._open.barrier()
+        self._open.copy(self._open.small(data), (buffer, offset, len(data)))
+        self._open.barrier()
+
+    def allocate(self, memory: int, number: int, size: int) -> None:
+        self._model.late[memory] = self._buffer(size)
+        if number >= 0:
+            self._outputs[number] = (memory, size)
+
+    def call(self, step: dict[str, Any]) -> bool:
+        if self._rows >= 0:
+            self._stamp(step["row"])
+        return self._functions.call(step, self._record, self._read_array, self._write_array)
+
+    def _read_array(self, where: list[Any], array: np.ndarray) -> None:
+        if array.nbytes:
+            buffer, offset, _ = self._model.place(where)
+            staging = self._buffer(array.nbytes, host=True)
+            self._fetch(buffer, offset, array.nbytes, staging)
+            assert staging.mapped is not None
+            ctypes.memmove(array.__array_interface__["data"][0], staging.mapped, array.nbytes)
+
+    def _write_array(self, where: list[Any], array: np.ndarray) -> None:
+        if array.nbytes:
+            buffer, offset, _ = self._model.place(where)
+            staging = self._buffer(array.nbytes, host=True)
+            assert staging.mapped is not None
+            ctypes.memmove(staging.mapped, array.__array_interface__["data"][0], array.nbytes)
+            self._open.barrier()
+            self._open.copy((staging, 0, array.nbytes), (buffer, offset, array.nbytes))
+            self._open.barrier()
+
+    def finish(self) -> None:
+        """Bring the outputs back, those included whose sizes the data told."""
+        if self._rows >= 0:
+            self._stamp(self._rows)
+        self._model.copy_outputs(self._open)
+        self._submit()
+        for number, (memory, size) in self._outputs.items():
+            target = self._model.frames.hand_over(self._record, number, size)
+            if target and size:
+                staging = self._buffer(size, host=True)
+                self._fetch(self._model.late[memory], 0, size, staging)
+                assert staging.mapped is not None
+                ctypes.memmove(target, staging.mapped, size)
+
+    def release(self) -> None:
+        """Give back what the call had."""
+        self._open.end()
+        self._open.release()
+        for buffer in self._made:
+            self._device.free(buffer)
+        self._model.late.clear()

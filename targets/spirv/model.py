@@ -1,0 +1,243 @@
+"""A model on a Vulkan device: its whole inference is one submission, where the host has nothing to decide.
+
+Weights and constants are placed on the device once. The commands of an inference are recorded once for the sizes of its
+inputs, and submitted again for each call: inputs to the device, one dispatch after another, outputs back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.targets.gpu.frames import Frame, Frames, launches_in
+from mirlo.targets.gpu.places import Hazards, Region, address_of, constants_of, lay_out, params_of, pointers
+from mirlo.targets.spirv.pipelines import Pipelines
+from mirlo.targets.spirv.recording import Recording
+from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
+
+CHUNK = 16 << 20
+"""Bytes that are uploaded at a time, where the device's memory cannot be reached from here."""
+KEPT = 8
+"""Recordings of a model that wait for inputs of the same sizes."""
+
+
+class Model:
+    """A model on a device."""
+
+    def __init__(self, target: Device, artifact: Artifact):
+        self.device = target
+        self.artifact = artifact
+        self._check()
+        self.frames = Frames(artifact)
+        self.frame: Frame
+        self._buffers: list[Buffer] = []
+        self._recorded: OrderedDict[Any, Recording] = OrderedDict()
+        with target.lock:
+            self.pipelines = Pipelines(target, artifact)
+            self.constants, self._constant_buffer = self._upload(constants_of(artifact))
+            # What depends on the sizes of a call; replaced where a call needs more.
+            self.arena = self.staging = self.tensors = self._buffer(0, host=True)
+        self.params: list[Region] = []
+        self._param_buffer: Buffer | None = None
+        self.late: dict[int, Buffer] = {}
+        weakref.finalize(self, _release, target, self._buffers, self._recorded, self.pipelines).atexit = False
+
+    def _check(self) -> None:
+        lacking = [f for f in self.artifact.metadata["features"] if f not in self.device.features]
+        if lacking:
+            raise DeviceError(
+                f"the model needs {', '.join(lacking)}, which the device '{self.device.name}' does not have: "
+                "compile it with element types that it has (f32, i32)"
+            )
+        if self.device.limits.minStorageBufferOffsetAlignment > 64:
+            raise DeviceError(
+                f"the device '{self.device.name}' wants buffers aligned to "
+                f"{self.device.limits.minStorageBufferOffsetAlignment} bytes; memory is planned for 64"
+            )
+
+    def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+        """The entry function: arrays of addresses, as compiled code for the CPU has it."""
+        if tensors is None:
+            self.frames.measure(arena)
+            return
+        inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
+        tensors = pointers(tensors, inputs + outputs + 1)
+        record = self.frames.record(tensors[inputs + outputs])
+        with self.device.lock:
+            if self._param_buffer is None:
+                self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
+                self.pipelines.prepare(launches_in(self.frames.program["steps"]))
+            self.frame = self.frames.of(record)
+            self._make_room()
+            base = self.staging.mapped
+            assert base is not None
+            for i, region in enumerate(self.frame.regions[:inputs]):
+                ctypes.memmove(base + region.offset, tensors[i], region.size)
+            if self.frame.steps is not None:
+                self.device.run(self._recording(self.frame.steps, stamps is not None).commands)
+            else:
+                from mirlo.targets.spirv.interpreted import run
+
+                run(self, record, params, stamps is not None)
+            for i, region in enumerate(self.frame.regions[inputs:], inputs):
+                if region.size:
+                    ctypes.memmove(tensors[i], base + region.offset, region.size)
+            if stamps is not None:
+                self.pipelines.read_stamps(stamps, len(self.artifact.kernels) + 1)
+
+    # Memory
+
+    def _buffer(self, size: int, host: bool = False) -> Buffer:
+        """Memory that is the model's as long as it lives."""
+        made = self.device.buffer(size, host)
+        self._buffers.append(made)
+        return made
+
+    def _make_room(self) -> None:
+        """Memory for the sizes of this call; what was recorded is of no use where it moves."""
+        frame = self.frame
+        if frame.arena <= self.arena.size and frame.total <= self.staging.size and self.staging is not self.arena:
+            return
+        for recording in self._recorded.values():
+            recording.release()
+        self._recorded.clear()
+        old = {id(buffer): buffer for buffer in (self.arena, self.staging, self.tensors)}
+        sizes = max(frame.arena, self.arena.size), max(frame.total, self.staging.size)
+        for buffer in old.values():
+            self._buffers.remove(buffer)
+            self.device.free(buffer)
+        self.arena = self._buffer(sizes[0])
+        self.staging = self._buffer(sizes[1], host=True)
+        # Where the device computes in memory that is reached from here, tensors need no second place.
+        self.tensors = self.staging if self.staging.local else self._buffer(sizes[1])
+
+    def _upload(self, data: list[Any]) -> tuple[list[Region], Buffer]:
+        """Bytes in memory of the device."""
+        regions, total = lay_out([len(part) for part in data])
+        buffer = self._buffer(total)
+        if buffer.mapped is not None:
+            for region, part in zip(regions, data, strict=True):
+                ctypes.memmove(buffer.mapped + region.offset, address_of(part), region.size)
+            return regions, buffer
+        staging = self.device.buffer(min(CHUNK, total), host=True)
+        assert staging.mapped is not None
+        for region, part in zip(regions, data, strict=True):
+            for at in range(0, region.size, CHUNK):
+                size = min(CHUNK, region.size - at)
+                ctypes.memmove(staging.mapped, address_of(part) + at, size)
+                commands = self.device.commands()
+                self.device.copy(commands, staging, 0, buffer, region.offset + at, size)
+                api().vkEndCommandBuffer(commands)
+                self.device.run(commands)
+                self.device.drop([commands])
+        self.device.free(staging)
+        return regions, buffer
+
+    def place(self, where: list[Any]) -> tuple[Buffer, int, int]:
+        """The buffer, offset and size of a range of the program."""
+        space, index, offset, size = where
+        if space == "arena":
+            buffer, start, whole = self.arena, 0, max(self.frame.arena, 4)
+        elif space == "tensor":
+            region = self.frame.regions[index]
+            buffer, start, whole = self.tensors, region.offset, region.size
+        elif space == "late":
+            buffer, start, whole = self.late[index], 0, self.late[index].size
+        elif space == "param":
+            assert self._param_buffer is not None
+            buffer, start, whole = self._param_buffer, self.params[index].offset, self.params[index].size
+        else:
+            buffer, start, whole = self._constant_buffer, self.constants[index].offset, self.constants[index].size
+        return buffer, start + offset, size if size >= 0 else whole - offset
+
+    def touched(self, step: dict[str, Any]) -> list[tuple[Buffer, int, int, bool]]:
+        """What a step reads and writes."""
+        if "copy" in step:
+            return [(*self.place(where), written) for where, written in zip(step["copy"], (False, True), strict=True)]
+        ranges = [(i, where) for i, where in enumerate(step["arguments"]) if isinstance(where, list)]
+        return [(*self.place(where), i in step["writes"]) for i, where in ranges]
+
+    # Commands
+
+    def _recording(self, steps: Sequence[dict[str, Any]], profiled: bool) -> Recording:
+        key = (self.frame.key, profiled)
+        if key not in self._recorded:
+            self._recorded[key] = self._record(steps, profiled)
+            while len(self._recorded) > KEPT:
+                self._recorded.popitem(last=False)[1].release()
+        self._recorded.move_to_end(key)
+        return self._recorded[key]
+
+    def _record(self, steps: Sequence[dict[str, Any]], profiled: bool) -> Recording:
+        made = Recording(self.device, self.pipelines)
+        self.copy_inputs(made)
+        if profiled:
+            self._record_profiled(made, steps)
+        else:
+            hazards = Hazards()
+            for step in steps:
+                touched = self.touched(step)
+                if hazards.must_wait(touched):
+                    made.barrier()
+                self.record_step(made, step, touched)
+        self.copy_outputs(made)
+        made.end()
+        return made
+
+    def _record_profiled(self, made: Recording, steps: Sequence[dict[str, Any]]) -> None:
+        """Steps that wait for each other, with time stamps between: so that kernels are told apart."""
+        rows = len(self.artifact.kernels)
+        self.pipelines.begin_stamps(made.commands, rows + 1)
+        row = -1
+        for step in steps:
+            made.barrier()
+            while row < step["row"]:
+                row += 1
+                self.pipelines.stamp(made.commands, row)
+            self.record_step(made, step, self.touched(step))
+        made.barrier()
+        while row < rows:
+            row += 1
+            self.pipelines.stamp(made.commands, row)
+
+    @staticmethod
+    def record_step(made: Recording, step: dict[str, Any], touched: Sequence[tuple[Buffer, int, int, bool]]) -> None:
+        """Record a launch or a copy."""
+        places = [(buffer, offset, size) for buffer, offset, size, _ in touched]
+        if "copy" in step:
+            made.copy(*places)
+        else:
+            made.dispatch(step, places)
+
+    def copy_inputs(self, made: Recording) -> None:
+        """Record what brings the inputs to the device."""
+        self._transfer(made, self.staging, self.tensors, self.frame.regions[: len(self.artifact.inputs)])
+
+    def copy_outputs(self, made: Recording) -> None:
+        """Record what brings the outputs back."""
+        made.barrier()
+        self._transfer(made, self.tensors, self.staging, self.frame.regions[len(self.artifact.inputs) :])
+
+    @staticmethod
+    def _transfer(made: Recording, source: Buffer, target: Buffer, regions: list[Region]) -> None:
+        """Tensors between the memory that is reached from here and that of the device, if these are two."""
+        if source is target:
+            return
+        for region in regions:
+            if region.size:
+                made.copy((source, region.offset, region.size), (target, region.offset, region.size))
+        made.barrier()
+
+
+def _release(target: Device, buffers: list[Buffer], recorded: dict[Any, Recording], pipelines: Pipelines) -> None:
+    """Give back what a model has on a device."""
+    with target.lock:
+        for recording in recorded.values():
+            recording.release()
+        pipelines.release()
+        for buffer in buffers:
+            target.free(buffer)

@@ -1,0 +1,69 @@
+"""Commands for a device, with what lives as long as they: descriptors, and numbers that kernels are given."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.targets.spirv.pipelines import Pipelines, Place
+from mirlo.targets.spirv.vulkan import Buffer, Device, api
+
+CHUNK = 16 << 10
+"""Bytes of a buffer for numbers and small data."""
+APART = 64
+"""Bytes between what is bound."""
+
+
+class Recording:
+    """A command buffer that is filled, and run once or again and again."""
+
+    def __init__(self, device: Device, pipelines: Pipelines) -> None:
+        self.device = device
+        self._pipelines = pipelines
+        self.commands = device.commands()
+        self._pools: list[Any] = []
+        self._chunks: list[Buffer] = []
+        self._used = CHUNK
+
+    def small(self, data: bytes) -> Place:
+        """A place for a few bytes, which commands read."""
+        if self._used + len(data) > CHUNK:
+            self._chunks.append(self.device.buffer(CHUNK, host=True))
+            self._used = 0
+        chunk = self._chunks[-1]
+        assert chunk.mapped is not None and len(data) <= CHUNK
+        ctypes.memmove(chunk.mapped + self._used, data, len(data))
+        place = (chunk, self._used, len(data))
+        self._used += -(-max(len(data), 1) // APART) * APART
+        return place
+
+    def dispatch(self, step: dict[str, Any], places: Sequence[Place]) -> None:
+        """Record a launch on these buffers; its numbers come last, in a buffer of their own."""
+        numbers = [value for value in step["arguments"] if not isinstance(value, list)]
+        bound = list(places)
+        if numbers:
+            bound.append(self.small(bytes((ctypes.c_int32 * len(numbers))(*numbers))))
+        self._pipelines.dispatch(self.commands, step, bound, self._pools)
+
+    def copy(self, source: Place, target: Place) -> None:
+        """Record a copy."""
+        self.device.copy(self.commands, source[0], source[1], target[0], target[1], source[2])
+
+    def barrier(self) -> None:
+        """What was written before is seen by what comes after."""
+        self.device.barrier(self.commands)
+
+    def end(self) -> None:
+        """No more commands."""
+        api().vkEndCommandBuffer(self.commands)
+
+    def release(self) -> None:
+        """Give everything back, when the commands are done."""
+        self.device.drop([self.commands])
+        for pool in self._pools:
+            api().vkDestroyDescriptorPool(self.device.handle, pool, None)
+        for chunk in self._chunks:
+            self.device.free(chunk)
+        self._pools.clear()
+        self._chunks.clear()
