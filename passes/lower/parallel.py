@@ -17,6 +17,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.lower.coalesce import coalesce, known_index
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import PARALLEL
@@ -26,6 +27,8 @@ FORK = "tir.fork"
 """Attribute of a function without body that runs a region on several threads."""
 CHUNKS_PER_THREAD = 4
 """More chunks than threads even out threads that start late or are slower."""
+FEWEST_TRIPS = 32
+"""Per thread, of a loop that is not made one with the parallel loop inside of it."""
 PRIVATE_BYTES = 1 << 20
 """Most scratch memory of a region; it lies on the stacks of the pool's threads."""
 LARGE = 1 << 60
@@ -72,6 +75,7 @@ class OutlineParallel(Pass):
         reasons: list[Decline] = []
         count = 0
         for loop in loops:
+            loop = coalesce(loop, FEWEST_TRIPS * self.threads)
             outcome = _Outliner(loop, f"{name}_region", self.threads, symbols, module_body).run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
@@ -143,7 +147,7 @@ class _Outliner:
         return None
 
     def _shape(self) -> tuple[int | None, int | None]:
-        low, high, step = (_known(v) for v in list(self.loop.operands)[:3])
+        low, high, step = (known_index(v) for v in list(self.loop.operands)[:3])
         if step is None or low is None or high is None:
             return step, None
         return step, -(-(high - low) // step)
@@ -251,10 +255,6 @@ def _replace_inside(root: Any, env: dict[Any, Any]) -> None:
 
 def _is_constant(value: Any) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
-
-
-def _known(value: Any) -> int | None:
-    return ir.IntegerAttr(value.owner.attributes["value"]).value if _is_constant(value) else None
 
 
 def _passes_by_pointer(kind: Any) -> bool:

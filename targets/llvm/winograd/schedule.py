@@ -205,7 +205,7 @@ class _Emitter:
         def row(at: Any) -> None:
             n, th = self.index.divide(at, high)
             first = self.index.times(at, wide)
-            self.code.loop(Span(0, wide, 1), lambda tw: tile(self.index.add(first, tw), n, th, tw))
+            self.code.loop(Span(0, wide, 1), lambda tw: tile(self.index.add(first, tw), n, th, tw), parallel=True)
 
         self.code.loop(Span(0, batch * high, 1), row, parallel=True)
 

@@ -141,6 +141,30 @@ class Code:
             scf.YieldOp(list(following or ()))
         return list(loop.results)
 
+    def loop_with_rest(
+        self, parts: Sequence[Span], body: Callable[[Any, int], None], parallel: bool, apart: bool = False
+    ) -> None:
+        """The tiles of some spans, the second of which may be a smaller tile at the end: `body(i, which span)`.
+
+        Threads share them as one loop, or the rest would be left to one of them, unless they are to be kept `apart`.
+        """
+        is_one = len(parts) == 2 and D.known(lambda: parts[1].stop - parts[1].start <= parts[1].size)
+        if not parallel or apart or not is_one:
+            for number, span in enumerate(parts):
+                self.loop(span, lambda i, number=number: body(i, number), parallel=parallel)
+            return
+        main, rest = parts
+        flag, less = ir.IntegerType.get_signless(1), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
+
+        def either(i: Any) -> None:
+            branch = scf.IfOp(create("arith.cmpi", flag, i, self.index(main.stop), predicate=less), [], has_else=True)
+            for number, block in enumerate((branch.then_block, branch.else_block)):
+                with ir.InsertionPoint(block):
+                    body(i if number == 0 else rest.start, number)
+                    scf.YieldOp([])
+
+        self.loop(Span(main.start, rest.start + main.size, main.size), either, parallel=True)
+
     def range_loop(
         self, lower: Any, upper: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]
     ) -> list[Any]:

@@ -8,7 +8,9 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
@@ -25,6 +27,8 @@ from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 
 PANELS_TO_SHARE = 8
 """From so many panels on, threads share the panels; below, they share the rows of each."""
+MOST_PANEL_BYTES = PRIVATE_BYTES // 2
+"""Of a packed panel of which each thread has its own."""
 
 
 class Kernel:
@@ -40,9 +44,9 @@ class Kernel:
         plan = self.plan
         start = Places.start(self.code, plan)
         if plan.rows_first:
-            self._nest(plan.row_loops, start, self._column_loops, parallel=True)
+            self._nest(plan.row_loops, start, lambda places, _: self._column_loops(places, True), parallel=True)
         else:
-            self._column_loops(start, not self.shares_rows)
+            self._column_loops(start, not self.shares_rows or self.shares_both)
 
     def prepare(self) -> None:
         """Ask for all memory that is needed, outside of all loops."""
@@ -75,12 +79,20 @@ class Kernel:
     def shares_rows(self) -> bool:
         """Whether threads share the rows of each panel, and not the panels."""
         plan = self.plan
-        if plan.packing is not None:  # into one piece of memory: only the loops below the packing may run at once
-            return True
+        if self.panel is not None and buffer_bytes(self.panel.type) > MOST_PANEL_BYTES:
+            return True  # there is one for all threads: only the loops below the packing may run at once
         panels = count_of(plan.column_loops) * -(-D.guess(plan.lane_axis.extent) // plan.tile_columns)
         tiles = count_of(plan.row_loops)
         tiles *= -(-D.guess(plan.row_axis.extent) // plan.tile_rows) if plan.row_axis is not None else 1
         return panels < min(PANELS_TO_SHARE, tiles)
+
+    @property
+    def shares_both(self) -> bool:
+        """Whether panels and the rows of each are one loop within another, which threads can share as one."""
+        plan = self.plan
+        if plan.packing is not None or plan.rows_first or plan.open_rows:
+            return False
+        return bool(plan.row_loops) or (len(self.row_spans()) <= 2 and not any(edge for _, edge in self.row_spans()))
 
     def _column_loops(self, places: Places, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
@@ -113,29 +125,31 @@ class Kernel:
             return
         axis, *inner = axes
         ragged = self.plan.contraction.ragged
-        whole = axis.extent
+        parts = [Span(0, axis.extent, 1)]
         if ragged is not None and axis.id == ragged.outer:
-            whole -= 1
-        self.code.loop(
-            Span(0, whole, 1),
-            lambda i: self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int)),
-            parallel=parallel,
-        )
-        if ragged is not None and whole < axis.extent:
-            self._panels(places.advance(axis, whole), False, ragged.last)
+            parts = [Span(0, axis.extent - 1, 1), Span(axis.extent - 1, axis.extent, 1)]
+
+        def one(i: Any, number: int) -> None:
+            if number == 0:
+                self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int))
+            else:
+                assert ragged is not None
+                self._panels(places.advance(axis, i), False, ragged.last)
+
+        self.code.loop_with_rest(parts, one, parallel, apart=self.shares_rows)
 
     def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
         extent = columns or self.plan.lane_axis.extent
         if not isinstance(extent, int):
             self._open_panels(places, parallel, extent)
             return
-        for span in spans(extent, self.plan.tile_columns):
-            cut = self.plan.cut(span.size)
+        parts = spans(extent, self.plan.tile_columns)
 
-            def panel(i: Any, cut: list[Piece] = cut) -> None:
-                self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
+        def panel(i: Any, number: int) -> None:
+            cut = self.plan.cut(parts[number].size)
+            self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
 
-            self.code.loop(span, panel, parallel=parallel)
+        self.code.loop_with_rest(parts, panel, parallel, apart=self.shares_rows)
 
     def _open_panels(self, places: Places, parallel: bool, extent: Dim) -> None:
         """Panels of a number of columns that is known at run time only: the last one under masks."""
@@ -163,7 +177,7 @@ class Kernel:
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
         self.tiles.keep_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
-        free = parallel or (self.shares_rows and not plan.rows_first)
+        free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)
         self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
 
     def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
@@ -174,12 +188,18 @@ class Kernel:
         if self.plan.open_rows:
             self._open_rows(axis, places, cut, parallel)
             return
-        for span, is_edge in self.row_spans():
+        parts = self.row_spans()
 
-            def tile(i: Any, rows: int = span.size, first: Any = span.start if is_edge else None) -> None:
-                self.tiles.emit(places.advance(axis, i), Extent(rows, cut, first))
+        def tile(i: Any, number: int) -> None:
+            span, is_edge = parts[number]
+            first = span.start if is_edge and isinstance(span.start, int) else None
+            self.tiles.emit(places.advance(axis, i), Extent(span.size, cut, first))
 
-            self.code.loop(span, tile, parallel=parallel)
+        if any(is_edge for _, is_edge in parts):
+            for number, (span, _) in enumerate(parts):
+                self.code.loop(span, lambda i, number=number: tile(i, number), parallel=parallel)
+        else:
+            self.code.loop_with_rest([span for span, _ in parts], tile, parallel)
 
     def _open_rows(self, axis: Axis, places: Places, cut: list[Piece], parallel: bool) -> None:
         """Tiles of a number of rows that is known at run time only.

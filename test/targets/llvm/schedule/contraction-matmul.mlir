@@ -32,19 +32,22 @@ func.func @main(%x: tensor<2x20xf32>, %w: tensor<20x32xf32>, %b: tensor<32xf32>)
 // -----
 
 // The columns of a larger operand are copied, panel by panel, to where their vectors lie next to each other; the tiles of
-// rows share a panel. Columns that fill no vector are masked.
+// rows share a panel, the threads the panels. Columns that fill no vector are masked.
 // CHECK-LABEL: func.func private @matmul(
 // CHECK-SAME: packed = true
 // CHECK: memref.view %arg3
-// CHECK: scf.for %[[J:.*]] = %c0 to %c480 step %c32 {
+// CHECK: scf.for %[[J:.*]] = %c0 to %c512 step %c32 {
+// CHECK: %[[WHOLE:.*]] = arith.cmpi slt, %[[J]], %c480
+// CHECK: scf.if %[[WHOLE]] {
 // CHECK: scf.for %{{.*}} = %c0 to %c300 step %c1 {
 // CHECK: vector.load %{{.*}} : memref<147000xf32>, vector<16xf32>
 // CHECK: vector.store %{{.*}} : memref<9600xf32>, vector<16xf32>
 // CHECK: scf.for %{{.*}} = %c0 to %c70 step %c14 {
 // CHECK: scf.for %{{.*}} = %c0 to %c300 step %c1 iter_args
-// CHECK: } {tir.parallel}
+// CHECK: } else {
 // CHECK: vector.maskedload %{{.*}} : memref<147000xf32>, vector<16xi1>, vector<16xf32> into vector<16xf32>
 // CHECK: vector.maskedstore %{{.*}} : memref<34300xf32>, vector<16xi1>, vector<16xf32>
+// CHECK: } {tir.parallel}
 func.func @main(%x: tensor<70x300xf32>, %w: tensor<300x490xf32>) -> tensor<70x490xf32> {
   %0 = "relax.matmul"(%x, %w) : (tensor<70x300xf32>, tensor<300x490xf32>) -> tensor<70x490xf32>
   return %0 : tensor<70x490xf32>

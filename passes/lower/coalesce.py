@@ -1,0 +1,77 @@
+"""A parallel loop and the one inside of it as a single loop, so that threads have more and smaller parts to share.
+
+    scf.for %i = 0 to 5 step 1 { %c = affine.apply ...; scf.for %j = 0 to 7 step 1 { body } {parallel} } {parallel}
+becomes
+    scf.for %u = 0 to 35 step 1 { %i = %u / 7; %j = %u mod 7; %c = affine.apply ...; body } {tir.parallel}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import PARALLEL, index
+
+_READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "vector.broadcast")
+"""What may stand before the inner loop, beside arithmetic: it is done again for each of its iterations."""
+
+
+def coalesce(loop: Any, most: int) -> Any:
+    """The loop, made one with the parallel loops inside of it for as long as it has fewer than `most` iterations."""
+    while True:
+        inner = _only_loop(loop)
+        sizes = None if inner is None else (known_range(loop), known_range(inner))
+        if inner is None or sizes is None or None in sizes:
+            return loop
+        outer_range, inner_range = sizes
+        if outer_range is None or inner_range is None or len(outer_range) >= most or len(inner_range) < 2:
+            return loop
+        loop = _as_one(loop, inner, outer_range, inner_range)
+
+
+def known_range(loop: Any) -> range | None:
+    """The values that a loop's index takes, where its bounds are constants."""
+    low, high, step = (known_index(value) for value in list(loop.operands)[:3])
+    return None if low is None or high is None or step is None else range(low, high, step)
+
+
+def known_index(value: Any) -> int | None:
+    """The number that an index is, if it is a constant."""
+    is_constant = isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
+    return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
+
+
+def _only_loop(loop: Any) -> Any | None:
+    """The parallel loop that is all of a loop's body, but for what may be done again."""
+    if len(loop.results):
+        return None
+    *before, inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations] or [None, None]
+    if inner is None or inner.name != "scf.for" or PARALLEL not in inner.attributes or len(inner.results):
+        return None
+    is_plain = all(op.name in _READING or (op.name.startswith("arith.") and not len(op.regions)) for op in before)
+    return inner if is_plain else None
+
+
+def _as_one(outer: Any, inner: Any, outer_range: range, inner_range: range) -> Any:
+    kind = ir.IndexType.get()
+    with ir.InsertionPoint(outer), outer.location:
+        made = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))
+        made.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    with ir.InsertionPoint(made.body), outer.location:
+        count = index(len(inner_range))
+        for loop, steps, part in (
+            (outer, outer_range, create("arith.divui", kind, made.induction_variable, count)),
+            (inner, inner_range, create("arith.remui", kind, made.induction_variable, count)),
+        ):
+            scaled = create("arith.muli", kind, part, index(steps.step))
+            place = create("arith.addi", kind, scaled, index(steps.start))
+            loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(place)
+    for loop in (outer, inner):
+        for op in [op.operation for op in loop.regions[0].blocks[0].operations]:
+            if op.name != "scf.yield" and op != inner:
+                made.body.append(op)
+    with ir.InsertionPoint(made.body), outer.location:
+        scf.YieldOp([])
+    outer.erase()
+    return made.operation

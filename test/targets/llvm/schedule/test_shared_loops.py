@@ -1,0 +1,79 @@
+"""Products on two threads: panels, rows and rests shared in all ways give what one thread computes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.pipeline import compile_pipeline
+
+PIPELINE = compile_pipeline().replace("outline-parallel{threads=1}", "outline-parallel{threads=2 work=1}")
+
+
+def both_ways(text: str, weights: dict[str, np.ndarray]) -> None:
+    store = ParameterStore()
+    for name, array in weights.items():
+        store.add(name, array)
+    with make_context(), ir.Location.unknown():
+        one, two = (
+            mirlo.compile(ir.Module.parse(text), params=store, threads=threads, cache=False, **options)
+            for threads, options in ((1, {}), (2, {"pipeline": PIPELINE}))
+        )
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(spec.static_shape, dtype=np.float32) for spec in one.inputs]
+    expected = one(*arrays)
+    for _ in range(5):
+        np.testing.assert_array_equal(two(*arrays), expected)
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 70, 1000), (1, 64, 256), (49, 40, 160), (50, 33, 144), (7, 40, 500), (130, 20, 40), (30, 9, 17)],
+)
+def test_matmul(m: int, k: int, n: int, is_constant: bool) -> None:
+    x, w, y = (f"tensor<{a}x{b}xf32>" for a, b in ((m, k), (k, n), (m, n)))
+    weight = np.random.default_rng(1).standard_normal((k, n), dtype=np.float32)
+    argument = "" if is_constant else f", %w: {w}"
+    constant = f'%w = "relax.constant"() {{param = "w"}} : () -> {w}' if is_constant else ""
+    text = f"""func.func @main(%x: {x}{argument}) -> {y} {{
+      {constant}
+      %0 = "relax.matmul"(%x, %w) : ({x}, {w}) -> {y}
+      %1 = "relax.relu"(%0) : ({y}) -> {y}
+      return %1 : {y}
+    }}"""
+    both_ways(text, {"w": weight} if is_constant else {})
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "outputs", "window", "groups"),
+    [
+        (16, 7, 160, 1, 1),
+        (24, 14, 144, 1, 1),
+        (8, 9, 40, 3, 1),
+        (96, 7, 96, 3, 96),
+        (40, 13, 40, 3, 40),
+        (12, 10, 36, 3, 2),
+    ],
+)
+def test_convolutions(channels: int, size: int, outputs: int, window: int, groups: int) -> None:
+    def tensor(*shape: Any) -> str:
+        return f"tensor<{'x'.join(map(str, shape))}xf32>"
+
+    x, w = tensor(1, channels, size, size), tensor(outputs, channels // groups, window, window)
+    y, pad = tensor(1, outputs, size, size), window // 2
+    text = f"""func.func @main(%x: {x}) -> {y} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {w}
+      %0 = "relax.conv"(%x, %w) {{padding = array<i64: {pad}, {pad}, {pad}, {pad}>, groups = {groups} : i64}}
+        : ({x}, {w}) -> {y}
+      return %0 : {y}
+    }}"""
+    shape = [int(n) for n in re.findall(r"\d+(?=x)", w)]
+    both_ways(text, {"w": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)})
