@@ -91,12 +91,15 @@ TYPICAL = 64
 
 
 def guess(dim: Dim) -> int:
-    """About how large a dim may be: for choices that are right in any case, and good for such sizes."""
+    """About how large a dim may be: for choices that are right in any case, and good for such sizes.
+
+    At least 1, also for what is there at other sizes only, `4 - n`: costs are products and quotients of such numbers.
+    """
     if isinstance(dim, int):
         return dim
     found = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
     assert isinstance(found, int)
-    return found
+    return max(1, found)
 
 
 def symbols_of(dim: Dim) -> set[str]:

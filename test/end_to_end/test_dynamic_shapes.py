@@ -117,3 +117,13 @@ def test_the_page_about_it():
     page = Path(__file__).resolve().parents[2] / "docs" / "dynamic-shapes.md"
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
+
+
+def test_a_size_that_is_there_for_small_dims_only():
+    """What is chosen for typical sizes must not take 4 - n for a number of rows."""
+    nodes = [node("Conv", "x w", "a"), node("Conv", "a v", "y")]
+    weights = {"v": RNG.standard_normal((8, 1, 2), dtype=np.float32)}
+    f = mirlo.compile(make_model(nodes, {"x": (F32, (1, "n", 3)), "w": (F32, (1, "n", "n"))}, ["y"], weights))
+    x, w = RNG.standard_normal((1, 2, 3), dtype=np.float32), RNG.standard_normal((1, 2, 2), dtype=np.float32)
+    a = np.array([np.sum(x[0, :, i : i + 2] * w[0]) for i in range(2)])
+    np.testing.assert_allclose(f(x, w), (weights["v"][:, 0] @ a)[None, :, None], rtol=1e-4, atol=1e-5)

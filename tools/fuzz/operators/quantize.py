@@ -34,3 +34,15 @@ def product_of_integers(pool: Pool) -> Plan:
     m, k, n = (pool.choice((1, 2, 5, 8, 17)) for _ in range(3))
     left, right = (pool.of_shape(shape, pool.choice((np.int8, np.uint8))) for shape in ((m, k), (k, n)))
     return Plan("MatMulInteger", (left, right), is_exact=True)
+
+
+@plans()
+def quantized_product(pool: Pool) -> Plan:
+    """By powers of two, as above."""
+    m, k, n = (pool.choice((1, 2, 5, 8, 17)) for _ in range(3))
+    kind = pool.choice((np.int8, np.uint8))
+    inputs = []
+    for shape in ((m, k), (k, n)):
+        inputs += [pool.of_shape(shape, kind), pool.constant(np.float32(0.25)), pool.constant(kind(pool.number(0, 3)))]
+    inputs += [pool.constant(np.float32(pool.choice((0.125, 0.5, 2.0)))), pool.constant(kind(pool.number(0, 20)))]
+    return Plan("QLinearMatMul", tuple(inputs), is_exact=True)
