@@ -1,4 +1,4 @@
-"""What can be chosen for kernels of target `nvvm`: how a product is computed, and in which tiles."""
+"""What can be chosen for kernels of target `nvvm`: how products and attentions are computed, their tiles and parts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,32 @@ from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
-from mirlo.targets.nvvm.options import parse_options
+from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.nvvm.options import Options, parse_options
+
+MOST_OUTPUTS = 1 << 20
+"""Sums of a product whose parts are worth a try."""
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     """What may be tried for a prim function in tensor form, the likeliest first; empty for what has no choices."""
     from mirlo.targets.gpu.schedule.roles import product_of
-    from mirlo.targets.gpu.schedule.stages import LANES
+    from mirlo.targets.gpu.schedule.stages import LANES, open_dims
+    from mirlo.targets.nvvm.schedule.attention import plan_any
+    from mirlo.targets.nvvm.schedule.attention.choices import choices
     from mirlo.targets.nvvm.schedule.products import TILE, WAY, WAYS
 
     view = PrimView(function)
-    if unfit(view) is not None or not is_product(view.blocks[0]):
-        return []
-    roles = product_of(Group(tuple(view.blocks), frozenset(view.returned), LANES))
-    if isinstance(roles, Decline):
+    if unfit(view) or open_dims(view.blocks) or not is_product(view.blocks[0]):
         return []
     asked = parse_options(getattr(options, "target_options", ""))
+    group = Group(tuple(view.blocks), frozenset(view.returned), LANES)
+    attention = plan_any(group, asked, {})
+    if not isinstance(attention, Decline):
+        return choices(attention)
+    roles = product_of(group)
+    if isinstance(roles, Decline):
+        return []
     found: list[dict[str, int]] = []
     own = True
     for number, way in enumerate(WAYS):
@@ -34,4 +44,17 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
         tiles = [i for i, tile in enumerate(way.tiles) if not own or tile != plan.tile]
         found += [{WAY: number, TILE: i} for i in tiles]
         own = False
-    return found
+    return found + _divisions(roles, asked)
+
+
+def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
+    """Parts of the sums that may be worth a try, besides those that the plan has anyway."""
+    from mirlo.targets.gpu.schedule.costs import FEWEST_STEPS
+    from mirlo.targets.gpu.schedule.divided import DividedPlan, divisions
+    from mirlo.targets.nvvm.schedule.products import PARTS, plan_roles
+
+    own = plan_roles(roles, options, {})
+    has = own.divided.parts if isinstance(own, DividedPlan) else 1
+    # Where there are many blocks already, no parts are worth it.
+    few = [d.parts for d in divisions(roles, FEWEST_STEPS) if d.parts <= 16 and roles.outputs <= MOST_OUTPUTS]
+    return [{PARTS: parts} for parts in ([1] if has > 1 else []) + few if parts != has]

@@ -62,6 +62,11 @@ class Roles:
         return D.product([axis.extent for axis in self.sums])
 
     @property
+    def outputs(self) -> Any:
+        """How many sums there are."""
+        return self.batches * self.rows.extent * self.columns.extent
+
+    @property
     def batches(self) -> Any:
         return D.product([axis.extent for axis in self.batch])
 

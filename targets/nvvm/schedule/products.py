@@ -15,7 +15,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, divided_if_better
-from mirlo.targets.gpu.schedule.divided import DividedPlan
+from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
@@ -33,7 +33,7 @@ PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan)
 class Way:
     """A way to compute a product in tiles, of which there is a choice."""
 
-    plan: Callable[[Roles, Options], Any]
+    plan: Callable[..., Any]
     tiles: Sequence[Any]
 
     def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
@@ -50,8 +50,8 @@ WAYS = (
     Way(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
 )
 """The best first."""
-WAY, TILE = "way", "tile"
-"""What measurements choose: numbers in these lists."""
+WAY, TILE, PARTS = "way", "tile", "parts"
+"""What measurements choose: numbers in these lists, and among how many blocks the sums are divided."""
 
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
@@ -65,10 +65,17 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
 def plan_product(group: Group, options: Options, tuned: Mapping[str, int]) -> Any:
     """How to compute these blocks, the first of which is the product; or why each way declines."""
     roles = product_of(group)
-    if isinstance(roles, Decline):
-        return roles
+    return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
+
+
+def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
+    """How to compute a product."""
     way = partial(_first, options=options, tuned=tuned)
     plan = way(roles)
+    if tuned.get(PARTS, 1) > 1:
+        divided = divide(roles, tuned[PARTS])
+        inner = divided if isinstance(divided, Decline) else way(divided.roles)
+        return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else DividedPlan(divided, inner)
     if isinstance(plan, Decline) or tuned:
         return plan
     return divided_if_better(plan, roles, options.chip.units, way, shape_of)

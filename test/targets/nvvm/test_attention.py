@@ -37,6 +37,14 @@ def test_on_the_matrix_units(name: str) -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS[name], "f16")
 
 
+@pytest.mark.parametrize("tile", [(1, 2, 32), (2, 1, 128), (8, 1, 16)])
+def test_tiles(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    from mirlo.targets.nvvm.schedule import attention
+
+    monkeypatch.setattr(attention, "choose_tile", lambda found: attention.Tile(*tile, 32))
+    check(ON_UNITS["causal"], "f16")
+
+
 def test_bf16() -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS["causal"], "bf16")
 

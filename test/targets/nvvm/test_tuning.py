@@ -75,3 +75,36 @@ def test_what_is_offered() -> None:
     assert {values[WAY] for values in offered} == {1, 2}
     wide = product(("64x64", "f64"), ("64x64", "f64"), "64x64", "f64")
     assert scheduled(wide, "chip=sm_80", {})[1] == []
+
+
+def attention(rows: int, keys: int, size: int) -> str:
+    q, k = f"tensor<1x8x{rows}x{size}xf16>", f"tensor<1x8x{keys}x{size}xf16>"
+    return f"""func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
+  %y = "relax.attention"(%q, %k, %v) {{causal = false}} : ({q}, {k}, {k}) -> {q}
+  return %y : {q}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("values", "schedule"),
+    [
+        ({}, "parts = 1 : i64, {stages}, tile = array<i64: 64, 64>, warps = 4"),
+        ({"warps": 8, "rows": 2, "keys": 32}, "parts = 1 : i64, {stages}, tile = array<i64: 256, 32>, warps = 8"),
+        ({"parts": 4}, "parts = 4 : i64, {stages}, tile = array<i64: 64, 64>, warps = 4"),
+        ({"warps": 3, "parts": 1000}, "parts = 1 : i64, {stages}, tile = array<i64: 64, 64>, warps = 4"),
+    ],
+)
+def test_attention_takes_what_was_found(values: dict[str, int], schedule: str) -> None:
+    stages = 'rule = "stages", stages = "attention on tensor cores"'
+    text, _ = scheduled(attention(1024, 1024, 64), "chip=sm_80", values)
+    assert schedule.format(stages=stages) in text
+
+
+def test_what_is_offered_for_attention_and_for_parts() -> None:
+    _, offered = scheduled(attention(1024, 1024, 128), "chip=sm_80", {})
+    assert {"parts": 2} in offered and all(values.get("rows", 1) == 1 for values in offered), "two do not fit"
+    _, offered = scheduled(attention(1, 4096, 128), "chip=sm_80", {})
+    assert offered and all(set(values) == {"parts"} for values in offered)
+    long = product(("16x16384", "f16"), ("16384x16", "f16"), "16x16", "f16")
+    text, offered = scheduled(long, "chip=sm_80", {"parts": 4})
+    assert "in 4 parts" in text and {"parts": 1} in offered

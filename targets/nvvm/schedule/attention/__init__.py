@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,12 +11,14 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import Attention, Read, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.attention import AttentionPlan, choose_parts, plan_attention
 from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule.attention.choices import with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
@@ -151,19 +154,32 @@ def choose_tile(found: Attention) -> Tile:
     return Tile(warps, 1, min(keys, -(-found.keys // 16) * 16), columns)
 
 
+Plan = DecodePlan | MmaAttentionPlan | AttentionPlan
+
+
+def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> Plan | Decline:
+    """How to compute these blocks, if they are an attention."""
+    reasons = []
+    by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
+    for way in (partial(plan_decode, options=options), partial(plan_mma_attention, options=options), by_sums):
+        plan = way(group)
+        if not isinstance(plan, Decline):
+            chosen: Plan = with_choices(plan, tuned)
+            return chosen
+        reasons.append(str(plan))
+    return decline("; ".join(dict.fromkeys(reasons)))
+
+
 @schedule("any", target="nvvm", priority=80)
 def attention(kernel: Any, context: Any) -> Any:
     """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
     refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
-    options = planned_for(context.options)
-    on_units = partial(plan_mma_attention, options=options)
-    by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
-    few = partial(plan_decode, options=options)
-    found = plan_stages(kernel.view, (few, on_units, by_sums, *AROUND))
+    plan = partial(plan_any, options=planned_for(context.options), tuned=tuned_values(kernel.view.op))
+    found = plan_stages(kernel.view, (plan, *AROUND))
     plans = [stage for stage in found if isinstance(stage, (DecodePlan, MmaAttentionPlan, AttentionPlan))]
     if not plans:
-        declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        declined = plan(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     return build(kernel, found, plans[0].describe())
