@@ -54,9 +54,10 @@ class Kernel:
         source = self._side(plan.columns)
         self.panel: Any = None
         if plan.packing is not None:
-            columns = plan.lane_axis.extent
-            needed = sum(piece.lanes for piece in plan.cut(columns)) if isinstance(columns, int) else plan.tile_columns
-            width = min(plan.tile_columns, needed)
+            columns, most = plan.lane_axis.extent, plan.tile_columns
+            # Only what is less than a panel is cut here: a long axis has as many pieces as it has vectors.
+            is_narrow = isinstance(columns, int) and columns < most
+            width = min(most, sum(piece.lanes for piece in plan.cut(columns))) if is_narrow else most
             kind = plan.contraction.product.accumulate_type
             if plan.group is not None:
                 width, kind = width * plan.group.size, plan.columns.access.element_type

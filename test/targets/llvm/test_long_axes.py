@@ -1,0 +1,24 @@
+"""Axes that are as long as a model may say: what is made of them does not grow with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.targets.llvm.schedule.contraction import plan, tiles
+
+
+def test_panels_of_a_long_axis_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def pieces(columns: int, lanes: int, masked: bool) -> list[Any]:
+        asked.append(columns)
+        return tiles.pieces(min(columns, 1 << 20), lanes, masked)
+
+    monkeypatch.setattr(plan, "pieces", pieces)
+    made = node("LpPool", "x", "y", kernel_shape=[1, 1], strides=[3, 3])
+    mirlo.compile(make_model([made], {"x": (F32, [1, 4, 2**31 - 1, 1])}, ["y"]), cache=False)
+    assert asked and max(asked) < 1000
