@@ -17,6 +17,8 @@ CLUSTER = 2
 """Blocks that reach each other's shared memory, where kernels do."""
 REGISTERS = 65536
 """Of a unit."""
+MOST_AT_FIRST = 168
+"""Registers of a thread where warps take some from others."""
 
 
 def take_maps(module: Any) -> dict[str, list[int]]:
@@ -66,9 +68,10 @@ def describe(function: Any, maps: Sequence[int]) -> None:
     if find(function, "nvvm.mapa"):
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
     if find(function, "nvvm.setmaxregister"):
-        # What warps take from each other, the kernel must have been given: the assembler has to know how much.
+        # What warps take from each other, the kernel must have been given: the assembler has to know how much. Those
+        # that take more must have less before.
         threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
-        function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, REGISTERS // threads // 8 * 8)
+        function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, min(REGISTERS // threads // 8 * 8, MOST_AT_FIRST))
 
 
 def _is_number(argument: Any) -> bool:

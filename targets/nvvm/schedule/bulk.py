@@ -71,6 +71,15 @@ class Barriers:
         ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[self.at(number), i32(turn), i32(_TICKS)])
 
 
+def publish_copies() -> None:
+    """Let products of warpgroups see what this thread has copied itself, and waited for."""
+    attributes = {
+        "kind": ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
+        "space": ir.Attribute.parse("#nvvm.shared_space<cta>"),
+    }
+    ir.Operation.create("nvvm.fence.proxy", attributes=attributes)
+
+
 def publish_barriers() -> None:
     """Let the engine that copies see barriers that were made."""
     ir.Operation.create("nvvm.fence.mbarrier.init")

@@ -36,6 +36,10 @@ class Way:
     plan: Callable[..., Any]
     tiles: Sequence[Any]
 
+    def own(self, roles: Roles, options: Options) -> Any:
+        """The plan with the tile that it chooses."""
+        return self.plan(roles, options)
+
     def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
         """The plan with the tile of this number, if this way takes the product."""
         plan = self.plan(roles, options)
@@ -56,7 +60,7 @@ WAY, TILE, PARTS = "way", "tile", "parts"
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
     """Ways to compute a product, the best first."""
-    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.plan, options=options) for way in WAYS)]
+    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in WAYS)]
     if tuned.get(WAY, len(WAYS)) < len(WAYS) and tuned.get(TILE, -1) in range(len(WAYS[tuned[WAY]].tiles)):
         ways.insert(0, partial(WAYS[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
     return ways

@@ -198,7 +198,7 @@ class _Kernel:
             ir.Operation.create("nvvm.cp.async.commit.group")
 
         def round_(first: Any, *sums: Any) -> list[Any]:
-            _wait(stages - 2)
+            wait_for_copies(stages - 2)
             # From here on all threads see this stage, and none still reads the one before.
             barrier()
             number = create("arith.divui", first.type, first, index(self.steps))
@@ -211,7 +211,7 @@ class _Kernel:
         for stage in range(stages - 1):
             copy(index(stage * self.steps), index(stage))
         sums = for_loop(0, self.roles.depth, self.steps, round_, start)
-        _wait(0)
+        wait_for_copies(0)
         return sums
 
     def _start(self) -> Any:
@@ -246,7 +246,7 @@ class _Kernel:
                     )
 
 
-def _wait(groups: int) -> None:
+def wait_for_copies(groups: int) -> None:
     """Until at most so many groups of copies are under way."""
     count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), groups)
     ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})

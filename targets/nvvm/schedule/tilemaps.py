@@ -95,16 +95,17 @@ class MappedSide:
             corner = [step, here] if self.along_sums else [here, step]
             copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number, blocks)
 
-    def descriptor(self, address: Any, product: int) -> Any:
-        """What the products of a warpgroup are told of a tile: where it begins, for one of the products of a row."""
-        i64 = ir.IntegerType.get_signless(64)
-        # Along the sums a product takes 32 bytes of each row, else so many rows as it has steps.
-        moved = DEPTH_BYTES if self.along_sums else self.form.depth * ROW_BYTES
-        at = create("arith.index_cast", i64, add(address, product * moved))
-        start = create("arith.shrui", i64, at, emit_constant(4, i64))
-        beside = 1 if self.along_sums else self.row * ROW_BYTES // ACCESS
-        rest = _PERMUTED_128 | GROUP_BYTES // ACCESS << 32 | beside << 16
-        return create("arith.ori", i64, start, emit_constant(rest, i64))
+
+def descriptor(form: Format, along_sums: bool, address: Any, product: int) -> Any:
+    """What the products of a warpgroup are told of a tile: where it begins, for one of the products of a row."""
+    i64 = ir.IntegerType.get_signless(64)
+    # Along the sums a product takes 32 bytes of each row, else so many rows as it has steps.
+    moved = DEPTH_BYTES if along_sums else form.depth * ROW_BYTES
+    at = create("arith.index_cast", i64, add(address, product * moved))
+    start = create("arith.shrui", i64, at, emit_constant(4, i64))
+    beside = 1 if along_sums else ROW_BYTES // form.bytes * ROW_BYTES // ACCESS
+    rest = _PERMUTED_128 | GROUP_BYTES // ACCESS << 32 | beside << 16
+    return create("arith.ori", i64, start, emit_constant(rest, i64))
 
 
 def mapped(roles: Roles, side: Side, form: Format) -> MappedSide | Decline:

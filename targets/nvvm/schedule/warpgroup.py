@@ -24,8 +24,9 @@ from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
-from mirlo.targets.nvvm.schedule.tensorcore import formats_of
-from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, mapped
+from mirlo.targets.nvvm.schedule.gathered import GatheredSide, Gathering, gathered
+from mirlo.targets.nvvm.schedule.tensorcore import formats_of, wait_for_copies
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 GROUP = 128
@@ -38,6 +39,10 @@ BESIDE = 2048
 """Bytes of shared memory that are no slots."""
 COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 """Of a thread; together they are what the unit has."""
+GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
+"""The same where threads copy on their own, and keep where their lines are."""
+LATER = 2
+"""Steps after which threads look whether their own copies have arrived."""
 MOST_CODE = 4000
 """Operations of an epilogue over all sums of a thread: tiles are narrower where there would be more."""
 NEAR = 16
@@ -81,7 +86,7 @@ class WarpgroupPlan:
     name = "warpgroups"
 
     roles: Roles
-    left: MappedSide
+    left: MappedSide | GatheredSide
     right: MappedSide
     tile: Tile
     options: Options
@@ -102,9 +107,13 @@ def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
     contraction = roles.contraction
     if emit_init(contraction.block, contraction.product.accumulate_type).value:
         return decline("the sums do not start from zero")
-    left, right = mapped(roles, roles.rows, formats.rows), mapped(roles, roles.columns, formats.columns)
+    left: Any = mapped(roles, roles.rows, formats.rows)
     if isinstance(left, Decline):
-        return left
+        by_threads = gathered(roles, roles.rows, formats.rows)
+        if isinstance(by_threads, Decline):
+            return decline(f"{left}; {by_threads}")
+        left = by_threads
+    right = mapped(roles, roles.columns, formats.columns)
     if isinstance(right, Decline):
         return right
     tile = choose_tile(roles, options.chip.units)
@@ -145,21 +154,24 @@ class _Kernel:
         self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
         self.slots = min(STAGES, (plan.options.chip.shared_bytes - BESIDE) // self.slot_bytes)
         self.step = ROW_BYTES // plan.left.form.bytes
+        self.gathers = isinstance(plan.left, GatheredSide)
 
     def emit(self) -> None:
-        self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
+        if isinstance(self.plan.left, MappedSide):
+            self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
         self.right_map = self.plan.right.tensor_map(self.memory, self.shared_lines)
         launch(self.clusters * self.together, self.tile.threads, self._block)
 
     def _block(self, ids: Ids) -> None:
         slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
         states = shared(2 * self.slots, ir.IntegerType.get_signless(64))
+        self.slots_memory = slots
         self.base = bulk.address_of(slots)
         self.full = bulk.Barriers(bulk.address_of(states))
         self.empty = bulk.Barriers(add(self.full.address, 8 * self.slots))
         with _only(less(ids.thread, 1)):
             for slot in range(self.slots):
-                self.full.make(slot, 1)
+                self.full.make(slot, 1 + (GROUP if self.gathers else 0))
                 self.empty.make(slot, self.together * self.tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
         bulk.meet(self.together > 1)
@@ -167,12 +179,16 @@ class _Kernel:
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
         branch = scf.IfOp(less(group, 1), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            bulk.set_registers(COPYING_REGISTERS, more=False)
-            with _only(less(ids.thread, 1)):
-                self._each_tile(cluster, 1, self._copy)
+            bulk.set_registers(GATHERING_REGISTERS if self.gathers else COPYING_REGISTERS, more=False)
+            if self.gathers:
+                self.thread = own
+                self._each_tile(cluster, 1, self._gather)
+            else:
+                with _only(less(ids.thread, 1)):
+                    self._each_tile(cluster, 1, self._copy)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            bulk.set_registers(MULTIPLYING_REGISTERS, more=True)
+            bulk.set_registers(BESIDE_GATHERING if self.gathers else MULTIPLYING_REGISTERS, more=True)
             self.number = create("arith.subi", group.type, group, index(1))
             warp, lane = split(own, [GROUP // WARP, WARP])
             self.warp, self.lane = warp, Lane.of(lane)
@@ -219,22 +235,70 @@ class _Kernel:
     # The warpgroup that copies: one thread of it
 
     def _copy(self, place: Any, at: list[Any]) -> list[Any]:
-        values, row, column = place
-        plan, tile = self.plan, self.tile
+        values, row, _ = place
+        factor = self.plan.left
+        assert isinstance(factor, MappedSide)
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
             self.empty.wait(slot, turn)
             self.full.expect(slot, self.slot_bytes)
-            left, right = self._sides(slot)
-            plan.left.copy(self.left_map, left, tile.height, (row, first, values), self.full, slot)
-            # All blocks of a cluster get the same columns, in parts that one of them each copies.
-            part = multiply(self.rank, self.shared_lines)
-            mine, beginning = add(right, multiply(part, ROW_BYTES)), add(column, part)
-            place = (beginning, first, values)
-            plan.right.copy(self.right_map, mine, self.shared_lines, place, self.full, slot, self.together)
+            left, _ = self._sides(slot)
+            factor.copy(self.left_map, left, self.tile.height, (row, first, values), self.full, slot)
+            self._copy_columns(place, first, slot)
             return self._following(slot, turn)
 
         return for_loop(0, self.roles.depth, self.step, step, at)
+
+    def _copy_columns(self, place: Any, first: Any, slot: Any) -> None:
+        """All blocks of a cluster get the same columns, in parts that one of them each copies."""
+        values, _, column = place
+        _, right = self._sides(slot)
+        part = multiply(self.rank, self.shared_lines)
+        mine, corner = add(right, multiply(part, ROW_BYTES)), (add(column, part), first, values)
+        self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.full, slot, self.together)
+
+    # The same where the rows are no matrix: all threads of the warpgroup copy pieces of these
+
+    def _gather(self, place: Any, at: list[Any]) -> list[Any]:
+        values, row, _ = place
+        factor = self.plan.left
+        assert isinstance(factor, GatheredSide)
+        element, size = factor.side.access.element_type, factor.form.bytes
+        kind = self.slots_memory.type
+        whole = ir.MemRefType.get([kind.shape[0] // size], element, memory_space=kind.memory_space)
+        numbers = create("memref.view", whole, self.slots_memory, index(0))
+        pieces = Gathering(factor, self.memory, values, row, self.tile.height, self.thread, GROUP)
+        later = min(LATER, -(-self.roles.depth // self.step))
+
+        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+            self.empty.wait(slot, turn)
+            with _only(less(self.thread, 1)):
+                self.full.expect(slot, self.slot_bytes - self.left_bytes)
+                self._copy_columns(place, first, slot)
+            pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
+            ir.Operation.create("nvvm.cp.async.commit.group")
+            self._arrived(later)
+            with _only(_compare(first, later * self.step, _AT_LEAST)):
+                self.full.arrive(self._before(slot, later))
+            return self._following(slot, turn)
+
+        slot, turn = for_loop(0, self.roles.depth, self.step, step, at)
+        self._arrived(0)
+        for number in range(later, 0, -1):
+            self.full.arrive(self._before(slot, number))
+        return [slot, turn]
+
+    @staticmethod
+    def _arrived(under_way: int) -> None:
+        """All copies of this thread have arrived, but those of so many steps; products see them."""
+        wait_for_copies(under_way)
+        bulk.publish_copies()
+
+    def _before(self, slot: Any, number: int) -> Any:
+        """The slot so many before one."""
+        far = add(slot, self.slots - number)
+        wrapped = create("arith.subi", slot.type, far, index(self.slots))
+        return create("arith.select", slot.type, less(far, self.slots), far, wrapped)
 
     # Those that multiply
 
@@ -248,15 +312,14 @@ class _Kernel:
                 sums = self._product(sums, left, right, product)
             bulk.end_products(under_way=1)
             # The products of the step before are done: what they read may be written over.
-            with _only(create("arith.cmpi", ir.IntegerType.get_signless(1), first, index(0), predicate=_number(1))):
-                before = create("arith.select", slot.type, less(slot, 1), index(self.slots - 1), _minus(slot))
-                self._release(before)
+            with _only(_compare(first, 0, _OTHER_THAN)):
+                self._release(self._before(slot, 1))
             return [sums, *self._following(slot, turn)]
 
         start = bulk.zero_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
         sums, slot, turn = for_loop(0, self.roles.depth, self.step, step, [start, *at])
         bulk.wait_for_products(0)
-        self._release(create("arith.select", slot.type, less(slot, 1), index(self.slots - 1), _minus(slot)))
+        self._release(self._before(slot, 1))
         self._finish(place, sums)
         return [slot, turn]
 
@@ -280,8 +343,8 @@ class _Kernel:
             "layoutB": f"#nvvm.mma_layout<{'col' if b.along_sums else 'row'}>",
         }  # fmt: skip
         attributes = {name: ir.Attribute.parse(value) for name, value in text.items()}
-        operands = (sums, a.descriptor(left, product), b.descriptor(right, product))
-        return create("nvvm.wgmma.mma_async", sums.type, *operands, **attributes)
+        operands = [descriptor(f.form, f.along_sums, at, product) for f, at in ((a, left), (b, right))]
+        return create("nvvm.wgmma.mma_async", sums.type, sums, *operands, **attributes)
 
     def _finish(self, place: Any, sums: Any) -> None:
         values, row, column = place
@@ -306,9 +369,9 @@ def _only(condition: Any) -> Iterator[None]:
         scf.YieldOp([])
 
 
-def _minus(slot: Any) -> Any:
-    return create("arith.subi", slot.type, slot, index(1))
+_OTHER_THAN, _AT_LEAST = 1, 9
 
 
-def _number(value: int) -> Any:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+def _compare(value: Any, other: int, predicate: int) -> Any:
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    return create("arith.cmpi", i1, value, index(other), predicate=ir.IntegerAttr.get(i64, predicate))

@@ -23,7 +23,7 @@ _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i1
 _BINARY = {
     "addi": np.add, "subi": np.subtract, "muli": np.multiply, "divui": np.floor_divide, "remui": np.remainder,
     "minui": np.minimum, "maxui": np.maximum, "shli": np.left_shift, "maxsi": np.maximum, "minsi": np.minimum,
-    "ori": np.bitwise_or,
+    "ori": np.bitwise_or, "xori": np.bitwise_xor,
     "andi": np.bitwise_and, "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "divf": np.divide, "maximumf": np.maximum, "minimumf": np.minimum,
 }  # fmt: skip

@@ -27,7 +27,7 @@ from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import warpgroup
+from mirlo.targets.nvvm.schedule import products, warpgroup
 
 HALVES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 RESULTS: dict[str, Any] = {**HALVES, "f32": np.float32, "i32": np.int32}
@@ -128,6 +128,43 @@ def test_convolutions_of_one_pixel() -> None:
     assert "warpgroups" in schedules
     wanted = x.astype(np.float32) @ w.astype(np.float32)
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(("tile", "strides"), [(-1, 1), (0, 2), (3, 1)])
+def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.TILES[tile])
+    monkeypatch.setattr(products, "divided_if_better", lambda plan, *_: plan)
+    high, wide = (9 - 1) // strides + 1, (10 - 1) // strides + 1
+    given, made = "tensor<3x9x10x40xf16>", f"tensor<3x{high}x{wide}x72xf16>"
+    text = f"""func.func @main(%0: {given}, %1: tensor<3x3x40x72xf16>) -> {made} {{
+  %p = "relax.conv"(%0, %1) {{padding = array<i64: 1, 1, 1, 1>, strides = array<i64: {strides}, {strides}>,
+    data_layout = "N*C", kernel_layout = "*IO"}} : ({given}, tensor<3x3x40x72xf16>) -> {made}
+  %y = "relax.relu"(%p) : ({made}) -> {made}
+  return %y : {made}
+}}"""
+    x, w = values("f16", 3, 9, 10, 40), values("f16", 3, 3, 40, 72)
+    found, schedules = run_on_interpreter(text, [x, w], "chip=sm_90a")
+    assert "warpgroups" in schedules
+    padded = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::strides, ::strides]
+    wanted = np.maximum(np.einsum("nyxcrs,rsco->nyxo", windows, w.astype(np.float32)), 0)
+    assert np.abs(found.astype(np.float32) - wanted).max() <= 1e-3 * wanted.max()
+
+
+@needs_ptxas()
+def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    given, made = "tensor<32x56x56x256xbf16>", "tensor<32x56x56x256xbf16>"
+    text = f"""func.func @main(%0: {given}, %1: tensor<3x3x256x256xbf16>) -> {made} {{
+  %p = "relax.conv"(%0, %1) {{padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"}} :
+    ({given}, tensor<3x3x256x256xbf16>) -> {made}
+  return %p : {made}
+}}"""
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_90a")
+    assert "m64n256k16" in ptx and "multicast::cluster" in ptx and ptx.count("cp.async.cg.shared.global") % 8 == 0
+    made_of_it = run_ptxas(ptx, find_chip("sm_90a"))
+    assert (made_of_it.spilled_bytes, made_of_it.warnings) == (0, ())
 
 
 @needs_ptxas()

@@ -173,6 +173,7 @@ class Warpgroup(Block):
         self.products: list[Any] = []
         self.under_way: list[list[Any]] = []
         self.fenced = False
+        self.unpublished = False
 
     def _one(self, value: Any, mask: np.ndarray) -> int:
         """What all threads agree on."""
@@ -235,7 +236,21 @@ class Warpgroup(Block):
     def nvvm_fence_mbarrier_init(self, op: Any, mask: np.ndarray) -> None:
         assert self.unit.barriers
 
+    def memref_view(self, op: Any, mask: np.ndarray) -> None:
+        assert self._one(op.operands[1], mask) == 0
+        self.env[op.results[0]] = self.env[op.operands[0]].view(dtype_of(op.results[0].type))
+
+    def nvvm_cp_async_wait_group(self, op: Any, mask: np.ndarray) -> None:
+        waiting = len(self.groups)
+        super().nvvm_cp_async_wait_group(op, mask)
+        self.unpublished |= len(self.groups) < waiting
+
+    def nvvm_fence_proxy(self, op: Any, mask: np.ndarray) -> None:
+        assert mask.all()
+        self.unpublished = False
+
     def nvvm_mbarrier_arrive(self, op: Any, mask: np.ndarray) -> None:
+        assert not self.unpublished, "products may not see what threads copied"
         places, counts = np.unique(self.env[op.operands[0]][mask], return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
             unit = self.unit if place < MAPPED else self.unit.cluster.units[place // MAPPED - 1]

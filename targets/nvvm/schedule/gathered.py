@@ -1,0 +1,98 @@
+"""Factors that are no matrices in memory: images under a convolution. Threads make tiles of them for warpgroups.
+
+The tile looks like one that the copying engine makes: 128 bytes of every line, in pieces of 16 bytes that change places
+by the number of their line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.finish import Reader
+from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
+from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.nvvm.schedule.staging import whole
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
+from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+
+PIECES = ROW_BYTES // ACCESS
+"""Of a line; as many threads copy it."""
+
+
+@dataclass(frozen=True)
+class GatheredSide:
+    """A factor whose lines are read in pieces of 16 bytes, each from a place of its own, or from beyond the edges."""
+
+    roles: Roles
+    side: Side
+    form: Format
+
+    along_sums = True
+    """Steps of the sums lie side by side in the tile, as they do in memory."""
+
+
+def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
+    """A factor as threads copy it, or why they do not."""
+    if not whole(roles, side, roles.sums, form.vector):
+        return decline("steps of the sums do not lie side by side, 16 bytes at a time")
+    outside = side.access.outside
+    if outside is not None and outside.value != 0:
+        return decline("what lies beyond the edges is not zero", outside=str(outside))
+    return GatheredSide(roles, side, form)
+
+
+class Gathering:
+    """A thread's part of the tiles of some lines: a piece of every 16th line."""
+
+    def __init__(
+        self, side: GatheredSide, memory: Memory, batch: Indices, first: Any, lines: int, thread: Any, threads: int
+    ):
+        self.side = side
+        self.memory = memory
+        self.reader = Reader(side.roles, side.side, memory)
+        own, piece = split(thread, [threads // PIECES, PIECES])
+        self.step = multiply(piece, side.form.vector)
+        self.apart = threads // PIECES
+        bases = []
+        for line in range(0, lines, self.apart):
+            at = add(first, add(own, line))
+            held = create("arith.minui", at.type, at, index(side.side.extent - 1))
+            bases.append(self.reader.base({**batch, **values_of(side.side.axes, held)}))
+        self.bases = bases
+        # Every 8th line has its pieces in the same places: those of a thread do.
+        number = create("arith.remui", own.type, own, index(PIECES))
+        place = create("arith.xori", piece.type, piece, number)
+        self.place = add(multiply(own, side.form.vector * PIECES), multiply(place, side.form.vector))
+
+    def copy(self, begin: Any, target: Any, start: Any) -> None:
+        """Start copying for the steps from `begin`, to shared memory from its number `start` on."""
+        side, width = self.side, self.side.form.vector
+        position = add(begin, self.step)
+        held = create("arith.minui", position.type, position, index(side.roles.depth - width))
+        values = values_of(side.roles.sums, held)
+        exists = less(position, side.roles.depth)
+        for number, base in enumerate(self.bases):
+            source = evaluate(side.side.position, values, base[0])
+            there = self.reader.is_inside(base, values)
+            inside = exists
+            if there is not None:
+                source = create("arith.select", source.type, there, source, index(0))
+                inside = create("arith.andi", exists.type, exists, there)
+            # What lies beyond the last step, or beyond an edge, is zero.
+            count = create("arith.select", source.type, inside, index(width), index(0))
+            to = add(start, add(self.place, number * self.apart * PIECES * width))
+            ir.Operation.create(
+                "nvgpu.device_async_copy",
+                results=[ir.Type.parse("!nvgpu.device.async.token")],
+                operands=[target, to, self.memory.slot(side.side.access.value).buffer, source, count],
+                attributes={
+                    "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), width), "bypassL1": ir.UnitAttr.get(),
+                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
+                },
+            )  # fmt: skip
