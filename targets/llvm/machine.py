@@ -28,6 +28,12 @@ class Machine:
     """Rows and vectors of the register tile, where measurements chose them (`mirlo tune`)."""
     pack: bool | None = None
     """Whether panels of columns are copied, where measurements chose that."""
+    lead_bytes: int | None = None
+    """How far ahead of what is read weights are fetched that are read once, where measurements chose that."""
+    block_rows: int | None = None
+    """Rows of a block of attention, where measurements chose that."""
+    unroll: int | None = None
+    """Vectors side by side in loops that are not products, where measurements chose that."""
 
     dots: tuple[str, ...] = ()
     """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,

@@ -45,8 +45,36 @@ def test_kernels_with_choices_are_tasks():
     assert tasks[0].choices and all(set(choice) <= {"tile_rows", "tile_vectors", "pack"} for choice in tasks[0].choices)
 
 
-def test_all_choices_compute_the_same():
-    (task,), _ = tasks_of(_model(), "llvm", 1)
+def _row():
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "y")]
+    weight = RNG.standard_normal((700, 300), dtype=np.float32)
+    return make_model(nodes, {"x": (F32, [1, 700])}, ["y"], {"w": weight})
+
+
+def _attention():
+    nodes = [node("Attention", "q k v", "y", q_num_heads=2, kv_num_heads=2, is_causal=1)]
+    return make_model(nodes, {name: (F32, [1, 300, 32]) for name in "qkv"}, ["y"], opset=23)
+
+
+def _softmax():
+    return make_model([node("Softmax", "x", "y", axis=1)], {"x": (F32, [37, 345])}, ["y"])
+
+
+def _pool():
+    nodes = [node("AveragePool", "x", "y", kernel_shape=[3, 3])]
+    return make_model(nodes, {"x": (F32, [1, 40, 19, 19])}, ["y"])
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (_model, {"tile_rows", "tile_vectors", "pack"}), (_row, {"lead_bytes"}), (_attention, {"block_rows"}),
+        (_softmax, {"unroll"}), (_pool, {"unroll"}),
+    ],
+)  # fmt: skip
+def test_all_choices_compute_the_same(model, names):
+    tasks, _ = tasks_of(model(), "llvm", 1)
+    task = next(task for task in tasks if names & {name for choice in task.choices for name in choice})
     timing = time_choices(task, task.choices[:6], "llvm", 1)
     assert timing.microseconds > 0 and all(ratio is not None for ratio in timing.ratios)
 

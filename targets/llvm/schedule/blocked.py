@@ -334,7 +334,8 @@ def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Dec
         return plan
     tile = plan.first.plan.tile_rows
     smaller = -(-max(_FEWEST_ROWS, plan.extent // _FEWEST_BLOCKS) // tile) * tile
-    return replace(plan, limit=limit, block=min(plan.block, smaller))
+    is_chosen = plan.first.plan.machine.block_rows is not None
+    return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
 
 def _limit(plan: BlockedPlan, group: Group) -> tuple[int, int] | None:
@@ -355,8 +356,9 @@ def _limit(plan: BlockedPlan, group: Group) -> tuple[int, int] | None:
 
 def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> int:
     """Rows of a block: their scores fill a quarter of the second cache, whole tiles if they are several."""
-    rows = max(1, plan.machine.l2_bytes // 4 // (width * size))
-    if heads == 1:
+    chosen = plan.machine.block_rows
+    rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
+    if heads == 1 and chosen is None:
         rows = min(rows, -(-extent // _FEWEST_BLOCKS))
     if rows >= extent:
         return extent

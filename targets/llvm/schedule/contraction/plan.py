@@ -157,7 +157,8 @@ class Plan:
         """
         if not self._streams or self._tiles_of_panel != 1 or self._column_bytes <= self.machine.l1_bytes:
             return 0
-        return LEAD_BYTES // element_bytes(self.columns.access.element_type)
+        ahead = LEAD_BYTES if self.machine.lead_bytes is None else self.machine.lead_bytes
+        return ahead // element_bytes(self.columns.access.element_type)
 
     @property
     def _streams(self) -> bool:
