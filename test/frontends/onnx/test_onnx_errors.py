@@ -98,6 +98,19 @@ def test_all_unsupported_operators_in_one_error(context: Any) -> None:
     ]
 
 
+def test_dictionaries(context: Any) -> None:
+    """What scikit-learn's exporter ends classifiers with, unless it is told not to."""
+    made = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+    model = make_model([made], X, ["y"])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    kind = helper.make_map_type_proto(onnx.TensorProto.INT64, helper.make_tensor_type_proto(F32, []))
+    model.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(kind))
+    assert (
+        "dictionaries are not supported: export the model without it (skl2onnx: options={'zipmap': False})"
+        in message(context, model)
+    )
+
+
 def test_unsupported_operators_in_branches_and_functions(context: Any) -> None:
     branch = helper.make_graph([node("Foo", "x", "t")], "b", [], [helper.make_tensor_value_info("t", F32, None)])
     body = helper.make_function("my", "F", ["a"], ["c"], [node("Quux", "a", "c")], [helper.make_opsetid("", 18)])
