@@ -100,6 +100,10 @@ class Executable:
         """Bytes of the weights (shared by all calls) and of the arena of a call."""
         return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena)
 
+    def weight(self, name: str) -> np.ndarray:
+        """The elements of a weight, by its name in `artifact.params`; not to be written."""
+        return self._store.get(name)
+
     @property
     def externals(self) -> LoadedExternals:
         """What the loaders of code generators made of their parts of the model."""
@@ -300,6 +304,10 @@ def load(path: str | os.PathLike[str], device: int | None = None) -> Any:
             from mirlo.runtime.program_file import program_of
 
             return program_of(path, artifact, store)
+        if artifact.loader == "specialized":
+            from mirlo.runtime.specialized import specialized_of
+
+            return specialized_of(path, artifact, store, device)
         return Executable(artifact, store, device)
     except (ArtifactError, PackedFunctionError) as problem:
         raise type(problem)(f"{path}: {problem}") from None

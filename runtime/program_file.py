@@ -35,12 +35,12 @@ def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
         "registers": compiled.registers,
         "constants": [{"register": register, "param": name} for register, name in compiled.constants.items()],
         "body": asdict(compiled.body),
-        "parts": [_part(part) for part in compiled.parts],
+        "parts": [part_row(part)[0] for part in compiled.parts],
     }
     return Artifact(
         target=compiled.target,
         loader=LOADER,
-        code=b"".join(with_externals(part)[1] for part in compiled.parts),
+        code=b"".join(part_row(part)[1] for part in compiled.parts),
         entry="",
         inputs=tuple(_specs(compiled.inputs)),
         outputs=tuple(_specs(compiled.outputs)),
@@ -60,9 +60,10 @@ def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
     return [TensorSpec(port.name, port.kind.name, port.kind.shape or ()) for port in ports if port.kind.is_tensor]
 
 
-def _part(part: Artifact) -> dict[str, Any]:
+def part_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
+    """One of several artifacts of a file: what is said of it, and its share of the code."""
     externals, code = with_externals(part)
-    return {
+    row = {
         **(externals if part.externals else {}),
         "loader": part.loader,
         "entry": part.entry,
@@ -75,6 +76,7 @@ def _part(part: Artifact) -> dict[str, Any]:
         "kernels": [asdict(kernel) for kernel in part.kernels],
         "metadata": part.metadata,
     }
+    return row, code
 
 
 def program_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> Program:
@@ -84,7 +86,7 @@ def program_of(path: str | os.PathLike[str], artifact: Artifact, store: Paramete
     parts, start = [], 0
     for row in fields.each("parts"):
         size = row.count("bytes")
-        parts.append(_read_part(row, artifact.target, artifact.code[start : start + size], store))
+        parts.append(read_part(row, artifact.target, artifact.code[start : start + size], store))
         start += size
     if start != len(artifact.code):
         raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
@@ -120,7 +122,9 @@ def _kind(row: Fields) -> Kind:
         raise row.fail(f"{row.place}.kind", "a kind of a value", text) from None
 
 
-def _read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
+def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
+    """What `part_row` wrote."""
+
     def specs(name: str) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(r.text("name"), r.dtype("dtype"), r.symbolic_shape("shape")) for r in row.each(name))
 

@@ -107,6 +107,7 @@ def compile(
     tune: Database | bool | float | str | os.PathLike[str] = True,
     precision: str | None = None,
     placement: str | Mapping[str, Sequence[int]] = "priority",
+    specialize: Sequence[Mapping[str, int]] | None = None,
 ) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -127,11 +128,25 @@ def compile(
     or "f16", stores weights in half of the memory and computes products from such numbers, with sums in f32.
     `placement` says how several targets share the model: by "priority", the order of the list; by cost, "estimated"
     from their figures or "measured" here, when what is slower than one target alone is not taken; or the numbers of the
-    nodes that each code generator may have.
+    nodes that each code generator may have. `specialize` lists sizes of symbolic dims, `[{"batch": 1}, {"batch": 8,
+    "sequence": 128}]`: the result has builds for these beside the one for any, and counts the shapes of its calls.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
 
+    if specialize is not None:
+        from mirlo.tools.specialize import specialized
+
+        def build(shapes: Any, number: int | None = None) -> Any:
+            folder = None if save_ir is None else Path(save_ir) / ("any" if number is None else f"specialized{number}")
+            return compile(
+                model, target, threads=threads, shapes=shapes, pipeline=pipeline, legalize=legalize,
+                intrinsics=intrinsics, strategies=strategies, schedules=schedules, opt_level=opt_level, save_ir=folder,
+                progress=progress, params=params, cache=cache, jobs=jobs, tune=tune, precision=precision,
+                placement=placement,
+            )  # fmt: skip
+
+        return specialized(build(shapes), specialize, build)
     kept = open_cache(cache)
     options = CompileOptions("", threads, opt_level, jobs=jobs, cache=kept)
     tell = progress or _silent

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, natural, positive
+from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, natural, positive, sizes
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -67,6 +67,7 @@ class Arguments(argparse.Namespace):
     no_cache: bool
     jobs: int | None
     precision: str | None
+    specialize: list[dict[str, int]] | None
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
@@ -189,6 +190,14 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     add_shapes(group)
     _add_strategies(group)
+    group.add_argument(
+        "--specialize",
+        metavar="DIM=N,...",
+        type=sizes,
+        action="append",
+        default=None,
+        help="add a build for these sizes of symbolic dims, which calls of such shapes run; once for each build",
+    )
     group.add_argument(
         "--precision",
         choices=("bf16", "f16"),

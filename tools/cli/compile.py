@@ -71,5 +71,6 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             jobs=arguments.jobs,
             precision=arguments.precision,
             placement=arguments.cost,
+            specialize=arguments.specialize,
         )
     return executable, progress

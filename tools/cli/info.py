@@ -40,6 +40,11 @@ def _compiled(path: str) -> Iterable[str]:
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
     yield "memory of a call: " + arena_text(artifact.arena_bytes, artifact.metadata.get("memory", {}))
     yield f"code: {bytes_text(len(artifact.code))}"
+    if artifact.loader == "specialized":
+        from mirlo.runtime.specialized import specialized_of
+
+        for build in specialized_of(path, artifact, store).builds:
+            yield "build for " + ", ".join(map(str, build.inputs))
     for external in artifact.externals:
         functions = f"{len(external.functions)} function{'s' * (len(external.functions) != 1)}"
         size, taken = bytes_text(len(external.data)), f"{len(external.params)} of the parameters"

@@ -65,6 +65,17 @@ def _dim(word: str, text: str) -> int | str:
     raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, found the dim '{word}' in '{text}'")
 
 
+def sizes(text: str) -> dict[str, int]:
+    """Sizes of dims: batch=8,sequence=128."""
+    made: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not name.strip() or not size.strip().isdecimal():
+            raise argparse.ArgumentTypeError(f"expected DIM=N,..., found '{text}'")
+        made[name.strip()] = int(size)
+    return made
+
+
 def positive(text: str) -> int:
     return _number(text, 1)
 

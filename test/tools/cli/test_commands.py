@@ -267,3 +267,14 @@ def test_precision(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "to-mixed-precision" in _call(capsys, *model, "--timing", "--no-cache")
     assert main([str(argument) for argument in (*model, "--pipeline", "simplify")]) == 1
     assert "precision: a pipeline of your own says so itself" in capsys.readouterr().err
+
+
+def test_builds_for_some_sizes(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ("compile", files / "m.onnx", "-o", tmp_path / "o.mirlo")
+    _call(capsys, *model, "--specialize", "rows=5", "--specialize", "rows=8")
+    out = _call(capsys, "info", tmp_path / "o.mirlo")
+    assert "image/x  f32[rows, 8]" in out
+    assert re.findall(r"^build for (.*), index", out, re.MULTILINE) == ["image/x: f32[5, 8]", "image/x: f32[8, 8]"]
+    assert "[5, 4]" in _call(capsys, "run", tmp_path / "o.mirlo", "--input", f"image/x={files / 'x.npy'}")
+    assert main([str(argument) for argument in (*model, "--specialize", "row=5")]) == 1
+    assert "'row' is no symbolic dim of the model" in capsys.readouterr().err

@@ -1,0 +1,245 @@
+"""A model compiled for any sizes, with builds for some sizes beside it: a call runs the one that fits its arrays."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.executable import Executable, Memory
+from mirlo.runtime.fields import Fields
+from mirlo.runtime.inputs import bind
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.profile import Profile
+from mirlo.runtime.program_file import part_row, read_part
+
+LOADER = "specialized"
+MOST_SHAPES = 1024
+"""So many combinations of shapes are counted; when there are more, those that were seen least are forgotten."""
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class ShapeCount:
+    """How often a model was called with inputs of these sizes."""
+
+    dims: Mapping[str, int]
+    """The sizes of the model's symbolic dims."""
+    count: int
+    specialized: bool
+    """Whether a build for such sizes was run."""
+
+
+@dataclass
+class _Seen:
+    """Shapes of all inputs that a call had."""
+
+    build: Executable | None
+    call: Callable[..., Any]
+    """Of the build, or of the general one."""
+    count: int = 0
+
+
+class Specialized(Executable):
+    """An `Executable` for any sizes that has others for some, and hands over the calls that these can take.
+
+    It counts the calls by their shapes: `shape_counts`. A build that fixes more dims goes before one that fixes fewer.
+    """
+
+    def __init__(
+        self, artifact: Artifact, store: ParameterStore, builds: Sequence[Artifact], device: int | None = None
+    ) -> None:
+        super().__init__(artifact, store, device)
+        for build in builds:
+            _check_build(artifact, build)
+        ordered = sorted(builds, key=lambda build: -sum(isinstance(d, int) for s in build.inputs for d in s.shape))
+        self.builds = tuple(Executable(build, store, device) for build in ordered)
+        """Those for some sizes, in the order in which they are asked."""
+        self._seen: dict[Shapes, _Seen] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        values = bind(self.inputs, arrays, named) if named else arrays
+        call = self._call_for(values)
+        return call(*values) if out is None else call(*values, out=out)
+
+    def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
+        values = bind(self.inputs, (), inputs)
+        made = self._call_for(values)(*values, out=out)
+        results = made if isinstance(made, tuple) else (made,)
+        return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
+
+    def profile(self, *arrays: Any, repeats: int = 10, **named: Any) -> Profile:
+        if not arrays and not named:
+            named = self.random_inputs()
+        values = bind(self.inputs, arrays, named)
+        build = self._find(_shapes(values))
+        return super().profile(*values, repeats=repeats) if build is None else build.profile(*values, repeats=repeats)
+
+    def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
+        values = bind(self.inputs, arrays, named)
+        build = self._find(_shapes(values))
+        runner = super().on_device if build is None else build.on_device
+        return runner(*values, stream=stream, out=out)
+
+    def to(self, device: int) -> Specialized:
+        return Specialized(self.artifact, self._store, [build.artifact for build in self.builds], device)
+
+    @property
+    def shape_counts(self) -> list[ShapeCount]:
+        """The sizes that the model was called with, the most frequent first."""
+        with self._lock:
+            seen = [(shapes, entry.build, entry.count) for shapes, entry in self._seen.items()]
+        totals: dict[tuple[tuple[str, int], ...], tuple[int, bool]] = {}
+        for shapes, build, count in seen:
+            dims = tuple(self._dims(shapes).items())
+            totals[dims] = (totals.get(dims, (0, False))[0] + count, build is not None)
+        found = [ShapeCount(dict(dims), count, special) for dims, (count, special) in totals.items()]
+        return sorted(found, key=lambda each: -each.count)
+
+    def hot_shapes(self, most: int) -> list[dict[str, int]]:
+        """The sizes that are asked for most often, as `mirlo.compile(..., specialize=...)` takes them."""
+        return [dict(each.dims) for each in self.shape_counts[:most]]
+
+    @property
+    def memory(self) -> Memory:
+        """Of all builds: the weights, each once, and the largest arena."""
+        every = [super().memory, *(build.memory for build in self.builds)]
+        names = {spec.name: self._array(spec.name) for each in self._artifacts() for spec in each.params}
+        return Memory(
+            sum(array.nbytes for array in names.values()),
+            max(each.arena_bytes for each in every),
+            sum(each.device_arena_bytes for each in every),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        rows, code = [], []
+        for artifact in self._artifacts():
+            row, own = part_row(artifact)
+            rows.append(row)
+            code.append(own)
+        names = {spec.name: spec for each in self._artifacts() for spec in each.params}
+        whole = Artifact(
+            target=self.artifact.target, loader=LOADER, code=b"".join(code), entry="", inputs=self.artifact.inputs,
+            outputs=self.artifact.outputs, params=tuple(names.values()), arena_bytes=self.artifact.arena_bytes,
+            threads=self.artifact.threads, kernels=self.artifact.kernels, metadata={"parts": rows},
+        )  # fmt: skip
+        store = ParameterStore()
+        for name in names:
+            store.add(name, self._array(name))
+        artifacts.save(path, whole, store)
+
+    def release_arenas(self) -> None:
+        super().release_arenas()
+        for build in self.builds:
+            build.release_arenas()
+
+    def __repr__(self) -> str:
+        count = len(self.builds)
+        return f"{super().__repr__()[:-1]}; {count} specialized build{'s' if count != 1 else ''}>"
+
+    def _artifacts(self) -> list[Artifact]:
+        return [self.artifact, *(build.artifact for build in self.builds)]
+
+    def _array(self, name: str) -> np.ndarray:
+        if any(spec.name == name for spec in self.artifact.params):
+            return self.weight(name)
+        return next(
+            build.weight(name) for build in self.builds if any(spec.name == name for spec in build.artifact.params)
+        )
+
+    def _call_for(self, values: Sequence[Any]) -> Callable[..., Any]:
+        """The call of the build that takes these arrays; it is counted."""
+        try:
+            seen = self._seen.get(tuple([value.shape for value in values]))
+        except (AttributeError, TypeError):  # no arrays, or shapes that cannot be keys
+            return super().__call__
+        if seen is None:
+            seen = self._meet(_shapes(values))
+            if seen is None:
+                return super().__call__
+        seen.count += 1
+        return seen.call
+
+    def _meet(self, shapes: Shapes | None) -> _Seen | None:
+        """Shapes that are new: which build takes them. None where they fit no input."""
+        if shapes is None or not _fits(self.artifact, shapes):
+            return None
+        build = self._find(shapes)
+        seen = _Seen(build, super().__call__ if build is None else build.__call__)
+        with self._lock:
+            if len(self._seen) >= MOST_SHAPES:
+                kept = sorted(self._seen.items(), key=lambda item: -item[1].count)[: MOST_SHAPES // 2]
+                self._seen = dict(kept)
+            return self._seen.setdefault(shapes, seen)
+
+    def _find(self, shapes: Shapes | None) -> Executable | None:
+        if shapes is None:
+            return None
+        return next((build for build in self.builds if _fits(build.artifact, shapes)), None)
+
+    def _dims(self, shapes: Shapes) -> dict[str, int]:
+        """The sizes of the dims that are symbols; what is computed from some follows from them."""
+        found: dict[str, int] = {}
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            for dim, size in zip(spec.shape, shape, strict=True):
+                if isinstance(dim, str) and _is_name(dim):
+                    found[dim] = size
+        return found
+
+
+def _shapes(values: Sequence[Any]) -> Shapes | None:
+    try:
+        return tuple(tuple(int(size) for size in value.shape) for value in values)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _fits(artifact: Artifact, shapes: Shapes) -> bool:
+    """Whether the inputs may have these shapes, as far as their dims are numbers or plain symbols."""
+    if len(shapes) != len(artifact.inputs):
+        return False
+    sizes: dict[str, int] = {}
+    for spec, shape in zip(artifact.inputs, shapes, strict=True):
+        if len(shape) != len(spec.shape):
+            return False
+        for dim, size in zip(spec.shape, shape, strict=True):
+            if isinstance(dim, int) and dim != size:
+                return False
+            if isinstance(dim, str) and _is_name(dim) and sizes.setdefault(dim, size) != size:
+                return False
+    return True
+
+
+def _is_name(dim: str) -> bool:
+    return dim.replace("_", "").replace(".", "").isalnum()
+
+
+def _check_build(artifact: Artifact, build: Artifact) -> None:
+    """The builds are of one model: their inputs and outputs have the same names and types."""
+    for own, other in ((artifact.inputs, build.inputs), (artifact.outputs, build.outputs)):
+        if [(s.name, s.dtype, len(s.shape)) for s in own] != [(s.name, s.dtype, len(s.shape)) for s in other]:
+            raise ArtifactError("the specialized builds of a model must have its inputs and outputs")
+
+
+def specialized_of(
+    path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore, device: int | None = None
+) -> Specialized:
+    """The model in a file that was read."""
+    fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
+    parts, start = [], 0
+    for row in fields.each("parts"):
+        size = row.count("bytes")
+        parts.append(read_part(row, artifact.target, artifact.code[start : start + size], store))
+        start += size
+    if not parts or start != len(artifact.code):
+        raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
+    return Specialized(parts[0], store, parts[1:], device)

@@ -1,0 +1,107 @@
+"""Builds for some sizes beside the one for any: which one runs, what is counted, and what a file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import mirlo
+
+F32 = onnx.TensorProto.FLOAT
+
+
+def model() -> onnx.ModelProto:
+    """Rows times a weight, then a softmax of them."""
+    weight = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Softmax", ["p"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "rows",
+        [helper.make_tensor_value_info("x", F32, ["batch", "sequence", 16])],
+        [helper.make_tensor_value_info("y", F32, None)],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+SIZES = [{"batch": 2}, {"batch": 2, "sequence": 8}]
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    return mirlo.compile(model(), specialize=SIZES)
+
+
+def rows(batch: int, sequence: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((batch, sequence, 16)).astype(np.float32)
+
+
+def assert_right(compiled: Any, general: Any, batch: int, sequence: int) -> None:
+    x = rows(batch, sequence)
+    expected = general(x)
+    for found in (compiled(x), compiled(x=x), compiled.run({"x": x})["y"], compiled(x, out=np.empty_like(expected))):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_each_call_runs_the_build_that_fixes_most(compiled: Any) -> None:
+    assert [str(build.inputs[0]) for build in compiled.builds] == ["x: f32[2, 8, 16]", "x: f32[2, sequence, 16]"]
+    assert str(compiled.inputs[0]) == "x: f32[batch, sequence, 16]"
+    general = mirlo.compile(model())
+    before = {tuple(each.dims.items()): each.count for each in compiled.shape_counts}
+    for batch, sequence, runs in ((2, 8, 0), (2, 5, 1), (3, 8, None)):
+        assert_right(compiled, general, batch, sequence)
+        build = compiled._find(((batch, sequence, 16),))
+        assert build is (None if runs is None else compiled.builds[runs])
+    after = {tuple(each.dims.items()): (each.count, each.specialized) for each in compiled.shape_counts}
+    dims = (("batch", 2), ("sequence", 8))
+    assert after[dims] == (before.get(dims, 0) + 4, True)
+    assert after[("batch", 3), ("sequence", 8)][1] is False
+
+
+def test_a_file_holds_all_builds_and_each_weight_once(compiled: Any, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "rows.mirlo")
+    loaded = mirlo.load(tmp_path / "rows.mirlo")
+    general = mirlo.compile(model())
+    assert [build.inputs for build in loaded.builds] == [build.inputs for build in compiled.builds]
+    for batch, sequence in ((2, 8), (2, 3), (1, 8)):
+        assert_right(loaded, general, batch, sequence)
+    assert loaded.memory.weights_bytes == compiled.memory.weights_bytes
+    alone = [general, *(mirlo.compile(model(), shapes={"x": dims}) for dims in ([2, "s", 16], [2, 8, 16]))]
+    assert compiled.memory.weights_bytes < sum(each.memory.weights_bytes for each in alone)
+
+
+def test_what_was_called_most_can_be_specialized_for() -> None:
+    counting = mirlo.compile(model(), specialize=[])
+    for batch in (1, 4, 4, 4, 1, 7):
+        counting(rows(batch, 2))
+    counts = [(each.dims["batch"], each.count, each.specialized) for each in counting.shape_counts]
+    assert counts == [(4, 3, False), (1, 2, False), (7, 1, False)]
+    assert counting.hot_shapes(2) == [{"batch": 4, "sequence": 2}, {"batch": 1, "sequence": 2}]
+    again = mirlo.compile(model(), specialize=counting.hot_shapes(1))
+    assert str(again.builds[0].inputs[0]) == "x: f32[4, 2, 16]"
+
+
+def test_arrays_that_do_not_fit_are_told_by_the_general_build(compiled: Any) -> None:
+    known = len(compiled.shape_counts)
+    for wrong, text in ((np.zeros((2, 8, 15), np.float32), "x"), (np.zeros((2, 8, 16)), "f64"), (np.zeros(3), "x")):
+        with pytest.raises(mirlo.MirloError, match=text):
+            compiled(wrong)
+    assert len(compiled.shape_counts) == known
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ([{"bach": 1}], "'bach' is no symbolic dim of the model.*nearest: 'batch'"),
+        ([{"batch": "1"}], "must be a number"),
+        ({"batch": 1}, "expected a list"),
+    ],
+)
+def test_sizes_that_cannot_be(sizes: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        mirlo.compile(model(), specialize=sizes)

@@ -1,0 +1,72 @@
+"""Builds of a model for some sizes beside the one for any: what `mirlo.compile(..., specialize=...)` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from hashlib import blake2b
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.specialized import Specialized
+
+Shapes = dict[str, list[int | str]]
+
+
+def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Any]) -> Specialized:
+    """The model `general` with a build for each of these sizes of its symbols: `build(shapes, number)` makes one."""
+    if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
+        raise ValueError(f"specialize: expected a list such as [{{'batch': 1}}], found {wanted!r}")
+    if not isinstance(general, Executable) or general.artifact.externals:
+        raise ValueError(
+            "specialize: expected a model of tensors for one target; programs, and models that several targets share, "
+            "have parts of their own: compile them for each size with shapes="
+        )
+    chosen = [dict(sizes) for i, sizes in enumerate(wanted) if sizes not in wanted[:i]]
+    shapes = [shapes_for(general.inputs, sizes) for sizes in chosen]  # all of them are checked before any is compiled
+    builds = [build(each, number) for number, each in enumerate(shapes)]
+    store = ParameterStore()
+    digests: dict[Any, str] = {}
+    first, *others = (_sharing(each, store, digests) for each in (general, *builds))
+    return Specialized(first, store, others)
+
+
+def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes:
+    """The shapes of the inputs with numbers for some symbols."""
+    dims = {dim: D.parse(dim) for spec in inputs for dim in spec.shape if isinstance(dim, str)}
+    symbols = sorted({name for dim in dims.values() for name in D.symbols_of(dim)})
+    for name, size in sizes.items():
+        if name not in symbols:
+            near = get_close_matches(name, symbols, n=1)
+            hint = f"; nearest: '{near[0]}'" if near else ""
+            known = f"those of the inputs are {', '.join(symbols)}" if symbols else "the inputs have none"
+            raise ValueError(f"specialize: '{name}' is no symbolic dim of the model: {known}{hint}")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise ValueError(f"specialize: the size of '{name}' must be a number, found {size!r}")
+    made: Shapes = {}
+    for spec in inputs:
+        row: list[int | str] = []
+        for dim in spec.shape:
+            found = D.substitute(dims[dim], sizes) if isinstance(dim, str) else dim
+            if isinstance(found, int) and found < 0:
+                raise ValueError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {found}")
+            row.append(found if isinstance(found, int) else str(found))
+        made[spec.name] = row
+    return made
+
+
+def _sharing(made: Executable, store: ParameterStore, digests: dict[Any, str]) -> Artifact:
+    """The artifact, its weights in the store: each is there once, whatever the builds call it."""
+    specs = []
+    for spec in made.artifact.params:
+        array = made.weight(spec.name)
+        content: Any = array.reshape(-1).view("u1")
+        key = (spec.dtype, spec.shape, blake2b(content, digest_size=32).digest())
+        if key not in digests:
+            digests[key] = store.add_unique(spec.name, array)
+        specs.append(replace(spec, name=digests[key]))
+    return replace(made.artifact, params=tuple(specs))
