@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
@@ -23,8 +25,6 @@ def attention(node: Node) -> Any:
     causal = node.attr.bool("is_causal", 0)
     if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
         return NotImplemented
-    if causal and node.has(PAST_KEY):
-        return NotImplemented
     node.attr.ignore("qk_matmul_output_mode")  # it tells which scores to return, and none are
     node.attr.ignore("softmax_precision")  # sums are kept in f32 or better
     query = _heads(node, node[0], "q_num_heads")
@@ -36,12 +36,29 @@ def attention(node: Node) -> Any:
     mask = node.optional(3)
     if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
         return NotImplemented
+    if causal and node.has(PAST_KEY):
+        new, seen = type_of(query).shape[2], type_of(key).shape[2]
+        if not isinstance(new, int) or not isinstance(seen, int):
+            return NotImplemented
+        causal, mask = False, _up_to_each(node, new, seen, mask)
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), causal=causal)
     if node.type(0).rank == 3:
         batch, heads, length, size = type_of(result).shape
         rows = node.emit("permute", result, axes=(0, 2, 1, 3))
         result = node.emit("reshape", rows, shape=(batch, length, heads * size))
     return result, key, value
+
+
+def _up_to_each(node: Node, new: int, keys: int, mask: Any) -> Any:
+    """A mask that hides from each of the last `new` tokens those after it; the last one sees them all."""
+    if new == 1:
+        return mask
+    seen = node.constant(np.tril(np.ones((new, keys), bool), keys - new))
+    if mask is None:
+        return seen
+    if type_of(mask).dtype.is_bool:
+        return node.emit("logical_and", mask, seen)
+    return node.emit("where", seen, mask, node.constant(float("-inf"), type_of(mask)))
 
 
 def _heads(node: Node, x: Any, attribute: str) -> Any:

@@ -1,0 +1,47 @@
+"""Causal attention over a cache: the new tokens see all of it, and each what comes before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mirlo
+
+PAST, HEADS, SHARED, SIZE = 5, 4, 2, 8
+KINDS = {"bool": (TensorProto.BOOL, bool), "float": (TensorProto.FLOAT, np.float32)}
+
+
+@pytest.mark.parametrize("mask", ["", "bool", "float"])
+@pytest.mark.parametrize("new", [1, 3])
+def test_causal_with_past(new: int, mask: str, tmp_path: Path) -> None:
+    import onnxruntime
+
+    rng = np.random.default_rng(0)
+    shapes = {
+        "q": (1, HEADS, new, SIZE), "k": (1, SHARED, new, SIZE), "v": (1, SHARED, new, SIZE),
+        "pk": (1, SHARED, PAST, SIZE), "pv": (1, SHARED, PAST, SIZE),
+    }  # fmt: skip
+    inputs = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    if mask:
+        kind, numbers = KINDS[mask]
+        seen = np.arange(PAST + new) != 2
+        inputs["m"] = np.broadcast_to(seen if mask == "bool" else np.where(seen, 0.5, -2), (new, PAST + new))
+        inputs["m"] = inputs["m"].astype(numbers)
+        values.append(helper.make_tensor_value_info("m", kind, (new, PAST + new)))
+    names = ["q", "k", "v", "m" if mask else "", "pk", "pv"]
+    node = helper.make_node("Attention", names, ["y", "nk", "nv"], is_causal=1)
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "nk", "nv")]
+    graph = helper.make_graph([node], "g", values, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    compiled = mirlo.compile(path)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    for found, wanted in zip(compiled.run(inputs).values(), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert any("attention" in kernel.symbol for kernel in compiled.artifact.kernels), "it is one kernel"
