@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_of
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
@@ -88,6 +88,10 @@ class Body:
         """The nodes that are being imported, each inside the one before."""
         self.solvable: set[str] = set()
         """Symbols of the inputs that may be replaced by what operators need them to be."""
+        self.solutions: Mapping[str, Dim] | None = None
+        """What symbols for sizes that data tells must be; None where no more is to be found out."""
+        self._of_data: list[str] = []
+        """Symbols for sizes that data tells, in the order in which they were made."""
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
@@ -131,6 +135,11 @@ class Body:
     def fresh_symbol(self, base: str) -> str:
         self._symbols += 1
         return f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
+
+    def symbol_of_data(self, base: str) -> tuple[str, Dim]:
+        name = self.fresh_symbol(base)
+        self._of_data += [] if self.solutions is None else [name]
+        return name, (self.solutions or {}).get(name, symbol(name))
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
@@ -212,11 +221,9 @@ class Body:
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                found = solve(error.left, error.right, self.solvable)
-                if found is not None:
+                if found := solve(error.left, error.right, self.solvable, self._of_data):
                     raise found from None
-                agreed = taken_for_equal(error.left, error.right, inputs, self.ssa)
-                if agreed is None:
+                if (agreed := taken_for_equal(error.left, error.right, inputs, self.ssa)) is None:
                     raise
                 inputs = agreed
         return self._convert(step, inputs, scope)

@@ -1,9 +1,10 @@
-"""Dims of inputs that a model needs to be equal: found while it is imported, checked when it is called.
+"""Dims that a model needs to be equal: found while it is imported, checked when it is called.
 
 A model may name two dims differently that can only be equal, or leave a dim open that can only be one number. Where an
 operator finds that, the equation is solved for one of the inputs' symbols and the import begins anew with what it
 stands for. The inputs then have dims such as `past + 1`, which are checked against what a caller gives before anything
-is computed. Where no symbol of the inputs can stand for that, the dims are taken for equal, which is checked as well.
+is computed. A size that only data tells is solved for as well: that it is what is needed is checked where it is known.
+Where no symbol can stand for what is needed, the dims are taken for equal, which is checked in the same way.
 """
 
 from __future__ import annotations
@@ -22,31 +23,38 @@ MOST = 64
 
 
 class Solved(Exception):
-    """A symbol of the inputs must be this dim."""
+    """A symbol of the inputs, or of a size that data tells, must be this dim."""
 
-    def __init__(self, name: str, dim: Dim) -> None:
+    def __init__(self, name: str, dim: Dim, of_data: bool = False) -> None:
         super().__init__(name)
         self.name = name
         self.dim = dim
+        self.of_data = of_data
 
 
-def solve(left: Dim, right: Dim, symbols: Collection[str]) -> Solved | None:
-    """What one of these symbols must be for two dims to be equal, if that follows."""
+def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str] = ()) -> Solved | None:
+    """What one of these symbols must be for two dims to be equal, if that follows.
+
+    Of symbols for sizes that data tells, in the order in which they are made, the last one is what is solved for.
+    """
     if left is D.UNKNOWN or right is D.UNKNOWN:
         return None
     difference = left - right
     if isinstance(difference, int):
         return None
-    if any(name not in symbols and not name.endswith(MULTIPLE) for name in D.symbols_of(difference)):
+    names = D.symbols_of(difference)
+    made = [name for name in of_data if name in names]
+    if any(name not in symbols and name not in made and not name.endswith(MULTIPLE) for name in names):
         return None
+    candidates = made[-1:] or symbols
     found = []
     for atoms, factor in difference.terms:
         rest = difference - D.SymbolicDim(((atoms, factor),))
-        if len(atoms) != 1 or atoms[0] not in symbols or atoms[0] in D.symbols_of(rest):
+        if len(atoms) != 1 or atoms[0] not in candidates or atoms[0] in D.symbols_of(rest):
             continue
         dim = _quotient(rest * -1, factor)
         if dim is not None and not (isinstance(dim, int) and dim < 0):
-            found.append(Solved(atoms[0], dim))
+            found.append(Solved(atoms[0], dim, bool(made)))
     return min(found, key=_preference) if found else None
 
 

@@ -46,6 +46,7 @@ def import_model(
     if missing:
         raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
     solutions: dict[str, Dim] = {}
+    of_data: set[str] = set()
     while True:
         module, store = new_module(loaded, context), ParameterStore()
         try:
@@ -55,6 +56,11 @@ def import_model(
         except Solved as found:
             solutions = {name: D.substitute(dim, {found.name: found.dim}) for name, dim in solutions.items()}
             solutions[found.name] = found.dim
+            if found.of_data:
+                of_data.add(found.name)
+            else:  # what data tells may have other names now, and is solved for anew
+                solutions = {name: dim for name, dim in solutions.items() if name not in of_data}
+                of_data.clear()
     store.files.update(loaded.weights.files)
     return module, store
 
@@ -74,7 +80,8 @@ def build_main(
 ) -> None:
     """Build `@main` at the insertion point; `observer` is told of each node.
 
-    `solutions` are dims in the place of symbols of the inputs; where they are given, `Solved` is raised for one more.
+    `solutions` are dims in the place of symbols of the inputs, and of those for sizes that data tells; where they are
+    given, `Solved` is raised for one more.
     """
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
@@ -101,6 +108,7 @@ def build_main(
         if solutions is not None and len(solutions) < MOST:
             dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
             body.solvable = set().union(*map(D.symbols_of, dims))
+            body.solutions = solutions
         try:
             outputs = body.graph(graph, scope)
         except Skipped:

@@ -46,6 +46,9 @@ class Builder(Protocol):
     def fresh_symbol(self, base: str) -> str:
         """A name for a dim that no other has, made of the name of a value."""
 
+    def symbol_of_data(self, base: str) -> tuple[str, Dim]:
+        """Such a name for a size that data tells, and the dim that it must be: its symbol, where any will do."""
+
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
 

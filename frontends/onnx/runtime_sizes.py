@@ -30,11 +30,20 @@ def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None
         raise NodeError(f"{what} is a list of {count} numbers: how many there are must be known")
     if count == 0:
         return ()
-    names = [node.builder.fresh_symbol(node.outputs[0]) for _ in range(count)]
+    names, made = zip(*(node.builder.symbol_of_data(node.outputs[0]) for _ in range(count)), strict=True)
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}"
+    solved = [dim != D.symbol(name) for name, dim in zip(names, made, strict=True)]
+    if any(solved):
+        expected = shape_vector(node, [dim if is_solved else 0 for dim, is_solved in zip(made, solved, strict=True)])
+        free = node.constant(np.array([not is_solved for is_solved in solved]))
+        values = node.emit(
+            "where", node.emit("logical_or", node.emit("equal", values, expected), free), values, numbers(node, WRONG)
+        )
+        needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(made, solved, strict=True))
+        text += f", or its size is not {needed}, which other nodes need"
     limits = bounds or [D.UNKNOWN] * count
     BindDims.build(values, symbols=names, bounds=limits, what=text, result_types=[])
-    return tuple(map(D.symbol, names))
+    return made
 
 
 def vector(node: Node, index: int) -> Any:

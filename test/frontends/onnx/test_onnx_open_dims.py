@@ -133,6 +133,21 @@ def test_dims_that_can_only_be_equal() -> None:
     assert str(grid.inputs[0]).endswith("f32[n, 2, 3]")
 
 
+def test_a_table_cut_to_the_length_of_a_sequence() -> None:
+    """As exporters write position embeddings: that the sequence is no longer than the table is checked by the call."""
+    table = np.random.default_rng(0).standard_normal((1, 16, 4)).astype(np.float32)
+    nodes = [
+        node("Shape", "x", "length", start=1, end=2), node("Slice", "table zero length one one", "rows"),
+        node("Shape", "x", "wanted", start=0, end=2), node("Concat", "wanted four", "shape", axis=0),
+        node("Expand", "rows shape", "spread"), node("Add", "x spread", "y"),
+    ]  # fmt: skip
+    numbers = {"zero": np.array([0]), "one": np.array([1]), "four": np.array([4])}
+    model = model_of(nodes, {"x": ["batch", "seq", 4]}, {"table": table, **numbers})
+    assert_like_reference(model, {"x": (2, 5, 4)}, {"x": (1, 16, 4)}, {"x": (3, 1, 4)})
+    with pytest.raises(mirlo.MirloError, match="node 'rows' .Slice.: .* its size is not seq, which other nodes need"):
+        mirlo.compile(model)(np.zeros((1, 17, 4), np.float32))
+
+
 @pytest.mark.parametrize("image, window", [((4, 5), (2, 3)), ((3, 3), (1, 2))])
 def test_patches_to_images_of_any_size(image: tuple[int, ...], window: tuple[int, ...]) -> None:
     """Sizes of images and windows are inputs; those that do not fit are an error."""
@@ -298,7 +313,7 @@ def test_dims_that_no_symbol_stands_for_are_taken_for_equal() -> None:
     compiled = mirlo.compile(model_of(nodes, {"x": ["n"], "y": [1, "m"]}))
     x, y = np.float32([0, 1, 0, 1]), np.float32([[10, 20]])
     np.testing.assert_array_equal(compiled.run({"x": x, "y": y})["z"], [[11, 23]])
-    with pytest.raises(mirlo.MirloError, match="elements is looked at"):
+    with pytest.raises(mirlo.MirloError, match="its size is not m, which other nodes need"):
         compiled.run({"x": x + 1, "y": y})
 
 
