@@ -42,12 +42,15 @@ class Child:
     def load(
         self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None
     ) -> dict[str, Any]:
+        start = time.perf_counter()
         module = importlib.import_module(f"mirlo.tools.bench.engines.{engine}")
+        imported = time.perf_counter() - start
         before = resident()
         start = time.perf_counter()
         self.model = module.load(model, threads, shapes, cache)
         seconds = time.perf_counter() - start
-        return {"version": self.model.version, "seconds": seconds, "before": before, "peak": peak()}
+        found = {"version": self.model.version, "seconds": seconds, "imported": imported}
+        return {**found, "before": before, "peak": peak()}
 
     def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, Any]:
         executable = self.model.executable

@@ -46,6 +46,7 @@ class EngineRow:
     engine: str
     version: str
     compile_seconds: float
+    """Without anything that was kept of earlier compilations."""
     milliseconds: float
     """Median over the turns."""
     ratio: float
@@ -57,6 +58,8 @@ class EngineRow:
     """Largest difference of an output from the reference's, by its largest value."""
     warm_seconds: float | None = None
     """To compile again in a new process, with the cache."""
+    import_seconds: float | None = None
+    """To import the engine, with all that it compiles with."""
 
 
 @dataclass
@@ -127,7 +130,7 @@ def _start(
             process = stack.enter_context(Process(name, settings.pythons.get(name), threads))
             given: Mapping[str, Any] = {key: list(value) for key, value in settings.shapes.items()} if own else sizes
             order = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
-            loaded = dict(process.ask("load", **order, cache=str(cache) if own else None))
+            loaded = dict(process.ask("load", **order, cache=None))
             if own:
                 facts = dict(process.ask("make_inputs", seed=settings.seed, path=str(inputs), dims=settings.dims))
                 warm = _warm(order, cache)
@@ -143,8 +146,12 @@ def _start(
 
 
 def _warm(order: Mapping[str, Any], cache: Path) -> float:
-    with Process(MIRLO) as process:
-        return float(process.ask("load", **order, cache=str(cache))["seconds"])
+    """Seconds of a process that finds what another one kept."""
+    seconds = 0.0
+    for _ in range(2):
+        with Process(MIRLO) as process:
+            seconds = float(process.ask("load", **order, cache=str(cache))["seconds"])
+    return seconds
 
 
 def _in_turns(started: Mapping[str, _Started], settings: Settings) -> dict[str, list[float]]:
@@ -180,6 +187,7 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, list[float]], fol
                 engine=name,
                 version=one.loaded["version"],
                 compile_seconds=one.loaded["seconds"],
+                import_seconds=one.loaded["imported"],
                 milliseconds=statistics.median(times[name]) * 1e3,
                 ratio=statistics.median(ratios),
                 compile_peak=one.loaded["peak"],

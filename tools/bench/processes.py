@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class Process:
 
     def __post_init__(self) -> None:
         _require(self.engine, self.python)
+        if self.engine == "mirlo":
+            _compile_sources()
         path = sys.path if self.python is None else None
         command = [self.python or sys.executable, "-c", _START, json.dumps([path, str(ROOT)])]
         self._popen: Any = subprocess.Popen(
@@ -125,6 +128,15 @@ class _Tail:
     def text(self) -> str:
         self._thread.join(timeout=1)
         return "".join(["\n", *self._lines]).rstrip() if self._lines else ""
+
+
+@cache
+def _compile_sources() -> None:
+    """What pip does with the sources of all engines when it installs them, and a checkout need not have had."""
+    import compileall
+
+    for folder in ("dialects", "frontends", "passes", "runtime", "targets", "tools"):
+        compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 def _require(engine: str, python: str | None) -> None:

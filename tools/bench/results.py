@@ -70,7 +70,7 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
     yield ""
     yield from columns(latency_table(results), numbers=set(range(1, 99)))
     yield ""
-    yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7})
+    yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7, 8})
     for reason in dict.fromkeys(text for row in results.rows for text in row.missing.values()):
         yield f"missing: {reason}"
     for row in results.rows:
@@ -117,15 +117,18 @@ def latency_table(results: Results) -> list[tuple[str, ...]]:
 
 def cost_table(results: Results) -> list[tuple[str, ...]]:
     """Seconds to compile, and megabytes, of each engine."""
-    head = ("model", "threads", "weights MB", "engine", "compile s", "again s", "peak MB compiling", "peak MB running")
-    table: list[tuple[str, ...]] = [head]
+    head = ("model", "threads", "weights MB", "engine", "import s", "compile s", "again s")
+    table: list[tuple[str, ...]] = [(*head, "peak MB compiling", "peak MB running")]
     for model in results.rows:
         for row in model.engines:
-            again = "-" if row.warm_seconds is None else f"{row.warm_seconds:.2f}"
+            imported, again = (
+                "-" if seconds is None else f"{seconds:.2f}" for seconds in (row.import_seconds, row.warm_seconds)
+            )
             table.append(
                 (
                     model.model, str(model.threads), f"{model.weights / 1e6:.0f}", ENGINES[row.engine].title,
-                    f"{row.compile_seconds:.2f}", again, _megabytes(row.compile_peak), _megabytes(row.run_peak),
+                    imported, f"{row.compile_seconds:.2f}", again,
+                    _megabytes(row.compile_peak), _megabytes(row.run_peak),
                 )
             )  # fmt: skip
     return table

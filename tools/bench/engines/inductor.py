@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.version_converter
 import onnx2torch
 import torch
+from onnx.numpy_helper import to_array
 
 NEWEST = 17
 """The operator set up to which onnx2torch knows most operators."""
@@ -34,10 +37,6 @@ class Model:
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
     """Import; compilation happens in the first call, which is made here with zeros."""
-    import onnx
-    import onnx.version_converter
-    from onnx.numpy_helper import to_array
-
     torch.set_num_threads(threads)
     proto = onnx.load(model)
     version = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), NEWEST)
@@ -79,8 +78,6 @@ def _with_known_shapes(module: Any) -> Any:
 
 
 def _zeros(value: Any, shapes: Mapping[str, Sequence[int]]) -> np.ndarray:
-    import onnx
-
     tensor = value.type.tensor_type
     shape = shapes.get(value.name) or [dim.dim_value for dim in tensor.shape.dim]
     return np.zeros(list(shape), onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))

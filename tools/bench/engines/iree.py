@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -13,6 +11,8 @@ from typing import Any
 import iree.compiler as compiler
 import iree.runtime as runtime
 import numpy as np
+import onnx
+from iree.compiler.tools.import_onnx import __main__ as importer
 
 FLAGS = [
     "--iree-hal-target-device=local",
@@ -41,16 +41,14 @@ class Model:
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
     """Import, compile and load."""
-    import onnx
-
     graph = onnx.load(model, load_external_data=False).graph
     known = {tensor.name for tensor in graph.initializer}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "model.mlir"
-        command = [sys.executable, "-m", "iree.compiler.tools.import_onnx", model, "-o", str(source)]
-        done = subprocess.run([*command, "--opset-version", "17"], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"iree-import-onnx failed: {done.stderr.strip()[-400:]}")
+        # The command `iree-import-onnx` in this process: starting Python and importing is not compiling.
+        status = importer.main(importer.parse_arguments([model, "-o", str(source), "--opset-version", "17"]))
+        if status:
+            raise RuntimeError(f"iree-import-onnx ended with status {status}")
         code = compiler.compile_file(str(source), input_type="onnx", extra_args=FLAGS)
     runtime.flags.parse_flags(f"--task_topology_max_group_count={threads}")
     config = runtime.Config("local-task" if threads > 1 else "local-sync")

@@ -29,6 +29,37 @@ class Model:
         return {spec.name: array for spec, array in zip(self.executable.outputs, results, strict=True)}
 
 
+def _import_compiler() -> None:
+    """What a compilation imports on its way: engines whose `import` imports all of them have done so by now."""
+    import llvmlite.binding  # noqa: F401
+    import onnx  # noqa: F401
+
+    import mirlo.passes.byoc.restrict
+    import mirlo.passes.byoc.way
+    import mirlo.runtime.executable
+    import mirlo.targets.llvm.emit
+    import mirlo.tools.models
+    import mirlo.tools.programs.detect
+    import mirlo.tools.stages
+    import mirlo.tools.strategies
+    import mirlo.tools.tune.database  # noqa: F401
+    from mirlo.frontends.onnx.registry import load_converters
+    from mirlo.passes.graph.rewrite import load_rules
+    from mirlo.passes.legalize.legalize import load_default_rules
+    from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.targets import find_target
+
+    target = find_target("llvm")
+    load_converters()
+    load_default_rules()
+    load_rules("mirlo.passes.graph.rules")
+    if target.pipeline is not None:
+        Pipeline(target.pipeline(None))
+
+
+_import_compiler()
+
+
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
     """Compile; `cache` is a folder for what is compiled, or None."""
     from importlib.metadata import PackageNotFoundError, version

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
 
 
 class Model:
@@ -16,8 +20,6 @@ class Model:
         self.machine, self.device, self._inputs, self._outputs, self.version = machine, device, inputs, outputs, version
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
-        import tvm
-
         self._arrays = [tvm.runtime.tensor(np.ascontiguousarray(inputs[name]), self.device) for name in self._inputs]
 
     def run(self) -> None:
@@ -31,11 +33,6 @@ class Model:
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
     """Import and compile."""
     os.environ["TVM_NUM_THREADS"] = str(threads)
-    import onnx
-    import tvm
-    from tvm import relax
-    from tvm.relax.frontend.onnx import from_onnx
-
     proto = onnx.load(model)
     known = {tensor.name for tensor in proto.graph.initializer}
     module = from_onnx(proto, shape_dict={name: list(shape) for name, shape in shapes.items()} or None)
