@@ -24,6 +24,8 @@ _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.
 """References of symbols; strings are matched so that nothing in them is taken for one."""
 _CODE = ("object_code.py", "units.py", "pipeline.py", "forks.py", "packed.py", "runtime_calls.py")
 """What makes an object file of a unit: their content is part of every key."""
+SMALL = 100_000
+"""Characters of all kernels below which a model is not cut."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Unit:
     key: str
     text: str
     entry: Entry | None = None
+    parts: tuple[str, ...] = ()
+    """The operations that the text of a kernel is made of."""
 
 
 def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
@@ -55,11 +59,19 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
-    parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
-    # Kernels that turned out to be one are declared once.
-    text = "\n".join(dict.fromkeys(_renamed(part, symbols) for part in parts))
+    is_small = sum(len(texts[name]) for name in kernels) < SMALL
+    if is_small:
+        # Where LLVM starts and ends takes as long as a small kernel: a small model is one unit.
+        parts = [texts[name] for name in rest if name not in symbols]
+        made = [part for unit in units.values() for part in unit.parts]
+    else:
+        parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
+        made = []
+    # What several kernels declare, and kernels that turned out to be one, are there once.
+    text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *made]))
     key = _digest(f"{settings} {entry}", text)
-    return [Unit(MAIN, MAIN, key, text, entry), *units.values()]
+    main = Unit(MAIN, MAIN, key, text, entry)
+    return [main] if is_small else [main, *units.values()]
 
 
 def _kernel_unit(
@@ -70,10 +82,11 @@ def _kernel_unit(
     names = {member: f"{_PLACEHOLDER}.{i}" if i else _PLACEHOLDER for i, member in enumerate(own)}
     parts = [_renamed(texts[member], names) for member in members]
     # The kernel is called from another object file.
-    text = "\n".join([parts[0].replace("func.func private ", "func.func ", 1), *parts[1:]])
-    key = _digest(settings, text)
+    parts[0] = parts[0].replace("func.func private ", "func.func ", 1)
+    key = _digest(settings, "\n".join(parts))
     symbol = f"mirlo_{key[:24]}"
-    return Unit(name, symbol, key, text.replace(f"@{_PLACEHOLDER}", f"@{symbol}"))
+    named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
+    return Unit(name, symbol, key, "\n".join(named), parts=named)
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:

@@ -13,7 +13,7 @@ from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
 from mirlo.runtime import archive
 from mirlo.runtime.cache import Cache
-from mirlo.targets.llvm import processes
+from mirlo.targets.llvm import processes, units
 from mirlo.targets.llvm.object_code import Entry
 from mirlo.targets.llvm.processes import Task, compile_all
 from mirlo.targets.llvm.units import split
@@ -54,6 +54,12 @@ func.func private @third(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.p
 }
 """
 NO_ENTRY = Entry(2, 0, (), False)
+
+
+@pytest.fixture(autouse=True)
+def cut(monkeypatch) -> None:
+    """Small models are not cut: the ones here are."""
+    monkeypatch.setattr(units, "SMALL", 0)
 
 
 def _units(text: str, opt_level: int = 2):
@@ -114,6 +120,25 @@ def test_a_damaged_kernel_is_compiled_again(tmp_path) -> None:
     x, w = np.random.default_rng(0).standard_normal((2, 64, 64), dtype=np.float32)
     assert np.array_equal(cold(x, w), again(x, w))
     assert not Cache(tmp_path).verify()
+
+
+def test_a_small_model_is_one_unit(monkeypatch) -> None:
+    parts = _chain(cache=False)
+    monkeypatch.undo()
+    whole = _chain(cache=False)
+    assert [name for name, _ in archive.unpack(whole.artifact.code)] == ["main.o"]
+    assert len(archive.unpack(parts.artifact.code)) == 3
+    x, w = np.random.default_rng(0).standard_normal((2, 64, 64), dtype=np.float32)
+    assert np.array_equal(whole(x, w), parts(x, w))
+    assert len(whole.profile(x, w)) == len(parts.profile(x, w)) == 3
+
+
+def test_kernels_of_a_small_model_are_there_once(monkeypatch) -> None:
+    monkeypatch.undo()
+    (whole,) = _units(PLANNED)
+    assert whole.name == "main" and whole.text.count("memref.global") == 1
+    # @first and @second are one kernel with one helper, @third is another.
+    assert whole.text.count("func.func") == 1 + 2 + 1
 
 
 def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
