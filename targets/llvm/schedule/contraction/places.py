@@ -9,6 +9,7 @@ from typing import Any
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.stream import next_panel
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ class Places:
         def at(form: Any) -> Cursor:
             return Cursor.start(code, form)
 
+        ahead = next_panel(plan)
         return Places(
-            at(plan.rows.form), at(plan.columns.form), None if plan.ahead is None else at(plan.ahead),
+            at(plan.rows.form), at(plan.columns.form), None if ahead is None else at(ahead),
             tuple(at(w.form) for w in plan.guards),
             tuple(map(at, plan.writes)),
             tuple(tuple(None if f is None else at(f) for f in group) for group in plan.reads),

@@ -48,8 +48,6 @@ MOST_SUMS = 64
 """No tile holds more vectors than this: it would be a mistake of the model of the machine."""
 EDGE_TILES = 4
 """Most tiles at edges, each of which is code of its own; with more, the rows are padded in a copy."""
-LEAD_BYTES = 4096
-"""How far ahead of what is read a panel is fetched that is read once."""
 UNROLL_TAPS = 16
 """Inner loops of the sum up to this length are unrolled where their loads overlap (depthwise convolutions)."""
 
@@ -123,66 +121,6 @@ class Plan:
         """Rows of a packed panel: products of the sum, or groups of them."""
         assert self.packing is not None
         return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
-
-    @property
-    def ahead(self) -> Form | None:
-        """Position in the column operand of what the tiles at hand should fetch for the next panel, or None.
-
-        Panels that come from memory are read by the first row of tiles only; spread over all tiles of a panel, the next
-        one arrives while this one is computed with.
-        """
-        form, width = self.columns.form, self.tile_columns
-        tiles = self._tiles_of_panel
-        is_whole = self.lane_axis.extent == width and self.group is None
-        if not self._streams or not is_whole or tiles < 2 or self._column_bytes <= self.machine.l2_bytes:
-            return None
-        share = -(-width // tiles)
-        terms = {axis.id: form.stride(axis) for axis in self.column_loops}
-        terms |= {axis.id: form.stride(axis) // width * share for axis in self.reduce}
-        weight = self.depth * share
-        if self.row_axis is not None:
-            terms[self.row_axis.id] = -(-weight // self.tile_rows)
-            weight *= -(-self.row_axis.extent // self.tile_rows)
-        for axis in reversed(self.row_loops):
-            terms[axis.id] = weight
-            weight *= axis.extent
-        return Form(terms, form.constant + self.depth * width)
-
-    @property
-    def lead(self) -> int:
-        """How many elements ahead a tile fetches the column operand, where it reads all of a panel and no other does.
-
-        The machine's own fetching does not run as far ahead as the way to the caches beyond the first is long. 0 where
-        there is nothing to gain.
-        """
-        if not self._streams or self._tiles_of_panel != 1 or self._column_bytes <= self.machine.l1_bytes:
-            return 0
-        ahead = LEAD_BYTES if self.machine.lead_bytes is None else self.machine.lead_bytes
-        return ahead // element_bytes(self.columns.access.element_type)
-
-    @property
-    def _streams(self) -> bool:
-        """Whether the column operand lies in panels that are read from their first byte to the last."""
-        inner = self.reduce[-1] if self.reduce else None
-        if inner is None or not all(isinstance(axis.extent, int) for axis in self.contraction.axes):
-            return False
-        is_panel = self.columns.form.stride(inner) == self.panel_width and self.lane_axis.extent <= self.tile_columns
-        return is_panel and self.is_streamed and not self.dot and not self.unrolled
-
-    @property
-    def panel_width(self) -> Dim:
-        """Elements of a panel for one step along the sum."""
-        return self.lane_axis.extent * (1 if self.group is None else self.group.size)
-
-    @property
-    def _tiles_of_panel(self) -> int:
-        """How many tiles read the same panel."""
-        tiles = prod(axis.extent for axis in self.row_loops)
-        return tiles * (-(-self.row_axis.extent // self.tile_rows) if self.row_axis is not None else 1)
-
-    @property
-    def _column_bytes(self) -> int:
-        return prod(self.columns.access.shape) * element_bytes(self.columns.access.element_type)
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:

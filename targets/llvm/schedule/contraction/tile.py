@@ -16,6 +16,7 @@ from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window
+from mirlo.targets.llvm.schedule.contraction.stream import lead
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
 
 
@@ -41,6 +42,7 @@ class Tiles:
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.resident: dict[tuple[int, int], Any] = {}
+        self.lead = lead(plan)
         self.limits: dict[int, Any] = {}
         """Where axes of the sum end, by id: an index, or None for their extent."""
 
@@ -133,10 +135,9 @@ class Tiles:
         """Ask for what a later step or the next panel reads of the column operand, where the plan says so."""
         if places.ahead is not None:
             self.code.prefetch(self.buffers.columns, places.ahead.position())
-        if self.plan.lead:
-            width = self.plan.panel_width
-            assert isinstance(width, int)
-            self.code.prefetch(self.buffers.columns, places.columns.position(self.plan.lead), width)
+        ahead, width = self.lead
+        if ahead:
+            self.code.prefetch(self.buffers.columns, places.columns.position(ahead), width)
 
     def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
         edge = self.plan.rows.edge
