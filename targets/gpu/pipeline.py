@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str, machine: str = "", intrinsics: str = "", tuned: bool = False) -> str:
-    """From relax to buffers and kernels: what the emitters take; schedules are made for the machine of this name.
+def compile_pipeline(target: str, planning: str = "", intrinsics: str = "") -> str:
+    """From relax to buffers and kernels: what the emitters take.
 
-    `intrinsics` is a pass that lowers some of them in its own way; `tuned`: the target offers choices to `mirlo tune`.
+    `planning` are the passes that schedule, where these are not those of all; `intrinsics` is a pass that lowers some
+    of them in its own way.
     """
-    planned = f"schedule{{target={target} machine={machine}}}" if machine else f"schedule{{target={target}}}"
     passes = [
         "simplify",
         "fold-constant",
@@ -24,8 +24,7 @@ def compile_pipeline(target: str, machine: str = "", intrinsics: str = "", tuned
         "canonicalize",
         "cse",
         "remove-dead",
-        *([f"apply-tuning{{target={target}}}"] if tuned else []),
-        planned,
+        planning or f"schedule{{target={target}}}",
         "map-threads",
         "lower-loops",
         *([intrinsics] if intrinsics else []),

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import constant_name, constant_reader, is_at_hand, make_later
+from mirlo.passes.graph.constants import is_at_hand
 from mirlo.passes.memory.weights import Releaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
@@ -41,7 +38,7 @@ class PackWeights(Pass):
 
     def run(self, op: Any, session: Any) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
-        calls = _calls(op)
+        calls = calls_of(op)
         packed: dict[Any, Any] = {}
         release = Releaser(op, session)
         for function in prim_functions(op):
@@ -67,9 +64,10 @@ class PackWeights(Pass):
             # A constant whose array is not at hand (IR without its parameter files) cannot be stored anew.
             if not all(is_at_hand(site.operands[panels.argument], session) for site in sites):
                 continue
+            stored = panels.stored
             for site in sites:
-                release.unused(_repack(site, panels, session, packed))
-            _retype(view, panels)
+                release.unused(store(site, stored, session, packed))
+            retype(view, stored)
 
 
 @dataclass(frozen=True)
@@ -142,18 +140,9 @@ class Panels:
             ]  # fmt: skip
         return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
 
-
-def _calls(module: Any) -> dict[str, list[Any]]:
-    """The calls of each prim function."""
-    found: dict[str, list[Any]] = defaultdict(list)
-
-    def visit(op: Any) -> Any:
-        if op.operation.name == "relax.call_tir":
-            found[op.operation.opview.callee].append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    @property
+    def stored(self) -> Stored:
+        return Stored(self.argument, self.position, self.shape, self.map, self.order, self.order.pack, "panels")
 
 
 def _panels(plan: Plan, view: PrimView) -> Panels | None:
@@ -196,49 +185,3 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
         return None
     return replace(panels, order=replace(panels.order, group=plan.group.size))
-
-
-def _repack(site: Any, panels: Panels, session: Any, packed: dict[Any, Any]) -> Any:
-    """Pass a packed constant at a call; the constant that was passed before."""
-    old = site.operands[panels.argument]
-    kind = TensorType.from_mlir(old.type)
-    assert kind is not None
-    kind = kind.with_shape(panels.shape)
-    name = constant_name(old)
-    order, key = panels.order, (name, panels.order)
-    with ir.InsertionPoint(site), site.location:
-        if name == "constant" or key not in packed:
-            read = constant_reader(old, session)
-            new = make_later(lambda: order.pack(read()), kind, session, f"{name}.panels")
-            packed[key] = new.owner.opview.param
-        else:
-            new = Constant.make(param=packed[key], result_types=[kind])
-    site.operands[panels.argument] = new
-    _count_runs(site)
-    return old.owner
-
-
-def _retype(view: PrimView, panels: Panels) -> None:
-    """Change the parameter's type and the map by which the block reads it."""
-    argument = view.arguments[panels.argument]
-    block = next(b for b in view.blocks if b.is_reduction)
-    argument.set_type(ir.RankedTensorType.get(panels.shape, argument.type.element_type))
-    maps = _replaced(block.op.attributes["maps"], panels.position, ir.AffineMapAttr.get(panels.map))
-    block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
-    _count_runs(block.op)
-    entry = [a.type for a in view.entry.arguments]
-    results = [v.type for v in view.returned]
-    view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
-
-
-def _count_runs(op: Any) -> None:
-    """Write the segment sizes of the operands anew: they count runs of equal types, and a type has changed."""
-    layout = type(op.opview)._operand_layout
-    given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
-    _, sizes = layout.flatten(given, lambda value: value.type, op.name)
-    if sizes is not None:
-        op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
-
-
-def _replaced(values: Sequence[Any], position: int, value: Any) -> list[Any]:
-    return [value if i == position else old for i, old in enumerate(values)]

@@ -12,7 +12,9 @@ def _pipeline(options: Any = None) -> str:
     from mirlo.targets.nvvm.options import parse_options
 
     chosen = parse_options(getattr(options, "target_options", ""))
-    return compile_pipeline("nvvm", chosen.machine, "call-libdevice" if chosen.libdevice else "", tuned=True)
+    machine = f"machine={chosen.machine}"
+    planning = f"apply-tuning{{target=nvvm}},turn-weights{{{machine}}},remove-dead,schedule{{target=nvvm {machine}}}"
+    return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "")
 
 
 def _emit(module: Any, options: Any) -> Any:

@@ -131,8 +131,7 @@ class Model:
             functions[name] = check(found, f"finding the kernel '{name}'")
             if "shared" in kernel:
                 most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                allowed = cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"])
-                check(allowed, f"giving the kernel '{name}' {kernel['shared']} bytes of shared memory")
+                check(cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"]), f"giving '{name}' memory")
         return functions
 
     def _load_binary(self, kernel: dict[str, Any]) -> Any:

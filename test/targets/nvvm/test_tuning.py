@@ -44,7 +44,8 @@ def scheduled(text: str, options: str, values: dict[str, int]) -> tuple[str, lis
         offered: Any = target.space(function, asked)
         session = Session()
         session.options[TUNING] = Best(values)
-        Pipeline(f"builtin.module({','.join(steps[at : at + 2])})").run(module, session, [])
+        end = next(i for i, step in enumerate(steps) if step.startswith("schedule"))
+        Pipeline(f"builtin.module({','.join(steps[at : end + 1])})").run(module, session, [])
         return str(module), offered
 
 

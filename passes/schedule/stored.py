@@ -1,0 +1,93 @@
+"""Constants that prim functions read, stored in another order: at their calls, and in the functions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.graph.constants import constant_name, constant_reader, make_later
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How a constant is stored anew."""
+
+    argument: int
+    """Position of the operand among the function's parameters."""
+    position: int
+    """Position of the operand among those of the block that reduces."""
+    shape: tuple[int, ...]
+    map: Any
+    """By which that block reads it then."""
+    order: Any
+    """Tells equal orders of one constant; without a reference to IR, as is `change`: they are needed later."""
+    change: Callable[[np.ndarray], np.ndarray]
+    suffix: str
+    """Of the new constant's name."""
+
+
+def calls_of(module: Any) -> dict[str, list[Any]]:
+    """The calls of each prim function."""
+    found: dict[str, list[Any]] = defaultdict(list)
+
+    def visit(op: Any) -> Any:
+        if op.operation.name == "relax.call_tir":
+            found[op.operation.opview.callee].append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def store(site: Any, stored: Stored, session: Any, known: dict[Any, Any]) -> Any:
+    """Pass the constant in its new order at a call; the one that was passed before."""
+    old = site.operands[stored.argument]
+    kind = TensorType.from_mlir(old.type)
+    assert kind is not None
+    kind = kind.with_shape(stored.shape)
+    name = constant_name(old)
+    change, key = stored.change, (name, stored.order)
+    with ir.InsertionPoint(site), site.location:
+        if name == "constant" or key not in known:
+            read = constant_reader(old, session)
+            new = make_later(lambda: change(read()), kind, session, f"{name}.{stored.suffix}")
+            known[key] = new.owner.opview.param
+        else:
+            new = Constant.make(param=known[key], result_types=[kind])
+    site.operands[stored.argument] = new
+    _count_runs(site)
+    return old.owner
+
+
+def retype(view: PrimView, stored: Stored) -> None:
+    """Change the parameter's type and the map by which the block reads it."""
+    argument = view.arguments[stored.argument]
+    block = next(b for b in view.blocks if b.is_reduction)
+    argument.set_type(ir.RankedTensorType.get(stored.shape, argument.type.element_type))
+    maps = _replaced(block.op.attributes["maps"], stored.position, ir.AffineMapAttr.get(stored.map))
+    block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
+    _count_runs(block.op)
+    entry = [a.type for a in view.entry.arguments]
+    results = [v.type for v in view.returned]
+    view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
+
+
+def _count_runs(op: Any) -> None:
+    """Write the segment sizes of the operands anew: they count runs of equal types, and a type has changed."""
+    layout = type(op.opview)._operand_layout
+    given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
+    _, sizes = layout.flatten(given, lambda value: value.type, op.name)
+    if sizes is not None:
+        op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+
+
+def _replaced(values: Sequence[Any], position: int, value: Any) -> list[Any]:
+    return [value if i == position else old for i, old in enumerate(values)]

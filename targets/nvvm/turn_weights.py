@@ -1,0 +1,103 @@
+"""The pass `turn-weights`: constant factors of products stored with neighbouring steps of the sums side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.graph.constants import is_at_hand
+from mirlo.passes.memory.weights import Releaser
+from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
+from mirlo.targets.gpu.schedule.roles import Roles, Side, product_of
+from mirlo.targets.gpu.schedule.stages import LANES
+from mirlo.targets.nvvm.options import Options, planned_for
+from mirlo.targets.nvvm.schedule.staging import whole
+from mirlo.targets.nvvm.schedule.tensorcore import formats_of
+
+
+@register_pass
+@dataclass(frozen=True)
+class TurnWeights(Pass):
+    """Store the weights of products as the matrix units take them: steps of the sums side by side.
+
+    Bytes and rounded f32 are multiplied several steps at a time, which must lie side by side; 16-bit numbers are turned
+    on the way. Without this the kernels turn bytes in registers, and warpgroups do not multiply them. Only prim
+    functions are changed whose calls all pass a constant.
+    """
+
+    name = "turn-weights"
+    trusted = True
+    machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
+
+    def run(self, op: Any, session: Any) -> None:
+        options = planned_for({"machine": self.machine or session.options.get("machine")})
+        calls = calls_of(op)
+        known: dict[Any, Any] = {}
+        release = Releaser(op, session)
+        for function in prim_functions(op):
+            if not is_tensor_form(function):
+                continue
+            view = PrimView(function)
+            sites = calls.get(view.name, [])
+            if not sites or view.name in session.options.get(SCHEDULES, {}):
+                continue
+            for stored in _turned(view, options):
+                if all(is_at_hand(site.operands[stored.argument], session) for site in sites):
+                    for site in sites:
+                        release.unused(store(site, stored, session, known))
+                    retype(view, stored)
+
+
+def _turned(view: PrimView, options: Options) -> list[Stored]:
+    """How the operands of a product are best stored, those that are not yet."""
+    if unfit(view) is not None or not is_product(view.blocks[0]):
+        return []
+    roles = product_of(Group(tuple(view.blocks), frozenset(view.returned), LANES))
+    if isinstance(roles, Decline):
+        return []
+    formats = formats_of(roles, options)
+    if isinstance(formats, Decline):
+        return []
+    found = []
+    for side, form in ((roles.rows, formats.rows), (roles.columns, formats.columns)):
+        if form.bytes != 2 and not whole(roles, side, roles.sums, form.vector):
+            stored = _along_sums(view, roles, side)
+            if stored is not None:
+                found.append(stored)
+    return found
+
+
+def _along_sums(view: PrimView, roles: Roles, side: Side) -> Stored | None:
+    contraction = roles.contraction
+    value = side.access.value
+    if value not in view.arguments or len(list(value.uses)) != 1 or side.access.outside is not None:
+        return None
+    position = [operand.value for operand in contraction.block.inputs].index(value)
+    exprs = list(contraction.block.inputs[position].map.results)
+    dims: dict[int | None, int] = {}
+    for d, expr in enumerate(exprs):
+        if not isinstance(expr, ir.AffineDimExpr) or expr.position in dims:
+            return None
+        dims[expr.position] = d
+    last = [dims.get(contraction.sources.get(axis.id)) for axis in roles.sums]
+    inner = [d for d in last if d is not None]
+    if len(inner) != len(last):
+        return None
+    order = tuple([d for d in range(len(exprs)) if d not in inner] + inner)
+    shape = tuple(side.access.shape[d] for d in order)
+    turned = ir.AffineMap.get(contraction.block.inputs[position].map.n_dims, 0, [exprs[d] for d in order])
+    argument = view.arguments.index(value)
+
+    def change(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(array.transpose(order))
+
+    return Stored(argument, position, shape, turned, order, change, "turned")
