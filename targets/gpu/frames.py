@@ -8,14 +8,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
-from mirlo.targets.gpu.host import Host, Straight, straight_steps
+from mirlo.targets.gpu.host import Host, Straight, is_straight, straight_steps
 from mirlo.targets.gpu.places import Region, lay_out
 
 KEPT = 16
@@ -40,8 +40,10 @@ class Frame:
 class Frames:
     """The frames of a model."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, on_device: Collection[str] = ()) -> None:
         self.artifact = artifact
+        self.on_device = frozenset(on_device)
+        """Functions of the run time that take tensors where they lie."""
         self.program = artifact.metadata["program"]
         self.sizes = Sizes(artifact)
         self.late = frozenset(artifact.metadata.get("late", ()))
@@ -68,12 +70,10 @@ class Frames:
 
     def _make(self, key: tuple[int, ...], record: Any) -> Frame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
-        steps = self.program["steps"]
         # A program without instructions of the host says nothing of that.
-        if not self.program.get("straight", True):
-            steps = None
-        elif "straight" in self.program:
-            steps = straight_steps(steps, record)
+        steps = self.program["steps"] if "straight" not in self.program else None
+        if steps is None and is_straight(self.program["steps"], self.on_device):
+            steps = straight_steps(self.program["steps"], record)
         arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self.program["arena"]
         return Frame(key, regions, total, arena, steps)
 

@@ -20,7 +20,7 @@ A number is known when compiling, or has a name, `%3`. Instructions are dictiona
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from mirlo.runtime.errors import ArtifactError
@@ -236,14 +236,30 @@ class Straight:
     def step(self, step: dict[str, Any]) -> None:
         self.steps.append(step)
 
+    def call(self, step: dict[str, Any]) -> bool:
+        self.steps.append(step)
+        return False
+
     def _never(self, *given: Any) -> Any:
         raise ArtifactError("the program of the model reads from the device where it says that it does not")
 
-    read = write = allocate = call = _never
+    read = write = allocate = _never
+
+
+def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()) -> bool:
+    """Whether nothing has to be read back; functions of the run time `on_device` take tensors where they lie."""
+    for step in steps:
+        kind = step.get("do")
+        if kind in ("load", "store", "allocate") or (kind == "call" and step["function"] not in on_device):
+            return False
+        bodies = [value for value in step.values() if isinstance(value, list)] if kind is not None else []
+        if not all(is_straight(body, on_device) for body in bodies if body and isinstance(body[0], dict)):
+            return False
+    return True
 
 
 def straight_steps(steps: Sequence[dict[str, Any]], record: Any) -> list[dict[str, Any]]:
-    """The launches and copies of a program for the sizes of a record."""
+    """The launches, copies and calls of a program for the sizes of a record."""
     gathered = Straight()
     Host(gathered, record).run(steps)
     return gathered.steps

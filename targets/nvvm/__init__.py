@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.figures import Figures
 from mirlo.passes.targets import Target
 
 
@@ -52,6 +53,7 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     symbolic_dims=True,
+    figures=Figures(gflops=25000.0, gbytes=2500.0, call_us=2.0, scales=False),
     fingerprint=_fingerprint,
     takes_options=True,
     space=_space,

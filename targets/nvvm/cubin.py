@@ -10,14 +10,12 @@ import ctypes
 import hashlib
 import re
 import subprocess
-import sys
-from ctypes.util import find_library
 from functools import cache
-from pathlib import Path
 
 from mirlo.runtime.cache import OBJECTS, Cache
 from mirlo.targets.nvvm.chips import Chip, ChipError
 from mirlo.targets.nvvm.ptxas import AssemblerError, find_ptxas, run_ptxas
+from mirlo.targets.nvvm.wheels import find_library
 
 _PTX = 2
 """nvJitLink's number of this kind of input."""
@@ -59,12 +57,9 @@ def _tool() -> str | None:
     return f"nvJitLink {major.value}.{minor.value}"
 
 
-@cache
 def find_nvjitlink() -> str | None:
     """The library's path or name, or None."""
-    folders = [p for entry in sys.path for p in sorted(Path(entry or ".").glob("nvidia/*/lib"))]
-    found = [str(file) for folder in folders for file in sorted(folder.glob("libnvJitLink.so*"))]
-    return found[0] if found else find_library("nvJitLink")
+    return find_library("nvJitLink")
 
 
 def link(ptx: bytes, chip: Chip) -> bytes:

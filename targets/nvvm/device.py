@@ -62,6 +62,8 @@ class Gpu:
             raise CudaError(f"there is no GPU {number}: this machine has {count}, counted from 0")
         self.number = number
         self.handle = check(self.cuda.cuDeviceGet(number), "finding the GPU")
+        self.pool: Any = None
+        """Of its memory: `memory.pool_of`."""
         self._context: Any = None
         self._lock = threading.RLock()
 

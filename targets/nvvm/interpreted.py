@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.host import Host
 from mirlo.targets.nvvm.device import check
-from mirlo.targets.nvvm.memory import Block, Event, pool
+from mirlo.targets.nvvm.memory import Block, Event, pool_of
 from mirlo.targets.nvvm.rows import Rows
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Worker:
         check(self._cuda.cuCtxSynchronize(), "writing a tensor")
 
     def allocate(self, memory: int, number: int, size: int) -> None:
-        block = pool(self._model.gpu.number).take(size, int(self._model.stream))
+        block = pool_of(self._model.gpu).take(size, int(self._model.stream))
         self._model.late[memory] = block.address
         if number >= 0:
             self._outputs[number] = (block, size)
@@ -81,6 +81,9 @@ class _Worker:
 
     def call(self, step: dict[str, Any]) -> bool:
         self._row(step)
+        if step["function"] in self._model.frames.on_device:
+            self._model.step(step, self._tensors)
+            return False
         return self._functions.call(step, self._record, self._read_array, self._write_array)
 
     def _read_array(self, where: list[Any], array: np.ndarray) -> None:
@@ -102,5 +105,5 @@ class _Worker:
         stream = int(self._model.stream)
         for block in self._blocks:
             block.events.append((stream, Event(self._model.gpu, stream)))
-            pool(self._model.gpu.number).give_back(block)
+            pool_of(self._model.gpu).give_back(block)
         self._model.late.clear()

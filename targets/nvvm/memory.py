@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from mirlo.runtime.device_array import CUDA
@@ -118,10 +117,17 @@ def allocate(on: Gpu, size: int) -> int:
     return int(check(on.cuda.cuMemAlloc(max(size, 4)), f"reserving {size} bytes of the GPU's memory"))
 
 
-@cache
-def pool(number: int) -> Pool:
+def pool_of(on: Gpu) -> Pool:
     """The pool of a GPU."""
-    return Pool(gpu(number))
+    if on.pool is None:
+        on.pool = Pool(on)
+    made: Pool = on.pool
+    return made
+
+
+def pool(number: int) -> Pool:
+    """The pool of the GPU of a number."""
+    return pool_of(gpu(number))
 
 
 class Written:
@@ -171,7 +177,7 @@ def _give_back(on: Gpu, block: Block, streams: set[int], keep: Any) -> None:
             block.events += [(stream, Event(on, stream)) for stream in streams]
     except CudaError:
         return  # The context is gone, and its memory with it.
-    pool(on.number).give_back(block)
+    pool_of(on).give_back(block)
 
 
 def _drop_event(on: Gpu, handle: Any) -> None:

@@ -12,7 +12,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,14 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.frames import Frame, Frames
+from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
+from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.graphs import Graphs
 from mirlo.targets.nvvm.maps import encode
-from mirlo.targets.nvvm.memory import Block, Event, Written, allocate, pool, written_block
+from mirlo.targets.nvvm.memory import Block, Event, Written, allocate, pool_of, written_block
 from mirlo.targets.nvvm.rows import Rows
 
 NON_BLOCKING = 1
@@ -98,7 +101,8 @@ class Model:
             self.constants, self._constants = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._params: int | None = None
-        self.frames = Frames(artifact)
+        self.frames = Frames(artifact, functions_on_gpu(artifact))
+        self._libraries: Functions | None = None
         self.frame: Frame
         # What depends on the sizes of a call; replaced where a call needs more.
         self._room = Room(0, 0, 0, 0, 0)
@@ -162,6 +166,7 @@ class Model:
         """Place the weights, once, and make room for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
+            self._libraries = Functions(self.artifact, params)
         self.frame = self.frames.of(record)
         had = self._room
         if self.frame.arena <= had.arena_bytes and self.frame.total <= had.tensor_bytes:
@@ -207,7 +212,7 @@ class Model:
         inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
         tensors = pointers(tensors, inputs + outputs + 1)
         record = self.frames.record(tensors[inputs + outputs])
-        with self.lock, self.gpu.entered():
+        with self.lock, self.gpu.entered(), self._noting(record):
             self._prepare(record, params)
             self._wait_for_staging()
             for i, region in enumerate(self.frame.regions[:inputs]):
@@ -219,11 +224,22 @@ class Model:
                 self._record(own, record, params)
             else:
                 # The first sizes are recorded at once: most models have no others.
-                key, first = ("copied", self.frame.key, own), not self._held.graphs.made
+                # What libraries do first, they cannot do while a graph is recorded.
+                key = ("copied", self.frame.key, own)
+                first = not self._held.graphs.made and not self.frames.on_device
                 self._held.graphs.launch(key, self.stream, lambda: self._record(own, record, params), at_once=first)
             check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
             for i, region in enumerate(self.frame.regions[inputs:], inputs):
                 ctypes.memmove(tensors[i], self.staged(i), region.size)
+
+    @contextmanager
+    def _noting(self, record: Any) -> Iterator[None]:
+        """Note in the record that a library refused: the caller raises it."""
+        try:
+            yield
+        except DeviceFunctionFailed as failed:
+            check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+            record[0], record[1] = 1 + self.artifact.packed.index(failed.name), failed.code
 
     def _wait_for_staging(self) -> None:
         """Wait until the inputs of the last call are copied: a call that stays on the GPU goes on behind."""
@@ -246,7 +262,7 @@ class Model:
             target = self.frames.hand_over(record, number, size)
             if target and size:
                 check(self.gpu.cuda.cuMemcpyDtoH(target, block.address, size), "copying an output")
-            pool(self.gpu.number).give_back(block)
+            pool_of(self.gpu).give_back(block)
 
     def _copy_in(self, number: int) -> None:
         region = self.frame.regions[number]
@@ -274,7 +290,10 @@ class Model:
         self._steps(tensors, record, params)
 
     def step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
-        """Give a launch or a copy to the stream."""
+        """Give a launch, a copy or the work of a library to the stream."""
+        if "do" in step:
+            self._call_library(step, tensors)
+            return
         if "copy" in step:
             source, target = (self.place(where, tensors) for where in step["copy"])
             self.copy(target, source, step["copy"][0][3])
@@ -288,6 +307,17 @@ class Model:
             self._functions[name], *step["grid"], *step["block"], asked, self.stream, given, 0
         )
         check(started, f"starting the kernel '{name}'")
+
+    def _call_library(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+        assert self._libraries is not None
+        given = [
+            tensor_on_gpu(self.place(where, tensors), self.gpu.number, dtype, shape)
+            for where, (dtype, shape) in zip(step["arguments"], step["types"], strict=True)
+        ]
+        with working_on(self.gpu, int(self.stream)):
+            code = self._libraries.start(step["function"], given)
+        if code:
+            raise DeviceFunctionFailed(step["function"], code)
 
     def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
         """What a kernel is given: the address of a range, a tensor map, or a number."""
@@ -316,12 +346,13 @@ class Model:
     ) -> list[Any]:
         """Start a call after what was given to `stream`, and let that wait for it; where the outputs lie."""
         own = int(self.stream)
-        with self.lock, self.gpu.entered():
+        results: dict[int, Written] = {}
+        with self.lock, self.gpu.entered(), self._noting(record):
             self._prepare(record, params)
             self._forget_done()
             Event(self.gpu, stream).hold(own)
             addresses = self._take_all(inputs)
-            results = {i: self._result(given, own) for i, given in enumerate(outputs) if given is not None}
+            results |= {i: self._result(given, own) for i, given in enumerate(outputs) if given is not None}
             copies = []
             for i in range(len(outputs)):
                 number, address = len(inputs) + i, results[i].address if i in results else 0
@@ -371,7 +402,7 @@ class Model:
     def _result(self, given: DeviceView | int, own: int) -> Written:
         if isinstance(given, DeviceView):
             return Written(self.gpu, given.address, own, (given.owner, self._held))
-        return written_block(self.gpu, pool(self.gpu.number).take(given, own), own, self._held)
+        return written_block(self.gpu, pool_of(self.gpu).take(given, own), own, self._held)
 
     def _forget_done(self) -> None:
         """Let go of the inputs of calls that are done."""

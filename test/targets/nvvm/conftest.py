@@ -1,34 +1,14 @@
-"""The driver that stands in for CUDA's, for what is compiled next."""
+"""The driver that stands in for CUDA's, as a fixture."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from fake_cuda import FakeDriver
-
-from mirlo.passes.lower.calls import find
-from mirlo.targets.nvvm import device, emit, memory
+from cuda_driver import fake_driver
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A driver of two GPUs that runs the kernels of what is compiled next."""
-    made = FakeDriver({}, gpus=2)
-    copies = []
-    to_ptx = emit.to_ptx
-
-    def keeping(module: Any, *rest: Any) -> Any:
-        copy = module.operation.clone()
-        copies.append(copy)
-        for kernel in find(copy, "gpu.func"):
-            made.kernels[kernel.parent.attributes["sym_name"].value] = kernel
-        return to_ptx(module, *rest)
-
-    monkeypatch.setattr(emit, "to_ptx", keeping)
-    monkeypatch.setattr(device, "driver", lambda: made)
-    for kept in (device.gpu, memory.pool):
-        kept.cache_clear()
-    yield made
-    for kept in (device.gpu, memory.pool):
-        kept.cache_clear()
+    yield from fake_driver(monkeypatch)

@@ -1,0 +1,114 @@
+"""Products of a plan as calls of the library: descriptors, the algorithm that its heuristics choose, the call.
+
+The library's matrices lie in columns, the model's in rows: what is a · b in rows is bᵀ · aᵀ in columns, of the same
+bytes. So the model's `b` is the library's first factor, and the bias along the columns is one along its rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.targets.cublas.native import library as lt
+from mirlo.targets.cublas.native.library import Algorithm, CuBlasError, check, load_library
+from mirlo.targets.cublas.plan import Product
+
+WORKSPACE = 32 << 20
+"""Bytes of scratch memory that algorithms may use."""
+MOST_ALIGNED = 256
+_ACTIVATIONS = {"": 0, "relu": lt.RELU, "gelu": lt.GELU}
+
+
+class Call:
+    """One product, with its descriptors."""
+
+    def __init__(self, product: Product, tf32: bool = False) -> None:
+        self.product = product
+        self._library = load_library()
+        kind, compute, scale = lt.TYPES[product.dtype]
+        if tf32 and product.dtype == "f32":
+            compute = lt.COMPUTE_TF32
+        self.operation = ctypes.c_void_p()
+        check(
+            self._library.cublasLtMatmulDescCreate(ctypes.byref(self.operation), compute, scale), "describing a product"
+        )
+        for attribute, transposed in ((lt.TRANSA, product.transposed_b), (lt.TRANSB, product.transposed_a)):
+            self._set("MatmulDesc", self.operation, attribute, ctypes.c_int32(int(transposed)))
+        self._set("MatmulDesc", self.operation, lt.EPILOGUE, ctypes.c_uint32(self.epilogue))
+        m, n, k = product.m, product.n, product.k
+        self.first = self._matrix(kind, (k, n) if product.transposed_b else (n, k), n * k)
+        self.second = self._matrix(kind, (m, k) if product.transposed_a else (k, m), m * k)
+        self.result = self._matrix(kind, (n, m), m * n)
+        number = ctypes.c_double if scale == lt.F64 else ctypes.c_float
+        self._one, self._zero = number(1), number(0)
+        self._algorithms: dict[tuple[int, ...], Algorithm] = {}
+
+    @property
+    def epilogue(self) -> int:
+        """What the library does with the sums."""
+        bits = _ACTIVATIONS[self.product.activation] | (lt.BIAS if self.product.bias is not None else 0)
+        return bits or lt.DEFAULT
+
+    def _set(self, what: str, descriptor: Any, attribute: int, value: Any) -> None:
+        change = getattr(self._library, f"cublasLt{what}SetAttribute")
+        check(change(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), "describing")
+
+    def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> Any:
+        """A matrix in columns without gaps; batches of it lie one behind the other."""
+        rows, columns = size
+        made = ctypes.c_void_p()
+        sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
+        check(self._library.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, *sizes), "describing a matrix")
+        if self.product.batch > 1:
+            self._set("MatrixLayout", made, lt.BATCH_COUNT, ctypes.c_int32(self.product.batch))
+            self._set("MatrixLayout", made, lt.BATCH_OFFSET, ctypes.c_int64(apart))
+        return made
+
+    def start(self, handle: Any, a: int, b: int, d: int, bias: int | None, workspace: int, stream: int) -> None:
+        """Give the product to a stream."""
+        if bias is not None:
+            self._set("MatmulDesc", self.operation, lt.BIAS_POINTER, ctypes.c_void_p(bias))
+        algorithm = self._algorithm(handle, (b, a, d))
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
+        started = self._library.cublasLtMatmul(
+            handle, self.operation, one, pointer(b), self.first, pointer(a), self.second, zero, pointer(d), self.result,
+            pointer(d), self.result, ctypes.byref(algorithm), pointer(workspace), size(WORKSPACE), pointer(stream),
+        )  # fmt: skip
+        check(started, f"multiplying {self.product.m} x {self.product.k} by {self.product.k} x {self.product.n}")
+
+    def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
+        """What the heuristics choose for tensors that are aligned so."""
+        key = tuple(min(address & -address, MOST_ALIGNED) if address else MOST_ALIGNED for address in addresses)
+        found = self._algorithms.get(key)
+        if found is not None:
+            return found
+        preference = ctypes.c_void_p()
+        check(self._library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "describing what is preferred")
+        try:
+            self._set("MatmulPreference", preference, lt.MAX_WORKSPACE, ctypes.c_uint64(WORKSPACE))
+            rows = (lt.ALIGNMENT_A, lt.ALIGNMENT_B, lt.ALIGNMENT_C, lt.ALIGNMENT_D)
+            for attribute, aligned in zip(rows, (*key, key[-1]), strict=True):
+                self._set("MatmulPreference", preference, attribute, ctypes.c_uint32(aligned))
+            result, count = Algorithm(), ctypes.c_int()
+            asked = self._library.cublasLtMatmulAlgoGetHeuristic(
+                handle, self.operation, self.first, self.second, self.result, self.result, preference, 1,
+                ctypes.byref(result), ctypes.byref(count),
+            )  # fmt: skip
+        finally:
+            self._library.cublasLtMatmulPreferenceDestroy(preference)
+        check(asked, "choosing an algorithm")
+        if not count.value or result.state:
+            product = self.product
+            raise CuBlasError(
+                f"cuBLASLt has no algorithm for {product.m} x {product.k} x {product.n} in {product.dtype}"
+            )
+        self._algorithms[key] = result
+        return result
+
+    def release(self) -> None:
+        """Give the descriptors back."""
+        self._library.cublasLtMatmulDescDestroy(self.operation)
+        for matrix in (self.first, self.second, self.result):
+            self._library.cublasLtMatrixLayoutDestroy(matrix)

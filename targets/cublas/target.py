@@ -1,0 +1,11 @@
+"""The target: matrix products in NVIDIA's library."""
+
+from __future__ import annotations
+
+from mirlo.passes.targets import Target
+
+TARGET = Target(
+    name="cublas",
+    help="matrix products in NVIDIA's cuBLASLt, with bias and activation: cublas,nvvm",
+    codegen="mirlo.targets.cublas.codegen:CuBlas",
+)

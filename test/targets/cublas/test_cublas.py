@@ -1,0 +1,185 @@
+"""Matrix products by cuBLASLt: what is taken and why not, and what the library is told, with stand-ins for it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_driver import fake_driver
+from fake_cublas import FakeCublas
+
+import mirlo
+from mirlo import R
+from mirlo.targets.cublas.native import library, loader, products
+from mirlo.targets.cublas.native.library import CuBlasError
+from mirlo.targets.cublas.plan import Product, read
+from mirlo.targets.nvvm import wheels
+from mirlo.targets.nvvm.memory import pool
+
+TARGET = ["cublas", "nvvm{chip=sm_80}"]
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((32, 48), np.float32) / 4
+V = RNG.standard_normal((48, 24), np.float32) / 4
+B = RNG.standard_normal(48, np.float32)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
+    yield from fake_driver(monkeypatch)
+
+
+@pytest.fixture
+def lt(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCublas:
+    made = FakeCublas(driver)
+    for module in (library, loader, products):
+        monkeypatch.setattr(module, "load_library", lambda: made)
+    return made
+
+
+@mirlo.script
+def layers(x: R.Tensor[(2, 20, 32), R.f32]):
+    y = R.relu(R.matmul(x, R.const(W)) + R.const(B))
+    return R.softmax(R.matmul(y, R.const(V)))
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    z = np.maximum(x @ W + B, 0) @ V
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_layers(driver: Any, lt: FakeCublas) -> None:
+    compiled = mirlo.compile(layers, target=TARGET, cache=False)
+    (external,) = compiled.artifact.externals
+    (function,) = read(external.data)
+    assert function.products == (
+        Product(0, 2, 3, 40, 48, 32, "f32", bias=4, activation="relu"), Product(3, 5, 1, 40, 24, 48, "f32")
+    )  # fmt: skip
+    for seed in range(3):
+        (x,) = compiled.random_inputs(seed).values()
+        np.testing.assert_allclose(compiled(x), expected(x), rtol=1e-4, atol=1e-5)
+    first = lt.products[0]
+    assert first["operation"][7] == 2 | 4 and (first["operation"]["compute"], first["operation"]["scale"]) == (68, 0)
+    sizes = [(kind["rows"], kind["columns"], kind["leading"]) for kind in first["matrices"]]
+    assert sizes == [(48, 32, 48), (32, 40, 32), (48, 40, 48)]
+    # The work of the library is part of the graph: recorded with the second call.
+    assert driver.calls.count("cuStreamBeginCapture") == 1 and driver.calls.count("cuGraphLaunch") == 2
+    np.testing.assert_allclose(compiled.on_device(x).numpy(), expected(x), rtol=1e-4, atol=1e-5)
+    assert len(compiled.profile(x, repeats=1)) == 2
+    del compiled
+    gc.collect()
+    pool(0).trim()
+    assert not driver.memory and not lt.made, "all is given back"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
+def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right: bool) -> None:
+    """Each form of a product, computed by what its descriptors say."""
+    kind = np.dtype({"f32": "f4", "f16": "f2", "f64": "f8"}.get(dtype, "V2"))
+    if dtype == "bf16":
+        import ml_dtypes
+
+        kind = np.dtype(ml_dtypes.bfloat16)
+    a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((3, 5, 7), (3, 7, 4)))
+    bias = RNG.standard_normal(4).astype(kind)
+    held = [np.ascontiguousarray(x.swapaxes(1, 2) if turned else x) for x, turned in ((a, left), (b, right))]
+    product = Product(0, 1, 2, 5, 4, 7, dtype, 3, "gelu", batch=3, transposed_a=left, transposed_b=right)
+    call = products.Call(product)
+    d = np.zeros((3, 5, 4), kind)
+    memory = [x.__array_interface__["data"][0] for x in (*held, d, bias)]
+    driver.context = 1
+    handle = ctypes.c_void_p()
+    lt.cublasLtCreate(ctypes.byref(handle))
+    call.start(handle, memory[0], memory[1], memory[2], memory[3], 64, stream=5)
+    driver.streams.run(5)
+    z = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
+    wanted = 0.5 * z * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
+    np.testing.assert_allclose(d.astype("f8"), wanted, rtol=0.02 if kind.itemsize == 2 else 1e-5, atol=1e-2)
+    call.release()
+
+
+@mirlo.script
+def declined(
+    x: R.Tensor[(20, 32), R.f32],
+    y: R.Tensor[(4, 32), R.f32],
+    v: R.Tensor[(32,), R.f32],
+    t: R.Tensor[(2, 32, 20), R.f32],
+):
+    exact = R.gelu(R.matmul(x, R.const(W)))
+    small = R.matmul(y, R.const(W))
+    shared = R.matmul(t, R.const(W), transpose_lhs=True)
+    return exact, small, R.matmul(x, v), shared
+
+
+def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
+    compiled = mirlo.compile(declined, target=TARGET, cache=False)
+    (external,) = compiled.artifact.externals
+    (function,) = read(external.data)
+    assert [product.activation for product in function.products] == [""], "gelu by erf is left to Mirlo's kernels"
+
+
+def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
+    """A large product is worth a call, the small one is not."""
+    large = RNG.standard_normal((512, 512), np.float32) / 20
+
+    @mirlo.script
+    def both(x: R.Tensor[(512, 512), R.f32], y: R.Tensor[(16, 16), R.f32]):
+        return R.matmul(x, R.const(large)), R.matmul(y, y)
+
+    compiled = mirlo.compile(both, target=TARGET, cache=False, placement="estimated")
+    found = [read(external.data) for external in compiled.artifact.externals]
+    assert [p.n for functions in found for function in functions for p in function.products] == [512]
+
+
+def test_the_library_refuses(driver: Any, lt: FakeCublas) -> None:
+    lt.refuses = True
+    compiled = mirlo.compile(layers, target=TARGET, cache=False)
+    x = np.zeros((2, 20, 32), np.float32)
+    for call in (compiled, compiled.on_device):
+        with pytest.raises(mirlo.MirloError, match="cuBLASLt has no algorithm for 40 x 32 x 48 in f32"):
+            call(x)
+    lt.refuses = False
+    np.testing.assert_allclose(compiled(x), expected(x), rtol=1e-4)
+
+
+def test_it_works_beside_nvvm_only(lt: FakeCublas) -> None:
+    compiled = mirlo.compile(layers, target=["cublas", "llvm"], cache=False)
+    with pytest.raises(mirlo.MirloError, match="let target nvvm compile the rest of the model"):
+        compiled(np.zeros((2, 20, 32), np.float32))
+
+
+def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(library, "find_library", lambda name: None)
+    library.load_library.cache_clear()
+    compiled = mirlo.compile(layers, target=TARGET, cache=False)
+    compiled.save(tmp_path / "layers.mirlo")  # that needs no library
+    with pytest.raises(mirlo.MirloError, match="cuBLASLt is not on this machine: pip install nvidia-cublas"):
+        mirlo.load(tmp_path / "layers.mirlo")(np.zeros((2, 20, 32), np.float32))
+    library.load_library.cache_clear()
+
+
+@pytest.mark.skipif(wheels.find_library("cublasLt") is None, reason="no cuBLASLt: pip install nvidia-cublas")
+def test_the_real_library_takes_the_descriptors() -> None:
+    """It makes and fills descriptors without a GPU, and says what is wrong of them."""
+    call = products.Call(Product(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
+    found, written = ctypes.c_uint32(), ctypes.c_size_t()
+    lt = library.load_library()
+    asked = lt.cublasLtMatmulDescGetAttribute(
+        call.operation, library.EPILOGUE, ctypes.byref(found), 4, ctypes.byref(written)
+    )
+    assert (asked, found.value) == (0, library.RELU | library.BIAS)
+    batch = ctypes.c_int32()
+    asked = lt.cublasLtMatrixLayoutGetAttribute(
+        call.first, library.BATCH_COUNT, ctypes.byref(batch), 4, ctypes.byref(written)
+    )
+    assert (asked, batch.value) == (0, 4)
+    missing = [name for name in vars(FakeCublas) if name.startswith("cublas") and not hasattr(lt, name)]
+    assert not missing
+    with pytest.raises(CuBlasError, match="describing"):
+        call._set("MatmulDesc", call.operation, 999, ctypes.c_uint32(1))
+    call.release()
