@@ -140,20 +140,20 @@ def qlinear_concat(node: Node) -> Any:
 @converter("QGemm", domain=DOMAIN)
 def qgemm(node: Node) -> Any:
     """alpha * A' * B' + C. C is i32, in units of alpha and the two scales; without an output scale, Y is real."""
-    if node.type(4).elements != 1:
-        raise NodeError(f"input #4, the scale of B, must have one element, got {node.type(4)}")
+    transposed = node.attr.bool("transB", 0)
     product = node.emit(
         "matmul",
         real(node, 0, 1, 2),
-        real(node, 3, 4, 5),
+        _real_columns(node, 3, 4, 5, axis=0 if transposed else 1),
         transpose_lhs=node.attr.bool("transA", 0),
-        transpose_rhs=node.attr.bool("transB", 0),
+        transpose_rhs=transposed,
     )
     alpha = node.attr.float("alpha", 1.0)
     if alpha != 1:
         product = node.emit("multiply", product, node.constant(alpha, type_of(product)))
     if node.has(6):
-        unit = node.emit("multiply", scalar_input(node, 1), scalar_input(node, 4))
+        per_column = node[4] if node.type(4).elements != 1 else scalar_input(node, 4)
+        unit = node.emit("multiply", scalar_input(node, 1), per_column)
         if alpha != 1:
             unit = node.emit("multiply", unit, node.constant(alpha, type_of(unit)))
         addend = node.emit("multiply", node.emit("cast", node[6], dtype=type_of(product).dtype), unit)
@@ -165,10 +165,13 @@ def qgemm(node: Node) -> Any:
 def matmul_integer_to_float(node: Node) -> Any:
     """Inputs: A, B, scale of A, scale of B (perhaps one per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
-    scale, zero = node[3], node.optional(5)
-    axis = node.type(1).rank - 1
-    if node.type(3).elements == 1:
-        scale, zero = scalar_input(node, 3), scalar_input(node, 5) if node.has(5) else None
-    rhs = node.emit("dequantize", node[1], scale, zero, axis=axis, dtype=node.type(3).dtype)
-    product = node.emit("matmul", lhs, rhs)
+    product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
     return node.emit("add", product, node[6]) if node.has(6) else product
+
+
+def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> Any:
+    """A quantized factor as real numbers; its scale and its zero point are one number, or one for each column."""
+    scales, zeros = node[scale], node.optional(zero)
+    if node.type(scale).elements == 1:
+        scales, zeros = scalar_input(node, scale), scalar_input(node, zero) if node.has(zero) else None
+    return node.emit("dequantize", node[index], scales, zeros, axis=axis, dtype=node.type(scale).dtype)

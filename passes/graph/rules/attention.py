@@ -214,7 +214,7 @@ def _is_causal(mask: Any, shape: Any, b: Rewriter) -> bool:
     array = b.array(mask)
     if array is None or array.ndim < 2 or any(dim != 1 for dim in array.shape[:-2]) or array.shape[-2:] != shape[-2:]:
         return False
-    plane = array.reshape(array.shape[-2:])
+    plane = array.reshape(array.shape[-2:]).astype(np.float64)
     visible = np.tril(np.ones(plane.shape, bool))
     return bool((plane[visible] == 0).all() and (plane[~visible] <= _HIDDEN).all() and (~visible).any())
 
