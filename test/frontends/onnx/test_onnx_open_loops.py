@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import mirlo
+from mirlo.frontends.onnx import import_model
 
 F32, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 
@@ -130,3 +131,10 @@ def test_scan_of_a_batch(lengths: list[int] | None) -> None:
         sums = 1 + np.cumsum(x[i, :length], 0)
         np.testing.assert_array_equal(found["sums"][i], np.concatenate([sums, np.zeros((3 - length, 2))]))
         np.testing.assert_array_equal(found["last"][i], sums[-1])
+
+
+def test_long_layers_are_loops() -> None:
+    """Of a known length, too: the steps are not written down one by one."""
+    module, _ = import_model(layer("GRU", "forward", 3), shapes={"x": [1000, 1, 6], "lengths": [1]})
+    text = str(module)
+    assert text.count("scf.while") == 1 and text.count('"relax.matmul"') < 10
