@@ -41,6 +41,7 @@ def test_element_types(target: str, dtype: str) -> None:
 @ON_DEVICES
 def test_values_that_several_blocks_divide(target: str) -> None:
     check(Case((1, 1, 20, 8), (1, 1, 40, 8), 300), target, "f32")
+    check(Case((1, 1, 64, 8), (1, 1, 33, 8), 256), target, "f64")
 
 
 @ON_DEVICES

@@ -10,6 +10,7 @@ from interpreted import run_on_interpreter
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.targets.gpu.schedule import costs
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 
@@ -56,6 +57,37 @@ def test_few_rows_in_parts(turned: bool) -> None:
 
 def test_tiles_in_parts() -> None:
     assert "tensor cores in" in check(16, 16, 16384, "f16", False)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_convolutions_in_parts(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LAUNCH", 0.0)
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float16) for s in ((1, 64, 5, 5), (24, 64, 3, 3)))
+    kinds = "(tensor<1x64x5x5xf16>, tensor<24x64x3x3xf16>) -> tensor<1x24x5x5xf16>"
+    module = f"""func.func @main(%x: tensor<1x64x5x5xf16>, %w: tensor<24x64x3x3xf16>) -> tensor<1x24x5x5xf16> {{
+      %y = "relax.conv"(%x, %w) {{padding = array<i64: 1, 1, 1, 1>}} : {kinds}
+      return %y : tensor<1x24x5x5xf16>
+    }}"""
+    found, schedule = run_on_interpreter(module, [x, w], f"chip={chip}")
+    assert " parts" in schedule
+    padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    wanted = np.einsum("ncyxrs,ocrs->noyx", windows, w.astype(np.float32))
+    np.testing.assert_allclose(found.astype(np.float32), wanted, atol=1e-3 * np.abs(wanted).max(), rtol=0)
+
+
+def test_whole_numbers_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LAUNCH", 0.0)
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in ((16, 512), (512, 16)))
+    module = """func.func @main(%x: tensor<16x512xi8>, %w: tensor<512x16xi8>) -> tensor<16x16xi32> {
+      %y = "relax.matmul"(%x, %w) {out_dtype = i32} : (tensor<16x512xi8>, tensor<512x16xi8>) -> tensor<16x16xi32>
+      return %y : tensor<16x16xi32>
+    }"""
+    found, schedule = run_on_interpreter(module, [x, w], result_type=np.int32)
+    assert " parts" in schedule
+    np.testing.assert_array_equal(found, x.astype(np.int32) @ w.astype(np.int32))
 
 
 def test_a_product_that_fills_the_chip_is_not_divided() -> None:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import Attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 
 BUSY = 64
-"""Blocks that keep a device busy: keys are divided until there are as many."""
-FEWEST_KEYS = 128
-"""Keys that are worth a part of their own."""
-MOST_PARTS = 32
+"""Units of a device: keys are divided where there are fewer blocks, and that costs less."""
 KEYS = 4
 """Keys of a thread, where rows are few."""
-MOST_COLUMNS = 256
+MOST_COLUMNS, FEWEST_COLUMNS = 256, 64
 """Elements of a row of values that one block computes."""
+SHARED_BYTES = 32 * 1024
+"""Shared memory of a block: what nearly every GPU has."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,24 @@ def plan_attention(group: Group, busy: int = BUSY, team: Team = in_shared_memory
     if isinstance(found, Decline):
         return found
     tile = choose_tile(found)
-    return AttentionPlan(found, tile, choose_parts(found, tile.height, tile.width, tile.columns, busy), team)
+    return AttentionPlan(found, tile, choose_parts(found, Blocks(tile.height, tile.width, tile.columns, busy)), team)
 
 
 def choose_tile(found: Attention) -> Tile:
+    """The largest tile that shared memory holds."""
+    tile = _widest_tile(found)
+    size = element_bytes(found.sum_type)
+    while size * tile.shared_numbers > SHARED_BYTES:
+        if tile.columns > FEWEST_COLUMNS:
+            tile = replace(tile, columns=-(-tile.columns // 2))
+        elif tile.rows > 1:
+            tile = replace(tile, rows=tile.rows // 2)
+        else:
+            break
+    return tile
+
+
+def _widest_tile(found: Attention) -> Tile:
     """Threads and their scores: as many rows as there are, up to 64."""
     rows = found.count(found.rows)
     columns = min(found.value_size, MOST_COLUMNS)
@@ -64,15 +79,6 @@ def choose_tile(found: Attention) -> Tile:
     widest = max(found.value_size, min(found.keys, 128))
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
     return Tile(down, across, 1, KEYS, columns)
-
-
-def choose_parts(found: Attention, height: int, width: int, columns: int, busy: int) -> int:
-    """Among how many blocks the keys of a row are divided, so that enough of them are busy."""
-    blocks = found.count(found.batch) * -(-found.count(found.rows) // height) * -(-found.value_size // columns)
-    tiles = -(-found.keys // width)
-    parts = max(1, min(busy // blocks, tiles // -(-FEWEST_KEYS // width), MOST_PARTS))
-    # As many as are needed for the same longest share.
-    return -(-tiles // -(-tiles // parts))
 
 
 @schedule("any", target="gpu", priority=70)

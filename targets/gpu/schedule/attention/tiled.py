@@ -62,6 +62,12 @@ class Tile:
         return self.across * self.keys
 
     @property
+    def shared_numbers(self) -> int:
+        """Numbers of shared memory: steps of both factors or of the values, weights, what threads tell each other."""
+        stage = DEPTH * max(self.height + self.width, self.columns)
+        return stage + self.height * self.width + self.height * self.across
+
+    @property
     def own_columns(self) -> int:
         """Of a thread."""
         return -(-self.columns // self.across)

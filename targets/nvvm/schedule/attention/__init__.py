@@ -12,9 +12,11 @@ from mirlo.passes.schedule.blocks.attention import Attention, Read, find_attenti
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.attention import AttentionPlan, choose_parts, plan_attention
+from mirlo.targets.gpu.schedule.attention import AttentionPlan, plan_attention
+from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
@@ -25,6 +27,8 @@ from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
+TOGETHER = 4
+"""Blocks that a unit has at the same time, of few rows or of one warp: each of them waits most of the time."""
 LARGEST = 256
 """The longest query whose fragments fit registers."""
 
@@ -63,8 +67,9 @@ def plan_mma_attention(group: Group, options: Options) -> MmaAttentionPlan | Dec
     if found.count(found.rows) < ROWS // 2:
         return decline("there are too few rows for matrix units", rows=found.count(found.rows))
     tile = choose_tile(found)
-    parts = choose_parts(found, tile.height, tile.keys, tile.columns, options.chip.units)
-    return MmaAttentionPlan(found, form, tile, parts)
+    together = max(1, TOGETHER // tile.warps)
+    blocks = Blocks(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
+    return MmaAttentionPlan(found, form, tile, choose_parts(found, blocks))
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,8 @@ def plan_decode(group: Group, options: Options) -> DecodePlan | Decline:
             return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
-    # Several blocks share a unit, as each of them waits for memory most of the time.
-    parts = choose_parts(found, rows, teams.keys, found.value_size, 4 * options.chip.units)
-    return DecodePlan(found, teams, parts)
+    blocks = Blocks(rows, teams.keys, found.value_size, options.chip.units, together=TOGETHER)
+    return DecodePlan(found, teams, choose_parts(found, blocks))
 
 
 def _reads(found: Attention) -> list[tuple[Read, int]]:
