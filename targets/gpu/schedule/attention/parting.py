@@ -28,7 +28,7 @@ class Blocks:
     rate: float = SUMS
     """Multiply-and-adds a second of a unit."""
     together: int = 1
-    """Blocks that a unit has at the same time, and that share it: those of few warps, and those that wait for memory."""
+    """Blocks that share a unit: those of few warps, and those that wait for memory."""
 
 
 def choose_parts(found: Attention, blocks: Blocks) -> int:

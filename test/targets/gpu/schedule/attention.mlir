@@ -35,10 +35,10 @@ func.func @main(%q: tensor<1x1x1x64xf32>, %k: tensor<1x1x2048x64xf32>, %v: tenso
 
 // A product with few tiles and long sums.
 // CHECK-LABEL: func.func private @matmul(
-// CHECK-SAME:  stages = "contraction in 32 parts"
+// CHECK-SAME:  stages = "contraction in 16 parts"
 // CHECK:       gpu.launch
 // CHECK:       gpu.launch
-// CHECK-COUNT-31: arith.addf
+// CHECK-COUNT-15: arith.addf
 // CHECK-NOT:   arith.addf
 func.func @main(%x: tensor<32x16384xf32>, %w: tensor<16384x32xf32>) -> tensor<32x32xf32> {
   %p = "relax.matmul"(%x, %w) : (tensor<32x16384xf32>, tensor<16384x32xf32>) -> tensor<32x32xf32>
