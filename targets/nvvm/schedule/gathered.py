@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Memory
@@ -17,6 +16,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.finish import Reader
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.nvvm.schedule.copies import async_copy
 from mirlo.targets.nvvm.schedule.staging import whole
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
@@ -87,12 +87,4 @@ class Gathering:
             # What lies beyond the last step, or beyond an edge, is zero.
             count = create("arith.select", source.type, inside, index(width), index(0))
             to = add(start, add(self.place, number * self.apart * PIECES * width))
-            ir.Operation.create(
-                "nvgpu.device_async_copy",
-                results=[ir.Type.parse("!nvgpu.device.async.token")],
-                operands=[target, to, self.memory.slot(side.side.access.value).buffer, source, count],
-                attributes={
-                    "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), width), "bypassL1": ir.UnitAttr.get(),
-                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
-                },
-            )  # fmt: skip
+            async_copy(self.memory.slot(side.side.access.value).buffer, source, target, to, count, width)

@@ -13,6 +13,7 @@ from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.finish import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.nvvm.schedule.copies import async_copy
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
@@ -169,15 +170,7 @@ class Stager:
             if there is not None:
                 inside = create("arith.andi", inside.type, inside, there)
             count = create("arith.select", position.type, inside, index(width), index(0))
-            ir.Operation.create(
-                "nvgpu.device_async_copy",
-                results=[ir.Type.parse("!nvgpu.device.async.token")],
-                operands=[matrix.memory, target, self._buffer(), source, count],
-                attributes={
-                    "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), width), "bypassL1": ir.UnitAttr.get(),
-                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
-                },
-            )  # fmt: skip
+            async_copy(self._buffer(), source, matrix.memory, target, count, width)
 
         outside = self.side.access.outside
         zero = outside is None or outside.value == 0

@@ -21,6 +21,7 @@ from mirlo.targets.gpu.schedule.finish import Finisher, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 from mirlo.targets.nvvm.options import Options
+from mirlo.targets.nvvm.schedule import copies
 from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, multiply_add, number_of, registers
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
@@ -195,10 +196,10 @@ class _Kernel:
             for load in loads:
                 assert load.copy is not None
                 load.copy(first, stage)
-            ir.Operation.create("nvvm.cp.async.commit.group")
+            copies.commit()
 
         def round_(first: Any, *sums: Any) -> list[Any]:
-            wait_for_copies(stages - 2)
+            copies.wait(stages - 2)
             # From here on all threads see this stage, and none still reads the one before.
             barrier()
             number = create("arith.divui", first.type, first, index(self.steps))
@@ -211,7 +212,7 @@ class _Kernel:
         for stage in range(stages - 1):
             copy(index(stage * self.steps), index(stage))
         sums = for_loop(0, self.roles.depth, self.steps, round_, start)
-        wait_for_copies(0)
+        copies.wait(0)
         return sums
 
     def _start(self) -> Any:
@@ -244,9 +245,3 @@ class _Kernel:
                         add(self.column, add(self.warp_column, add(column, j * COLUMNS))),
                         number_of(fragment, position),
                     )
-
-
-def wait_for_copies(groups: int) -> None:
-    """Until at most so many groups of copies are under way."""
-    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), groups)
-    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})

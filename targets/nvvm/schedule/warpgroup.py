@@ -22,10 +22,10 @@ from mirlo.targets.gpu.schedule.finish import Finisher, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
-from mirlo.targets.nvvm.schedule import bulk
+from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered import GatheredSide, Gathering, gathered
-from mirlo.targets.nvvm.schedule.tensorcore import formats_of, wait_for_copies
+from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
@@ -276,7 +276,7 @@ class _Kernel:
                 self.full.expect(slot, self.slot_bytes - self.left_bytes)
                 self._copy_columns(place, first, slot)
             pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
-            ir.Operation.create("nvvm.cp.async.commit.group")
+            copies.commit()
             self._arrived(later)
             with _only(_compare(first, later * self.step, _AT_LEAST)):
                 self.full.arrive(self._before(slot, later))
@@ -291,7 +291,7 @@ class _Kernel:
     @staticmethod
     def _arrived(under_way: int) -> None:
         """All copies of this thread have arrived, but those of so many steps; products see them."""
-        wait_for_copies(under_way)
+        copies.wait(under_way)
         bulk.publish_copies()
 
     def _before(self, slot: Any, number: int) -> Any:

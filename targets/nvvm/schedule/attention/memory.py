@@ -1,4 +1,4 @@
-"""Shared memory of attention: asynchronous copies to it, fragments from it."""
+"""Fragments of attention, from shared memory."""
 
 from __future__ import annotations
 
@@ -48,27 +48,3 @@ def anew(value: Any) -> Any:
         },
     )  # fmt: skip
     return create("arith.index_cast", ir.IndexType.get(), made.results[0])
-
-
-def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: int) -> None:
-    """Start to copy a vector to shared memory, of which so many numbers are read and the others zero."""
-    ir.Operation.create(
-        "nvgpu.device_async_copy",
-        results=[ir.Type.parse("!nvgpu.device.async.token")],
-        operands=[target, to, source, at, count],
-        attributes={
-            "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), vector), "bypassL1": ir.UnitAttr.get(),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
-        },
-    )  # fmt: skip
-
-
-def commit() -> None:
-    """Let what was started until here be waited for together."""
-    ir.Operation.create("nvvm.cp.async.commit.group")
-
-
-def wait() -> None:
-    """Until all copies are done."""
-    none = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0)
-    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": none})

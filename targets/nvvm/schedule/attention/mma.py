@@ -31,8 +31,9 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
-from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew, async_copy, commit, wait
+from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.copies import async_copy, commit, wait
 from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
     Lane,

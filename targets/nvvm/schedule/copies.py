@@ -1,0 +1,31 @@
+"""Asynchronous copies from global to shared memory by single threads (`cp.async`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+
+def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: int) -> None:
+    """Start to copy a vector to shared memory, of which so many numbers are read and the others zero."""
+    ir.Operation.create(
+        "nvgpu.device_async_copy",
+        results=[ir.Type.parse("!nvgpu.device.async.token")],
+        operands=[target, to, source, at, count],
+        attributes={
+            "dstElements": ir.IntegerAttr.get(ir.IndexType.get(), vector), "bypassL1": ir.UnitAttr.get(),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, 1, 1]),
+        },
+    )  # fmt: skip
+
+
+def commit() -> None:
+    """Let what was started until here be waited for together."""
+    ir.Operation.create("nvvm.cp.async.commit.group")
+
+
+def wait(under_way: int = 0) -> None:
+    """Until all copies are done, but those of the last so many groups."""
+    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), under_way)
+    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})
