@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL ?= mobilenetv2
+# Processes that run tests: each takes some hundred megabytes.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 
 .PHONY: run test lint typecheck lit pytest bench test-gpu bench-gpu format clean
@@ -25,8 +27,9 @@ typecheck: $(VENV)/ready
 lit: $(VENV)/ready
 	$(BIN)/lit -s --no-progress-bar test
 
+# Tests of a file share what they compile, and stay together.
 pytest: $(VENV)/ready
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
