@@ -214,7 +214,8 @@ class _Outliner:
         i64 = ir.IntegerType.get_signless(64)
         index = ir.IndexType.get()
         chunks = self.threads * CHUNKS_PER_THREAD
-        chunks = chunks if trips is None else min(chunks, trips)
+        if trips is not None and trips <= 2 * chunks:
+            chunks = trips  # parts of one iteration and of two would not even out
         types = [index, index, *(v.type for v in passed)]
         with self.loop.location:
             fork = func.FuncOp(

@@ -40,6 +40,21 @@ func.func @writes(%x: memref<5xf32>, %y: memref<5x7xf32>) attributes {tir.prim_f
   return
 }
 
+// Twelve iterations are twelve parts: eight would be of one and of two.
+
+// CHECK-LABEL: func.func @twelve
+// CHECK:         call @twelve_fork
+func.func @twelve(%y: memref<12xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c12 = arith.constant 12 : index
+  %n = arith.constant 1.0 : f32
+  scf.for %i = %c0 to %c12 step %c1 {
+    memref.store %n, %y[%i] : memref<12xf32>
+  } {tir.parallel}
+  return
+}
+
 // Many iterations are enough.
 
 // CHECK-LABEL: func.func @many
@@ -68,3 +83,5 @@ func.func @many(%y: memref<100x7xf32>) attributes {tir.prim_func} {
 // CHECK:           memref.store %{{.*}}, %{{.*}}[%[[I]], %[[J:.*]]] : memref<14x7xf32>
 // CHECK:       func.func private @both_fork
 // CHECK-SAME:    chunks = 8
+// CHECK:       func.func private @twelve_fork
+// CHECK-SAME:    chunks = 12
