@@ -7,12 +7,13 @@ bytes. So the model's `b` is the library's first factor, and the bias along the 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.targets.cublas.native import library as lt
 from mirlo.targets.cublas.native.library import Algorithm, CuBlasError, check, load_library
 from mirlo.targets.cublas.plan import Product
+from mirlo.targets.nvvm.library_program import Place
 
 WORKSPACE = 32 << 20
 """Bytes of scratch memory that algorithms may use."""
@@ -20,8 +21,8 @@ MOST_ALIGNED = 256
 _ACTIVATIONS = {"": 0, "relu": lt.RELU, "gelu": lt.GELU}
 
 
-class Call:
-    """One product, with its descriptors."""
+class ProductCall:
+    """One product, with its descriptors: `mirlo.targets.nvvm.library_program.Call`."""
 
     def __init__(self, product: Product, tf32: bool = False) -> None:
         self.product = product
@@ -65,10 +66,12 @@ class Call:
             self._set("MatrixLayout", made, lt.BATCH_OFFSET, ctypes.c_int64(apart))
         return made
 
-    def start(self, handle: Any, a: int, b: int, d: int, bias: int | None, workspace: int, stream: int) -> None:
+    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
         """Give the product to a stream."""
-        if bias is not None:
-            self._set("MatmulDesc", self.operation, lt.BIAS_POINTER, ctypes.c_void_p(bias))
+        product, handle, workspace = self.product, place.handle, place.memory("workspace", WORKSPACE)
+        a, b, d = (address(number) for number in (product.a, product.b, product.d))
+        if product.bias is not None:
+            self._set("MatmulDesc", self.operation, lt.BIAS_POINTER, ctypes.c_void_p(address(product.bias)))
         algorithm = self._algorithm(handle, (b, a, d))
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
@@ -76,7 +79,7 @@ class Call:
             handle, self.operation, one, pointer(b), self.first, pointer(a), self.second, zero, pointer(d), self.result,
             pointer(d), self.result, ctypes.byref(algorithm), pointer(workspace), size(WORKSPACE), pointer(stream),
         )  # fmt: skip
-        check(started, f"multiplying {self.product.m} x {self.product.k} by {self.product.k} x {self.product.n}")
+        check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
     def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
         """What the heuristics choose for tensors that are aligned so."""

@@ -16,8 +16,11 @@ import mirlo
 from mirlo import R
 from mirlo.targets.cublas.native import library, loader, products
 from mirlo.targets.cublas.native.library import CuBlasError
-from mirlo.targets.cublas.plan import Product, read
+from mirlo.targets.cublas.plan import Product
 from mirlo.targets.nvvm import wheels
+from mirlo.targets.nvvm.device import gpu
+from mirlo.targets.nvvm.library_plan import read
+from mirlo.targets.nvvm.library_program import Place
 from mirlo.targets.nvvm.memory import pool
 
 TARGET = ["cublas", "nvvm{chip=sm_80}"]
@@ -55,8 +58,8 @@ def expected(x: np.ndarray) -> np.ndarray:
 def test_layers(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(layers, target=TARGET, cache=False)
     (external,) = compiled.artifact.externals
-    (function,) = read(external.data)
-    assert function.products == (
+    (function,) = read(external.data, Product)
+    assert function.steps == (
         Product(0, 2, 3, 40, 48, 32, "f32", bias=4, activation="relu"), Product(3, 5, 1, 40, 24, 48, "f32")
     )  # fmt: skip
     for seed in range(3):
@@ -89,18 +92,18 @@ def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right:
     bias = RNG.standard_normal(4).astype(kind)
     held = [np.ascontiguousarray(x.swapaxes(1, 2) if turned else x) for x, turned in ((a, left), (b, right))]
     product = Product(0, 1, 2, 5, 4, 7, dtype, 3, "gelu", batch=3, transposed_a=left, transposed_b=right)
-    call = products.Call(product)
+    call = products.ProductCall(product)
     d = np.zeros((3, 5, 4), kind)
     memory = [x.__array_interface__["data"][0] for x in (*held, d, bias)]
-    driver.context = 1
-    handle = ctypes.c_void_p()
-    lt.cublasLtCreate(ctypes.byref(handle))
-    call.start(handle, memory[0], memory[1], memory[2], memory[3], 64, stream=5)
+    with gpu(0).entered():
+        place = Place(gpu(0), loader._open(), loader._close)
+        call.start(place, memory.__getitem__, stream=5)
     driver.streams.run(5)
     z = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
     wanted = 0.5 * z * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
     np.testing.assert_allclose(d.astype("f8"), wanted, rtol=0.02 if kind.itemsize == 2 else 1e-5, atol=1e-2)
     call.release()
+    place.release()
 
 
 @mirlo.script
@@ -119,8 +122,8 @@ def declined(
 def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(declined, target=TARGET, cache=False)
     (external,) = compiled.artifact.externals
-    (function,) = read(external.data)
-    assert [product.activation for product in function.products] == [""], "gelu by erf is left to Mirlo's kernels"
+    (function,) = read(external.data, Product)
+    assert [product.activation for product in function.steps] == [""], "gelu by erf is left to Mirlo's kernels"
 
 
 def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
@@ -132,8 +135,8 @@ def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
         return R.matmul(x, R.const(large)), R.matmul(y, y)
 
     compiled = mirlo.compile(both, target=TARGET, cache=False, placement="estimated")
-    found = [read(external.data) for external in compiled.artifact.externals]
-    assert [p.n for functions in found for function in functions for p in function.products] == [512]
+    found = [read(external.data, Product) for external in compiled.artifact.externals]
+    assert [p.n for functions in found for function in functions for p in function.steps] == [512]
 
 
 def test_the_library_refuses(driver: Any, lt: FakeCublas) -> None:
@@ -166,7 +169,7 @@ def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.skipif(wheels.find_library("cublasLt") is None, reason="no cuBLASLt: pip install nvidia-cublas")
 def test_the_real_library_takes_the_descriptors() -> None:
     """It makes and fills descriptors without a GPU, and says what is wrong of them."""
-    call = products.Call(Product(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
+    call = products.ProductCall(Product(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
     found, written = ctypes.c_uint32(), ctypes.c_size_t()
     lt = library.load_library()
     asked = lt.cublasLtMatmulDescGetAttribute(

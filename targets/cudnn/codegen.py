@@ -1,0 +1,73 @@
+"""The code generator: regions become a plan of convolutions, which the loader hands to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.byoc.view import Step
+from mirlo.passes.figures import Figures
+from mirlo.runtime.errors import MirloError
+from mirlo.targets.cudnn.plan import Convolution
+from mirlo.targets.nvvm.library_plan import write
+from mirlo.targets.nvvm.library_values import Values, plan_of
+
+FORMAT = "cudnn"
+_LAYOUTS = {("NC*", "OI*"): False, ("N*C", "O*I"): True}
+"""Whether channels come last, by layout of data and kernels."""
+
+
+class LayoutError(MirloError, ValueError):
+    """Layouts that the library does not have together."""
+
+
+@dataclass(frozen=True)
+class CuDnn(CodeGenerator):
+    """Convolutions of images and volumes, a bias and relu with each, channels last."""
+
+    name = "cudnn"
+    guarded = False
+    layouts = {"relax.conv": ("N*C", "O*I")}  # noqa: RUF012 - read only, as in the base class
+    # Those of the library's f32 on a recent GPU, beside those of target nvvm; neither is measured here.
+    figures = Figures(gflops=35000.0, gbytes=3000.0, call_us=6.0, scales=False)
+    tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
+
+    def patterns(self) -> Sequence[Any]:
+        """In the order in which they are tried."""
+        from mirlo.targets.cudnn.patterns import patterns
+
+        return patterns()
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        """A plan of all regions."""
+        plans = [plan_of(function, convolution_of) for function in module.functions]
+        params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
+        return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
+
+
+def convolution_of(values: Values, step: Step) -> Convolution:
+    """What the library is to convolve for a composite."""
+    conv = next(node for node in step.nodes if node.op == "relax.conv")
+    layouts = (conv["data_layout"], conv["kernel_layout"])
+    if layouts not in _LAYOUTS:
+        raise LayoutError(f"{conv}: cuDNN has no data as {layouts[0]} with kernels as {layouts[1]}")
+    last = _LAYOUTS[layouts]
+    x, weight, y = conv["x"], conv["weight"], step.nodes[-1].output
+    added = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v is not conv.output]
+    bias = conv["bias"] or (added[0] if added else None)
+    spatial = x.type.rank - 2
+    padding = tuple(conv["padding"]) or (0,) * spatial
+    ends = [_second(value.type.static_shape, last) for value in (x, weight, conv.output)]
+    return Convolution(
+        values.number(x), values.number(weight), values.number(y), ends[0], ends[1], ends[2],
+        tuple(conv["strides"]) or (1,) * spatial, padding[:spatial], tuple(conv["dilations"]) or (1,) * spatial,
+        conv["groups"], last, x.type.dtype.name, None if bias is None else values.number(bias),
+        "relu" if step.nodes[-1].op == "relax.relu" else "",
+    )  # fmt: skip
+
+
+def _second(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
+    """A shape with its channels second."""
+    return (shape[0], shape[-1], *shape[1:-1]) if last else shape

@@ -1,0 +1,1 @@
+"""The library cuDNN in this process: plans become calls of it, on tensors that lie on the GPU."""

@@ -1,0 +1,49 @@
+"""What the library computes in one call: a convolution, a bias of its channels, relu; and why not more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.passes.byoc.helpers import conv_bias_activation
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.search import Match
+from mirlo.passes.rules import decline
+from mirlo.targets.cudnn.plan import DTYPES
+
+
+def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+    """The longest first."""
+    return [
+        ("conv_relu", conv_bias_activation(activation="relax.relu"), check),
+        ("conv", conv_bias_activation(activation=False), check),
+    ]
+
+
+def check(match: Match) -> Any:
+    """Whether the library computes a match: True, or why not."""
+    node = match.nodes[0]
+    x, weight, result = match["x"].type, match["weight"].type, node.type
+    if x is None or weight is None or result is None or not (x.is_static and result.is_static):
+        return decline("the library is told sizes when compiling: they are open")
+    if x.rank not in (4, 5):
+        return decline("the library convolves images and volumes", rank=x.rank)
+    if x.dtype.name not in DTYPES or {x.dtype, weight.dtype, result.dtype} != {x.dtype}:
+        return decline("the library convolves floats of one type", x=x.dtype.name, result=result.dtype.name)
+    padding = tuple(node.attribute("padding"))
+    half = len(padding) // 2
+    if padding[:half] != padding[half:]:
+        return decline("the library pads as much at the end as at the begin", padding=padding)
+    if "bias" in match:
+        bias = match["bias"].type
+        axis = 1 if node.attribute("data_layout") == "NC*" else x.rank - 1
+        channels = result.static_shape[axis]
+        is_own = node.operand("bias") is not None
+        if bias is None or bias.dtype != result.dtype or math.prod(bias.static_shape) != channels:
+            return decline("what is added is no bias of the channels", bias=str(bias), channels=channels)
+        if not is_own and bias.rank >= x.rank - axis and bias.static_shape[axis - x.rank] == channels:
+            return True
+        if not is_own:
+            return decline("what is added does not lie along the channels", bias=bias.shape)
+    return True

@@ -1,0 +1,114 @@
+"""The functions of a plan on GPUs: constants and values between steps in memory, the library's handle, calls in order.
+
+What the loaders of NVIDIA's libraries share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.runtime.external import ExternalFunctions
+from mirlo.targets.nvvm.device import Gpu, check
+from mirlo.targets.nvvm.device_functions import on_gpu
+from mirlo.targets.nvvm.library_plan import Function
+from mirlo.targets.nvvm.memory import allocate
+
+
+class Call(Protocol):
+    """One step, with the library's descriptors."""
+
+    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+        """Give it to a stream; values are found by number."""
+
+    def release(self) -> None:
+        """Give the descriptors back."""
+
+
+class Place:
+    """What a program has on one GPU."""
+
+    def __init__(self, gpu: Gpu, handle: Any, close: Callable[[Any], None]) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        """The library's, for this GPU."""
+        self._close = close
+        self._memories: list[int] = []
+        self._made: dict[Any, int] = {}
+
+    def memory(self, key: Any, size: int) -> int:
+        """Memory for one purpose, made when it is first asked for."""
+        if key not in self._made:
+            self._made[key] = allocate(self.gpu, size)
+            self._memories.append(self._made[key])
+        return self._made[key]
+
+    def constant(self, key: Any, array: np.ndarray) -> int:
+        """Where a constant is on the GPU; copied there once."""
+        if key in self._made:
+            return self._made[key]
+        held = np.ascontiguousarray(array)
+        address = self.memory(key, held.nbytes)
+        copied = self.gpu.cuda.cuMemcpyHtoD(address, held.__array_interface__["data"][0], held.nbytes)
+        check(copied, "copying to the GPU")
+        check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
+        return address
+
+    def release(self) -> None:
+        """Give everything back."""
+        with self.gpu.entered():
+            for address in self._memories:
+                self.gpu.cuda.cuMemFree(address)
+            self._close(self.handle)
+
+
+class Program:
+    """The functions of a plan, and what they have on the GPUs that they were called on."""
+
+    def __init__(
+        self, functions: Sequence[Function], params: Mapping[str, np.ndarray], make_call: Callable[[Any], Call],
+        open_handle: Callable[[], Any], close_handle: Callable[[Any], None],
+    ) -> None:  # fmt: skip
+        self._functions = functions
+        self._params = params
+        self._make_call, self._open, self._close = make_call, open_handle, close_handle
+        self._lock = threading.Lock()
+        self._places: dict[int, Place] = {}
+        self._calls: dict[str, list[Call]] = {}
+
+    def functions(self) -> ExternalFunctions:
+        """What a loader gives back; the library is asked for by the first call: without it a model can be saved."""
+        return on_gpu({f.name: partial(self._run, f) for f in self._functions}, self, self.release)
+
+    def _run(self, function: Function, gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
+        with self._lock:
+            if function.name not in self._calls:
+                self._calls[function.name] = [self._make_call(step) for step in function.steps]
+            if gpu.number not in self._places:
+                self._places[gpu.number] = Place(gpu, self._open(), self._close)
+            place = self._places[gpu.number]
+
+            def address(number: int) -> int:
+                key = str(number)
+                if number < len(tensors):
+                    return tensors[number]
+                if key in function.constants:
+                    name = function.constants[key]
+                    return place.constant(("constant", name), self._params[name])
+                return place.memory((function.name, key), function.sizes[key])
+
+            for call in self._calls[function.name]:
+                call.start(place, address, stream)
+
+    def release(self) -> None:
+        """Give everything back."""
+        for place in self._places.values():
+            place.release()
+        self._places.clear()
+        for call in [call for calls in self._calls.values() for call in calls]:
+            call.release()
+        self._calls.clear()
