@@ -22,6 +22,8 @@ from mirlo.passes.schedule.blocks.space import Place
 
 _LESS, _AT_MOST = 2, 3
 """Signed comparisons, as `arith.cmpi` numbers them."""
+_ABOVE = 2
+"""Ordered and greater, as `arith.cmpf` numbers it."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,10 @@ class _Finder:
         for product in products:
             if isinstance(product, Decline):
                 return product
+        starts = (0.0, float("-inf"), 0.0, 0.0)
+        for block, start in zip(sums, starts, strict=True):
+            if [float(value.value) for value in block.init if value is not None] != [start]:
+                return decline(f"a reduction does not start from {start}", block=block.name)
         if first is not sums[0]:
             return decline("something is computed before the scores", block=first.name)
         rank = len(first.outputs[0].shape)
@@ -212,7 +218,9 @@ class _Finder:
             after.append(place)
         if not self.group.kept <= self._made(after):
             return decline("scores or weights are used by something else")
-        query, key = self._roles(first, value)
+        query, key = self._roles(first)
+        if self._moves(query, self.key_loop):
+            return decline("both factors of the scores move with the keys")
         bounds = tuple(_bounds(mask[-1], self.key_loop)) if mask else ()
         return Attention(
             self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,
@@ -309,13 +317,14 @@ class _Finder:
     def _read(self, block: BlockView, axes: Sequence[int], factor: Factor) -> Read:
         return Read(self._place(block, axes, [factor.result]), factor.operand, factor)
 
-    def _roles(self, first: Sequence[Read], value: Read) -> tuple[Read, Read]:
+    def _roles(self, first: Sequence[Read]) -> tuple[Read, Read]:
         """Which factor of the scores is the query: the one that does not move with the keys."""
+        turned = self._moves(first[0], self.key_loop) and not self._moves(first[1], self.key_loop)
+        return (first[1], first[0]) if turned else (first[0], first[1])
 
-        def moves(read: Read) -> bool:
-            return any(self.key_loop in dim.axes() for dim in read.place.dims(read.operand))
-
-        return (first[1], first[0]) if moves(first[0]) and not moves(first[1]) else (first[0], first[1])
+    @staticmethod
+    def _moves(read: Read, loop: int) -> bool:
+        return any(loop in dim.axes() for dim in read.place.dims(read.operand))
 
     @staticmethod
     def _made(places: Sequence[Place]) -> set[Any]:
@@ -328,10 +337,13 @@ def _guards(block: BlockView) -> bool:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
         return False
     test, yes, no = value.owner.operation.operands
-    names = {op.name for op in block.body_ops}
-    return yes == block.input_arguments[0] and _number(no) == 0.0 and names <= {
-        "arith.constant", "arith.cmpf", "arith.select"
-    } and not isinstance(test.owner, ir.Block)  # fmt: skip
+    if yes != block.input_arguments[0] or _number(no) != 0.0 or isinstance(test.owner, ir.Block):
+        return False
+    comparison = test.owner.operation
+    if comparison.name != "arith.cmpf" or comparison.attributes["predicate"].value != _ABOVE:
+        return False
+    left, right = comparison.operands
+    return bool(left == yes) and _number(right) == float("-inf")
 
 
 def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
