@@ -60,16 +60,16 @@ def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
     return None
 
 
-def plan_stages(view: PrimView, first: Sequence[Planner] = ()) -> list[Stage]:
+def plan_stages(view: PrimView, first: Sequence[Planner] = (), first_open: Sequence[Planner] = ()) -> list[Stage]:
     """The blocks from the first on, as many at a time as one plan takes; those of a target's own are tried `first`.
 
-    Where sizes are known at run time only, the plans of all GPUs are taken: a target's own choose by numbers.
+    Where sizes are known at run time only, `first_open` are: the others choose by numbers.
     """
     stages: list[Stage] = []
     at = 0
     while at < len(view.blocks):
         for end in range(min(len(view.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_part(view, at, end), first)
+            plan = _plan(_part(view, at, end), first, first_open)
             if plan is not None:
                 stages.append(plan)
                 at = end
@@ -80,8 +80,8 @@ def plan_stages(view: PrimView, first: Sequence[Planner] = ()) -> list[Stage]:
     return stages
 
 
-def _plan(part: Group, first: Sequence[Planner]) -> Stage | None:
-    for planner in first if open_dims(part.blocks) is None else ():
+def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) -> Stage | None:
+    for planner in first if open_dims(part.blocks) is None else map(deciding, first_open):
         plan = planner(part)
         if not isinstance(plan, Decline):
             return plan

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
@@ -84,9 +85,10 @@ def plan_tiles(roles: Roles) -> TilesPlan | Decline:
 def choose_tile(roles: Roles) -> Tile | None:
     """The largest tile that wastes little, keeps the device busy, and whose epilogue is not too much code."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in TILES:
-        blocks = roles.batches * -(-roles.rows.extent // tile.height) * -(-roles.columns.extent // tile.width)
-        fits = 3 * blocks * tile.height * tile.width <= 4 * roles.batches * roles.rows.extent * roles.columns.extent
+        blocks = batches * -(-rows // tile.height) * -(-columns // tile.width)
+        fits = 3 * blocks * tile.height * tile.width <= 4 * batches * rows * columns
         if fits and heavy * tile.rows * tile.columns <= MOST_CODE and blocks >= BUSY and roles.depth >= tile.steps:
             return tile
     return None
@@ -97,8 +99,8 @@ class _Kernel:
         self.roles = roles
         self.tile = tile
         self.memory = memory
-        self.high = -(-roles.rows.extent // tile.height)
-        self.wide = -(-roles.columns.extent // tile.width)
+        self.high = D.ceildiv(roles.rows.extent, tile.height)
+        self.wide = D.ceildiv(roles.columns.extent, tile.width)
 
     def emit(self) -> None:
         launch(self.roles.batches * self.high * self.wide, DOWN * ACROSS, self._block)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.dialects.core.dims import is_static
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
@@ -72,6 +73,17 @@ def plan_product(group: Group, options: Options, tuned: Mapping[str, int]) -> An
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
+def plan_open(group: Group, options: Options) -> Any:
+    """How to compute a product some of whose sizes are known at run time only; not those of the sums."""
+    roles = product_of(group)
+    if isinstance(roles, Decline):
+        return roles
+    if not is_static(roles.depth):
+        return decline("how long the sums are is known at run time only", steps=str(roles.depth))
+    on_units = plan_tensor_cores(roles, options)
+    return plan_tiles(roles) if isinstance(on_units, Decline) else on_units
+
+
 def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     """How to compute a product."""
     way = partial(_first, options=options, tuned=tuned)
@@ -107,16 +119,20 @@ def shape_of(plan: Any) -> Shape:
 @schedule("any", target="nvvm", priority=60)
 def products(kernel: Any, context: Any) -> Any:
     """Products on the matrix units, in large tiles or by few rows, and what is around them by the plans of all GPUs."""
-    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
+    refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
     if not any(is_product(block) for block in kernel.view.blocks):
         return decline("no block is a product of two tensors")
     tuned = tuned_values(kernel.view.op)
-    plan = partial(plan_product, options=planned_for(context.options), tuned=tuned)
-    found = plan_stages(kernel.view, (plan, *AROUND))
+    options = planned_for(context.options)
+    plan: Callable[[Group], Any] = partial(plan_product, options=options, tuned=tuned)
+    by_guess = deciding(partial(plan_open, options=options))
+    found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, PLANS) for stage in found):
         return build(kernel, found)
     first = next(block for block in kernel.view.blocks if is_product(block))
+    if open_dims([first]) is not None:
+        plan = by_guess
     declined = plan(Group((first,), frozenset(o.value for o in first.outputs), LANES))
     return declined if isinstance(declined, Decline) else decline("the product is not computed by itself")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, index
@@ -50,8 +51,8 @@ def _side_by_side(side: Side, axes: Any, count: int) -> bool:
         return False
     position, last = side.position, axes[-1]
     others = [factor for axis, factor in position.terms.items() if axis != last.id]
-    aligned = all(number % count == 0 for number in (*others, position.constant, last.extent))
-    return position.stride(last) == 1 and aligned
+    numbers = (*others, position.constant, last.extent)
+    return D.known(lambda: position.stride(last) == 1 and all(number % count == 0 for number in numbers))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
@@ -88,8 +89,8 @@ def plan_tensor_cores(roles: Roles, options: Options) -> TensorCorePlan | Declin
     if isinstance(formats, Decline):
         return formats
     form = formats.rows
-    if roles.rows.extent < ROWS or roles.columns.extent < COLUMNS or roles.depth < form.depth:
-        sizes = (roles.rows.extent, roles.columns.extent, roles.depth)
+    sizes = tuple(map(D.guess, (roles.rows.extent, roles.columns.extent, roles.depth)))
+    if sizes[0] < ROWS or sizes[1] < COLUMNS or sizes[2] < form.depth:
         return decline("it is smaller than what the matrix units multiply", sizes=sizes)
     tiles = TILES[1:] if form.family in options.chip.converted else TILES
     return TensorCorePlan(roles, formats, choose_tile(roles, tiles), options)
@@ -114,10 +115,11 @@ def formats_of(roles: Roles, options: Options) -> Formats | Decline:
 def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
     """The largest tile that wastes little, keeps the device busy, and whose epilogue is not too much code."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in tiles[:-1]:
-        height, width = -(-roles.rows.extent // tile.height), -(-roles.columns.extent // tile.width)
-        fits = roles.rows.extent > tile.height // 2 and roles.columns.extent > tile.width // 2
-        if fits and heavy * 4 * tile.down * tile.across <= MOST_CODE and height * width * roles.batches >= BUSY:
+        high, wide = -(-rows // tile.height), -(-columns // tile.width)
+        fits = rows > tile.height // 2 and columns > tile.width // 2
+        if fits and heavy * 4 * tile.down * tile.across <= MOST_CODE and high * wide * batches >= BUSY:
             return tile
     return tiles[-1]
 
@@ -130,8 +132,8 @@ class _Kernel:
         self.most_shared = plan.options.chip.shared_bytes
         self.memory = memory
         self.steps = STEP_BYTES // plan.formats.rows.bytes
-        self.high = -(-plan.roles.rows.extent // plan.tile.height)
-        self.wide = -(-plan.roles.columns.extent // plan.tile.width)
+        self.high = D.ceildiv(plan.roles.rows.extent, plan.tile.height)
+        self.wide = D.ceildiv(plan.roles.columns.extent, plan.tile.width)
         self.threads = WARPS * WARPS * WARP
 
     def emit(self) -> None:
