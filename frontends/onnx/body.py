@@ -27,6 +27,7 @@ from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
+from mirlo.frontends.onnx.validity import complaint
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant, strings
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
@@ -207,6 +208,12 @@ class Body:
         except (OnnxImportError, OpError) as error:
             self.problems.append(self._problem(step, inputs, error))
             values = self.observer.failed(step, scope, str(error))
+        except _STUMBLES as error:
+            text = complaint(step.proto, scope.opsets.get(step.domain, 1), inputs)
+            if text is None:
+                raise
+            self.problems.append(self._problem(step, inputs, NodeError(f"the node is not valid: {text}")))
+            values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
@@ -340,6 +347,8 @@ class Body:
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
 
+_STUMBLES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+"""What converters raise that nobody meant to: over nodes that are not valid, or for a mistake of ours."""
 _KEEP_SHAPE = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
 """Operators whose first input has the shape of the output."""
 

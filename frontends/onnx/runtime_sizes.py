@@ -149,6 +149,8 @@ def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
 def slice_of_run_time(node: Node) -> Any:
     """Slice with bounds of run time: where it begins and how long it is are computed when the model runs."""
     x = node.type(0)
+    if not x.rank or node.type(1).rank != 1:
+        raise NodeError(f"it takes a tensor with dims and lists of numbers, got {x} and {node.type(1)}")
     starts, ends = vector(node, 1), vector(node, 2)
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None

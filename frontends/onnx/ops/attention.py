@@ -34,6 +34,8 @@ def attention(node: Node) -> Any:
     if node.has(PAST_VALUE):
         value = node.emit("concat", [node[PAST_VALUE], value], axis=2)
     mask = node.optional(3)
+    if mask is not None and not type_of(mask).rank:
+        raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {type_of(mask)}")
     if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
         return NotImplemented
     if causal and node.has(PAST_KEY):

@@ -40,6 +40,8 @@ def conv_transpose(node: Node) -> Any:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
     count = x.rank - 2
     kernel = kernel_shape(node, weight.shape[2:])
+    if len(kernel) != count:
+        raise NodeError(f"attribute 'kernel_shape' must have {count} numbers, got {list(kernel)}")
     strides, dilations = per_dim(node, "strides", count), per_dim(node, "dilations", count)
     extra = node.attr.ints("output_padding", None) or [0] * count
     if len(extra) != count:

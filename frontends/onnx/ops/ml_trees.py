@@ -64,7 +64,10 @@ def _forest(node: Node) -> Forest:
     # A tree of nothing but a leaf is a node whose sides are that leaf.
     leaf_weights, targets = node.tensor_attribute("leaf_weights").reshape(-1), node.attr.ints("leaf_targetids")
     _same_length(len(targets), leaf_weights=leaf_weights)
-    weights = np.full((len(targets), node.attr.int("n_targets")), np.nan, leaf_weights.dtype)
+    count = node.attr.int("n_targets")
+    if count < 1:
+        raise NodeError(f"attribute 'n_targets' must be at least 1, got {count}")
+    weights = np.full((len(targets), count), np.nan, leaf_weights.dtype)
     _require_range("leaf_targetids", targets, weights.shape[1])
     weights[np.arange(len(targets)), targets] = leaf_weights
     table = np.stack([features, modes + MISSING * (missing != 0), *sides], 1)

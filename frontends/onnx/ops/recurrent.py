@@ -146,6 +146,9 @@ def _layer(
 ) -> Any:
     """All directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
+    for i in range(3):
+        if node.type(i).rank != 3:
+            raise NodeError(f"input '{'XWR'[i]}' must have 3 dims, got {node.type(i)}")
     x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
     length, batch, _ = type_of(x).shape
     direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))

@@ -12,6 +12,7 @@ from onnx import helper
 from onnx_models import BOOL, F32, I64, make_model, node
 
 from mirlo.frontends.onnx import OnnxImportError, import_model
+from mirlo.frontends.onnx.registry import CONVERTERS
 
 X = {"x": (F32, [2, 3])}
 
@@ -288,3 +289,43 @@ def test_groups_that_do_not_divide_a_number_of_channels(context: Any) -> None:
     made = node("GroupNormalization", "x s s", "y", num_groups=2)
     model = make_model([made], {"x": (F32, [1, 33, 4]), "s": (F32, [33])}, ["y"], opset=21)
     assert "'num_groups' is 2, which does not divide the channels of f32[1, 33, 4]" in message(context, model)
+
+
+WEIGHTS = {"w": np.ones((1, 15, 2), np.float32), "r": np.ones((1, 15, 5), np.float32)}
+GRU = {"x": (F32, [1, 3, 2])}
+# node, types of its inputs, what is said
+INVALID: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "sequence": (node("GRU", "x w r", "y", hidden_size=5), {"x": (F32, [1, 1, 3, 2])}, "'X' must have 3 dims"),
+    "weights": (node("GRU", "x w r", "y", hidden_size=5), {**GRU, "w": (F32, [])}, "'W' must have 3 dims"),
+    "kernel": (
+        node("ConvTranspose", "x v", "y", kernel_shape=[3]), {"x": (F32, [1, 1, 3, 3]), "v": (F32, [1, 2, 3, 3])},
+        "'kernel_shape' must have 2 numbers",
+    ),
+    "bounds": (node("Slice", "x b b", "y"), {"x": (F32, [2]), "b": (I64, [1, 1])}, "lists of numbers"),
+    "mask": (
+        node("Attention", "q q q m", "y"), {"q": (F32, [1, 2, 3, 4]), "m": (F32, [])},
+        "'attn_mask' must have 2 to 4 dims",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_inputs_of_another_rank(context: Any, name: str) -> None:
+    made, inputs, part = INVALID[name]
+    constants = {key: array for key, array in WEIGHTS.items() if key in made.input and key not in inputs}
+    assert part in message(context, make_model([made], inputs, ["y"], constants, opset=23))
+
+
+def test_a_node_that_a_converter_stumbles_over_is_told_by_what_onnx_has_against_it(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake of ours stays one: it is raised where ONNX has nothing against the node."""
+
+    def stumble(made: Any) -> Any:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(CONVERTERS, "find", lambda *_: [stumble])
+    valid, invalid = (make_model([node("MatMul", "x x", "y")], {"x": (F32, [2, k])}, ["y"]) for k in (2, 3))
+    assert "node 'MatMul_0' (MatMul): the node is not valid: Incompatible dimensions" in message(context, invalid)
+    with pytest.raises(IndexError):
+        import_model(valid, context=context)

@@ -1,0 +1,46 @@
+"""What ONNX itself has against a node: asked where a converter stumbles over one that is not valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.frontends.onnx.dtypes import onnx_code
+from mirlo.frontends.onnx.values import AnyValue, Value
+
+MOST_ELEMENTS = 1024
+"""Larger constants do not decide shapes."""
+_PREFIX = re.compile(r"^.*\[(?:ShapeInference|TypeInference)Error\] ?", re.DOTALL)
+_GRAPHS = (5, 10)
+"""Types of attributes that hold graphs, which may read values that only the model around them has."""
+
+
+def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
+    """Why ONNX's inference of shapes refuses the node for these inputs; None where it has nothing against it."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    if any(attribute.type in _GRAPHS for attribute in node.attribute):
+        return None
+    given: dict[str, Any] = {}
+    constants: list[Any] = []
+    for name, value in zip(node.input, inputs, strict=True):
+        if value is None or name in given:
+            continue
+        if not isinstance(value, Value):
+            return None
+        dims = [dim if isinstance(dim, int) else None for dim in value.type.shape]
+        given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
+        if value.known is not None and value.is_constant and value.known.size <= MOST_ELEMENTS:
+            constants.append(numpy_helper.from_array(value.known, name))
+    shown = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", list(given.values()), shown, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version)])
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        return _PREFIX.sub("", str(error)).strip().rstrip(".") or "it is not valid"
+    except Exception:  # it cannot tell
+        return None
+    return None
