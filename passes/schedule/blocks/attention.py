@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -103,20 +104,20 @@ class Attention:
     def value_size(self) -> int:
         return self.extents[-1]
 
-    @property
+    @cached_property
     def batch(self) -> tuple[int, ...]:
         """Loops of the rows that keys or values depend on."""
         dims = [dim for read in (self.key, self.value) for dim in read.place.dims(read.operand)]
         moving = {axis for dim in dims for axis in dim.axes()}
         return tuple(axis for axis in range(self.key_loop) if axis in moving)
 
-    @property
+    @cached_property
     def rows(self) -> tuple[int, ...]:
         """The other loops of the rows: queries, and heads that share their keys."""
         batch = self.batch
         return tuple(axis for axis in range(self.key_loop) if axis not in batch)
 
-    @property
+    @cached_property
     def scaling(self) -> Scaling | None:
         """The factor of all scores, where the mask does nothing else than to hide some of them."""
         return _scaling(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
