@@ -25,9 +25,12 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | 
     if found is None:
         return None
     if found.has_context_dependent_function:
-        body = found.get_context_dependent_function_with_opset_version(
-            version, node.SerializeToString(), [_type_bytes(value) for value in inputs]
-        )
+        try:
+            body = found.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), [_type_bytes(value) for value in inputs]
+            )
+        except (ValueError, RuntimeError) as error:
+            raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
         body = onnx.FunctionProto.FromString(body) if body else None
     else:
         body = static_body(found, version)

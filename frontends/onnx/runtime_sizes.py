@@ -25,7 +25,10 @@ WRONG = -1
 
 def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """The elements of an i64 vector as symbols; `what` says what they are, where one of them cannot be."""
-    (count,) = type_of(values).shape
+    found = type_of(values)
+    if found.rank != 1:
+        raise NodeError(f"a list of numbers is expected, got {found}")
+    (count,) = found.shape
     if not isinstance(count, int):
         raise NodeError(f"{what} is a list of {count} numbers: how many there are must be known")
     if count == 0:
@@ -188,6 +191,8 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
         known = node.value(3).known
         return list(range(rank)) if known is None else sorted({int(axis) % rank for axis in known.reshape(-1)})
     (count,) = node.type(1).shape
+    if isinstance(count, int) and count > rank:
+        raise NodeError(f"input 'starts' has {count} numbers for a tensor of rank {rank}")
     return list(range(count if isinstance(count, int) else rank))
 
 

@@ -101,6 +101,8 @@ def stft(node: Node) -> Any:
         require_equal_dims(parts, 2, f"the last dim of {x} and the parts of a complex number")
     if not node.has(2) and not node.has(3):
         raise NodeError("one of the inputs 'window' and 'frame_length' must be there")
+    if node.has(2) and node.type(2).rank != 1:
+        raise NodeError(f"input 'window' must have one dim, got {node.type(2)}")
     onesided = node.attr.bool("onesided", 1)
     if not isinstance(x.shape[1], int) or (node.has(2) and not isinstance(node.type(2).shape[0], int)):
         return open_stft(node, onesided)

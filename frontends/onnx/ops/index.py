@@ -117,6 +117,8 @@ def _top_k_of_run_time(node: Node) -> Any:
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank
     node.attr.ignore("sorted")
+    if node.type(1).elements != 1:
+        raise NodeError(f"input 'K' must have one element, got {node.type(1)}")
     (count,) = bind(node, vector(node, 1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     zeros, ones = [0] * x.rank, [1] * x.rank
