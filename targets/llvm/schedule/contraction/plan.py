@@ -267,7 +267,7 @@ class _Planner:
         question = TileQuestion(
             1, D.guess(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
-            element_bytes=accumulator_bytes,
+            element_bytes=accumulator_bytes, row_bytes=self._bytes_read_again(),
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
@@ -315,6 +315,13 @@ class _Planner:
             may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group,
         )  # fmt: skip
+
+    def _bytes_read_again(self) -> int:
+        """Bytes of the row operand; 0 where it has many more elements than the output, so that most are read once."""
+        elements = prod(D.guess(extent) for extent in self.rows.access.shape)
+        if elements > 2 * count_of(self.spatial):
+            return 0
+        return elements * element_bytes(self.rows.access.element_type)
 
     def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
         """Axes that the tile's rows may run along."""

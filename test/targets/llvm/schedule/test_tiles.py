@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mirlo.targets.llvm.machine import PRESETS
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile, crowding
 
@@ -9,7 +11,7 @@ MACHINE = PRESETS["avx512"]
 
 
 def _question(row_step: int) -> TileQuestion:
-    return TileQuestion(128, 768, 16, 3072, True, True, 4, row_step)
+    return TileQuestion(128, 768, 16, 3072, True, True, 4, row_step=row_step)
 
 
 def test_rows_that_begin_in_the_same_set_are_fewer() -> None:
@@ -18,3 +20,15 @@ def test_rows_that_begin_in_the_same_set_are_fewer() -> None:
     assert crowding(10, _question(3072 * 4), MACHINE) == 1
     assert crowding(14, _question(768 * 4), MACHINE) == 1 == crowding(14, _question(0), MACHINE)
     assert choose_tile(_question(3072 * 4), MACHINE)[0] <= 10 < choose_tile(_question(768 * 4), MACHINE)[0]
+
+
+def test_rows_from_far_away_are_read_in_long_runs() -> None:
+    """Of depthwise convolutions: rows that fit into the second cache take the tile of the fewest instructions."""
+    near = TileQuestion(64, 512, 16, 9, False, False, 4, row_bytes=1 << 20)
+    far = replace(near, row_bytes=8 << 20)
+    assert choose_tile(far, MACHINE)[1] == 4 != choose_tile(near, MACHINE)[1]
+    assert choose_tile(replace(far, columns=16), MACHINE)[1] == 1
+    assert choose_tile(replace(far, rows=1), MACHINE)[:2] == (1, 4)
+    shared = replace(far, shared_rows=True, shared_columns=True)
+    assert choose_tile(shared, MACHINE) == choose_tile(replace(shared, row_bytes=0), MACHINE)
+    assert choose_tile(replace(far, lanes=8), PRESETS["avx2"])[1] == 2
