@@ -1,6 +1,6 @@
 """ONNX's backend suite a second time: each case with the dims of its inputs replaced by symbols.
 
-    cd test/conformance; python symbolic_suite.py --sample 200
+    cd test/conformance; python symbolic_suite.py --sample 200 [--target spirv]
 
 Dims of one size get one symbol, so that what must agree does; dims of 1 stay, which broadcast, and so do lists of
 integers, whose length is a rank. The model is compiled before any array is seen, and declares nothing of its outputs'
@@ -42,7 +42,7 @@ class SymbolicRep:
         held = {tensor.name for tensor in model.graph.initializer}
         self.names = [value.name for value in model.graph.input if value.name not in held]
         self.outputs = [value.name for value in model.graph.output]
-        self.executable = compile_model(symbolic)
+        self.executable = compile_model(symbolic, target=SymbolicBackend.target)
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
         given = inputs if isinstance(inputs, Mapping) else dict(zip(self.names, inputs, strict=True))
@@ -52,6 +52,8 @@ class SymbolicRep:
 
 class SymbolicBackend(MirloBackend):
     """The backend, of models with symbols for dims."""
+
+    target = "llvm"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> Any:
@@ -107,7 +109,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="only so many cases, chosen with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--target", default="llvm", help="what models are compiled for")
     options = parser.parse_args()
+    SymbolicBackend.target = options.target
     suite = load_suite()
     failing = known_failures()
     names = [name for name in suite if re.search(options.only, name) and name not in failing]

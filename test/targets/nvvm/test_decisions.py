@@ -6,6 +6,7 @@ import gc
 
 import numpy as np
 import pytest
+from assembled import needs_ptxas
 from decisions import ALL
 from fake_cuda import FakeDriver
 from foreign import Foreign
@@ -30,6 +31,13 @@ def test_they_agree_with_the_cpu(driver: FakeDriver, name: str) -> None:
     gc.collect()
     pool(0).trim()
     assert not driver.memory, "all memory is given back"
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("name", ["steps", "layers"])
+def test_kernels_for_open_dims_are_assembled(name: str) -> None:
+    compiled = mirlo.compile(ALL[name]()[0], target="nvvm{chip=sm_90a cubin=true}", cache=False)
+    assert all("binary" in kernel for kernel in compiled.artifact.metadata["kernels"].values())
 
 
 def test_open_dims_stay_on_the_device(driver: FakeDriver) -> None:
