@@ -10,6 +10,7 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.copies import hoist_copies
 from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points, less
 from mirlo.targets.gpu.threads import parallel_nest
 
@@ -62,6 +63,9 @@ def _wrap(function: Any) -> None:
     if not inside:
         return
     nest = parallel_nest(function)
+    inside = inside if nest is not None else hoist_copies(inside)
+    if not inside:
+        return
     with ir.InsertionPoint(returns), function.location:
         if nest is not None:
             launch_points(nest[1], lambda indices: _each(inside, nest[0], indices))

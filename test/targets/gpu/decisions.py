@@ -99,4 +99,16 @@ def layers() -> tuple[onnx.ModelProto, list[Inputs]]:
     ]
 
 
-ALL = {f.__name__: f for f in (branches, rounds, steps, counted, layers)}
+def scattered() -> tuple[onnx.ModelProto, list[Inputs]]:
+    """`ScatterND`: a copy of an open number of rows, some of which are written over."""
+    node = helper.make_node("ScatterND", ["x", "where", "rows"], ["y"])
+    given = [("x", FLOAT, ["n", 300]), ("where", INT64, [2, 1]), ("rows", FLOAT, [2, 300])]
+    rng = np.random.default_rng(2)
+    where, rows = np.array([[1], [0]]), rng.standard_normal((2, 300), np.float32)
+    model = _model([node], given, [("y", FLOAT, ["n", 300])])
+    # More elements than Mesa's software device lets a loop of one thread have.
+    sizes = (2, 250)
+    return model, [{"x": rng.standard_normal((n, 300), np.float32), "where": where, "rows": rows} for n in sizes]
+
+
+ALL = {f.__name__: f for f in (branches, rounds, steps, counted, layers, scattered)}

@@ -71,4 +71,11 @@ def test_programs_are_data(target: str) -> None:
         program = compiled.artifact.metadata["program"]
         assert json.loads(json.dumps(program)) == program
         straight[name] = program.get("straight")
-    assert straight == {"branches": False, "rounds": False, "steps": False, "counted": False, "layers": True}
+    assert straight == {
+        "branches": False,
+        "rounds": False,
+        "steps": False,
+        "counted": False,
+        "layers": True,
+        "scattered": True,
+    }

@@ -1,0 +1,85 @@
+"""Loops of a prim function that copy a whole buffer: the device copies it at once, no thread goes over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import arith, ir, memref
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.gpu.numbers import constant_of
+
+
+def hoist_copies(work: list[Any]) -> list[Any]:
+    """Put copies before a launch in place of the loops that a function's work begins with; the work that is left."""
+    left = list(work)
+    while left and (found := _whole_copy(left[0])) is not None:
+        source, target, extents = found
+        with ir.InsertionPoint(left[0]), left[0].location:
+            if [constant_of(extent) for extent in extents] == list(source.type.shape):
+                memref.CopyOp(source, target)
+            else:
+                total = extents[0]
+                for extent in extents[1:]:
+                    total = arith.MulIOp(total, extent).result
+                for_loop(
+                    0, total, 1, lambda i, a=source, b=target: memref.StoreOp(memref.LoadOp(a, [i]), b, [i]) and None
+                )
+        left.pop(0).erase()
+    return left
+
+
+def _whole_copy(op: Any) -> tuple[Any, Any, list[Any]] | None:
+    """Source, target and extents of loops that copy all elements of one buffer to the same places of another."""
+    extents, places = [], []
+    while op.name == "scf.for" and not len(op.results):
+        low, high, step = list(op.operands)[:3]
+        if constant_of(low) != 0 or constant_of(step) != 1:
+            return None
+        extents.append(high)
+        body = op.regions[0].blocks[0]
+        places.append(body.arguments[0])
+        inner = [o.operation for o in list(body.operations)[:-1] if not o.operation.name.startswith("arith.")]
+        if [o.name for o in inner] == ["memref.load", "memref.store"]:
+            return _ends(inner[0], inner[1], places, extents)
+        if len(inner) != 1:
+            return None
+        op = inner[0]
+    return None
+
+
+def _ends(load: Any, store: Any, places: list[Any], extents: list[Any]) -> tuple[Any, Any, list[Any]] | None:
+    source, target = load.operands[0], store.operands[1]
+    read, written = list(load.operands)[1:], list(store.operands)[2:]
+    if store.operands[0] != load.results[0] or read != written or source.type != target.type or source == target:
+        return None
+    if read == places:
+        whole = [constant_of(extent) for extent in extents] == list(source.type.shape)
+        return (source, target, extents) if whole or len(places) == 1 else None
+    if len(read) == 1 and _is_row_major(read[0], places, extents):
+        return source, target, extents
+    return None
+
+
+def _is_row_major(position: Any, places: list[Any], extents: list[Any]) -> bool:
+    """Whether a position is that of an element in a tensor of these extents."""
+    if len(places) == 1:
+        return bool(position == places[0])
+    for rest, place in _operands(position, "arith.addi"):
+        if place == places[-1]:
+            for before, extent in _operands(rest, "arith.muli"):
+                if _same(extent, extents[-1]) and _is_row_major(before, places[:-1], extents[:-1]):
+                    return True
+    return False
+
+
+def _operands(value: Any, name: str) -> list[tuple[Any, Any]]:
+    """The operands of what makes a value, in both orders, if it is this operation."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != name:
+        return []
+    left, right = owner.operands
+    return [(left, right), (right, left)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or (constant_of(a) is not None and constant_of(a) == constant_of(b))
