@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core.dims import symbol
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import join
+from mirlo.frontends.onnx.kinds import join, tensor_kind
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of
+from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, Value
 from mirlo.runtime.kinds import Kind
 
@@ -33,7 +35,18 @@ def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> lis
     for region, block in zip(made.regions, blocks, strict=True):
         block.append_to(region)
     draft.operation.erase()
-    return [value_of(result, kind) for result, kind in zip(made.results, kinds, strict=True)]
+    found = [value_of(result, kind) for result, kind in zip(made.results, kinds, strict=True)]
+    return [_as_tensor(body, value, *of) for value, *of in zip(found, *results, strict=True)]
+
+
+def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> AnyValue:
+    """What either branch made of another shape, handed on as an object, as a tensor of a shape that run time tells."""
+    if isinstance(value, Value) or not (isinstance(one, Value) and isinstance(other, Value)):
+        return value
+    pairs = zip(one.type.shape, other.type.shape, strict=True)
+    dims = [a if a == b else symbol(body.fresh_symbol(one.name or "branch")) for a, b in pairs]
+    (made,) = call_host("mirlo.sequence.same", [value.ir], [tensor_kind(one.type.with_shape(dims))])
+    return made
 
 
 def _branch_of(body: Any, block: Any, op: Any, graph: Any) -> list[AnyValue]:
@@ -50,8 +63,12 @@ def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> li
     kinds = []
     for a, b in zip(one, other, strict=True):
         kind = join(a.kind, b.kind)
-        if kind is None or (a.kind.is_tensor and a.kind != b.kind):
+        if kind is None or (a.kind.is_tensor and a.kind != b.kind and not _same_rank(a, b)):
             both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))
             raise NodeError(f"the branches give different types: {both}")
         kinds.append(kind)
     return kinds
+
+
+def _same_rank(one: AnyValue, other: AnyValue) -> bool:
+    return isinstance(one, Value) and isinstance(other, Value) and one.type.rank == other.type.rank

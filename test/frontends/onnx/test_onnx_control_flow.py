@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
@@ -200,3 +200,22 @@ def test_a_carried_value_that_grows_is_refused() -> None:
     model = model_of([node("Loop", "M _ x", "y", body=body)], [value("x", F32, [2]), value("M", I64, [])], ["y"])
     with pytest.raises(OnnxImportError, match=r"'x' is f32\[2\] before the loop and f32\[4\] after a round"):
         mirlo.compile(model)
+
+
+@pytest.mark.parametrize("doubled", [True, False])
+def test_branches_of_different_shapes(doubled: bool) -> None:
+    """What follows works on a tensor whose shape is known when the branch has run."""
+    model = parser.parse_model("""
+      <ir_version: 10, opset_import: ["": 18]>
+      g (bool c, float[n, 3] x) => (float[k, 3] y, float[m] s) {
+        z = If (c) <then_branch = a () => (float[i, 3] t) { p = Concat<axis=0>(x, x)  t = Relu(p) },
+                    else_branch = b () => (float[j, 3] e) { e = Neg(x) }>
+        y = Add(z, z)
+        one = Constant<value_ints = [1]>()
+        s = ReduceSum<keepdims = 0>(y, one)
+      }""")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) - 1
+    y, s = mirlo.compile(model)(np.array(doubled), x)
+    expected = 2 * np.maximum(np.concatenate([x, x]), 0) if doubled else -2 * x
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_allclose(s, expected.sum(1))
