@@ -33,7 +33,8 @@ def test_everything_is_computed_on_nvvm() -> None:
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer: install CUDA's tools")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_kernels_are_clean(tool: str) -> None:
-    tests = [sys.executable, "-m", "pytest", "-q", "-x", str(ROOT / "test/targets/gpu/test_schedules.py"), "-k", "nvvm"]
+    files = [str(ROOT / "test/targets/gpu" / name) for name in ("test_schedules.py", "test_attention.py")]
+    tests = [sys.executable, "-m", "pytest", "-q", "-x", *files, "-k", "nvvm"]
     done = subprocess.run(
         ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *tests], capture_output=True, text=True
     )
