@@ -30,7 +30,8 @@ def _emit(module: Any, options: Any) -> Any:
 def _fingerprint() -> str:
     from mirlo.targets.nvvm.options import chosen_chip
 
-    return chosen_chip("").name
+    chip = chosen_chip("")
+    return f"{chip.name} {chip.units}"
 
 
 def _space(function: Any, options: Any) -> Any:

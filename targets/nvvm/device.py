@@ -79,6 +79,12 @@ class Gpu:
         )  # fmt: skip
         return int(major), int(minor)
 
+    @property
+    def units(self) -> int:
+        """Streaming multiprocessors."""
+        kind = self.cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        return int(check(self.cuda.cuDeviceGetAttribute(kind, self.handle), "asking the GPU"))
+
     def enter(self) -> None:
         """Make it the GPU that calls of this thread are for."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -49,7 +49,8 @@ def parse_options(text: str) -> Options:
                 f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}, tf32=true|false, "
                 "cubin=true|false, libdevice=true|false|FILE"
             )
-    return Options(find_chip(name or _present() or DEFAULT), flags["tf32"], flags["cubin"], libdevice)
+    chip = find_chip(name or _present() or DEFAULT)
+    return Options(_as_here(chip), flags["tf32"], flags["cubin"], libdevice)
 
 
 def planned_for(options: Mapping[str, Any]) -> Options:
@@ -61,6 +62,14 @@ def planned_for(options: Mapping[str, Any]) -> Options:
 def chosen_chip(options: str) -> Chip:
     """The chip of the options of a target."""
     return parse_options(options).chip
+
+
+@cache
+def _as_here(chip: Chip) -> Chip:
+    """A chip with as many units as that of this machine has, if it is one of the kind."""
+    from mirlo.targets.nvvm.device import first_gpu
+
+    return replace(chip, units=first_gpu().units) if _present() == chip.name else chip
 
 
 @cache

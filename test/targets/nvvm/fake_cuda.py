@@ -89,7 +89,9 @@ class FakeDriver:
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=2)
     CUdevice_attribute = SimpleNamespace(
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=2,
     )
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
     CUstream = int
@@ -98,6 +100,7 @@ class FakeDriver:
         self.kernels = kernels
         self.gpus = gpus
         self.capability = (9, 0)
+        self.units = 114
         self.memory: dict[int, Any] = {}
         self.placed: dict[int, int] = {}
         """Which GPU memory is on."""
@@ -143,7 +146,7 @@ class FakeDriver:
         return SUCCESS, number
 
     def cuDeviceGetAttribute(self, kind: int, device: int) -> tuple[Any, int]:
-        return SUCCESS, self.capability[kind]
+        return SUCCESS, (*self.capability, self.units)[kind]
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:
         return SUCCESS, device + 1

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import output_of, python
+from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
@@ -16,6 +17,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
+from mirlo.targets.nvvm import device, options
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.options import chosen_chip, parse_options, planned_for
@@ -66,10 +68,23 @@ def test_chips_are_chosen_by_name() -> None:
     assert chosen_chip("chip=sm_90a").name == "sm_90a"
 
 
+def test_the_chip_of_this_machine_has_its_own_number_of_units(driver: FakeDriver) -> None:
+    known = (options._present, options._as_here, device.capability)
+    for function in known:
+        function.cache_clear()
+    try:
+        assert (chosen_chip("").name, chosen_chip("").units) == ("sm_90a", driver.units)
+        assert chosen_chip("chip=sm_90a").units == driver.units
+        assert chosen_chip("chip=sm_80").units == find_chip("sm_80").units
+    finally:
+        for function in known:
+            function.cache_clear()
+
+
 def test_schedules_are_told_the_chip() -> None:
     text = "chip=sm_90a tf32=true"
-    options = parse_options(text)
-    assert planned_for({"machine": options.machine}) == options
+    asked = parse_options(text)
+    assert planned_for({"machine": asked.machine}) == asked
     assert "machine=sm_90a+tf32}" in str(Pipeline.named("nvvm", SimpleNamespace(target_options=text)))
 
 
