@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.targets import TargetError, declared_target, find_target
+from mirlo.tools.garbage import FewerCollections
 from mirlo.tools.model_cache import LEAST_SECONDS, Question, Unkept, ask
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Wishes:
             raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
 
 
+@FewerCollections()
 def compile(
     model: Any,
     target: str | Sequence[str] = "llvm",

@@ -6,6 +6,7 @@ when the process started (what LLVM prints goes to standard error).
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -58,6 +59,8 @@ def main() -> None:
     from mirlo.passes.registry import PassError
     from mirlo.targets.llvm.object_code import compile_text
 
+    # Little of what a unit makes is garbage in cycles, and most of it is gone with the unit.
+    gc.set_threshold(50_000)
     context = ir.Context()
     context.enable_multithreading(False)
     # Units hold upstream operations only; attributes of Mirlo's may be left on functions, and mean nothing here.
