@@ -274,10 +274,10 @@ def _placing(
     module: Any, session: Session, targets: Any, wishes: Wishes, options: CompileOptions, before: str, tell: Progress
 ) -> str:
     """The passes that give parts of a model to code generators, as far as the placement that is wished for does."""
-    from mirlo.passes.byoc.restrict import as_text
-
     if wishes.placement == "priority" or not targets.generators:
         return str(targets.steps())
+    from mirlo.passes.byoc.restrict import as_text
+
     if isinstance(wishes.placement, str):
         from mirlo.tools.place.compiling import decide
 

@@ -1,7 +1,7 @@
 """Python's search for cycles of garbage, less often while a model is compiled.
 
-A compilation makes hundreds of thousands of objects that it keeps, few of them in cycles: looking through them every 700
-objects takes a tenth of its time.
+A compilation makes hundreds of thousands of objects that it keeps, few of them in cycles: looking through them after
+every 700 new ones takes a tenth of its time.
 """
 
 from __future__ import annotations
