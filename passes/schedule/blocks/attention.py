@@ -21,6 +21,8 @@ from mirlo.passes.schedule.blocks.group import Group, opaque_of_group
 from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import Place
 
+REDUCTIONS = 4
+"""Of an attention: scores, their maximum, the sum of the weights, the product with the values."""
 _LESS, _AT_MOST = 2, 3
 """Signed comparisons, as `arith.cmpi` numbers them."""
 _ABOVE = 2
@@ -132,6 +134,12 @@ class Attention:
         return self.scores.type.element_type
 
 
+def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
+    """Declines, at once, where there are too few reductions for two products and a softmax."""
+    reductions = sum(block.is_reduction for block in blocks)
+    return decline("not two products and a softmax", reductions=reductions) if reductions < REDUCTIONS else None
+
+
 def find_attention(group: Group) -> Attention | Decline:
     """The parts of an attention, or why these blocks are none."""
     if any(not isinstance(extent, int) for block in group.blocks for extent in block.domain):
@@ -159,7 +167,7 @@ class _Finder:
     def _find(self) -> Attention | Decline:
         first = self.group.blocks[0]
         sums = [b for b in self.group.blocks if b.is_reduction]
-        if len(sums) != 4:
+        if len(sums) != REDUCTIONS:
             return decline("not two products and a softmax", reductions=len(sums))
         products = [take_apart(block) for block in (sums[0], sums[3])]
         for product in products:
