@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.equations import solve, taken_for_equal
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.fold import fold
@@ -24,7 +25,6 @@ from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
-from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
@@ -253,11 +253,11 @@ class Body:
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        folded = fold(node(), lambda: _run(node, domain)[0])
+        folded = fold(node(), lambda: converted(node, domain)[0])
         if folded is not None:
             return folded
         try:
-            results = _run(node, domain)
+            results = converted(node, domain)
         except NotSupported as problem:
             body = functions.of_schema(step.proto, domain, version, inputs)
             if body is None:
@@ -368,27 +368,6 @@ def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-class NotSupported(Exception):
-    """There is no converter that takes a node as it is; its function body, if it has one, may do."""
-
-
-def _run(node: Callable[[], Node], domain: str) -> Sequence[Any]:
-    """The outputs of a node by the first converter that takes it."""
-    made = node()
-    complaint = f"{made.operator} is not supported with these attributes and inputs"
-    for converter in CONVERTERS.find(domain, made.operator, made.opset):
-        made = node()
-        results = converter(made)
-        if results is NotImplemented:
-            continue
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        unread = _unread(made, len(results))
-        if unread is None:
-            return results
-        complaint = f"{unread} is not supported"
-    raise NotSupported(complaint)
-
-
 def _as_value(name: str, result: Any) -> AnyValue | None:
     if result is None or isinstance(result, (Value, ListValue, OptionalValue, ObjectValue)):
         return result
@@ -397,13 +376,3 @@ def _as_value(name: str, result: Any) -> AnyValue | None:
 
 def _is_text(value: AnyValue) -> bool:
     return isinstance(value, ObjectValue) and value.strings is not None
-
-
-def _unread(node: Node, results: int) -> str | None:
-    """What of a node its converter did not look at, or made no value for."""
-    if node.attr.unread():
-        return f"attribute '{node.attr.unread()[0]}'"
-    if node.unread_inputs():
-        return f"input '{node.input_name(node.unread_inputs()[0])}'"
-    missing = [i for i in range(results, len(node.outputs)) if node.has_output(i)]
-    return f"output #{missing[0]} ('{node.outputs[missing[0]]}')" if missing else None
