@@ -201,11 +201,10 @@ class ParameterStore:
         """What gives the array of this name later, even if it is discarded until then; it need not be contiguous."""
         return self._entry(name).loose
 
-    def settle(self) -> None:
-        """Computes what `add_later` left."""
-        for entry in list(self._entries.values()):
-            if entry.later is not None:
-                entry.later.array()
+    def settle(self, names: Iterable[str]) -> None:
+        """Computes what `add_later` left of these."""
+        for name in names:
+            self._entry(name).view()
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
         """Copies arrays that start within a cache line, of those that are mapped the ones of up to `most` bytes.

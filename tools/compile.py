@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,8 @@ class CompileOptions:
     """Processes that compile kernels at the same time; None for as many as help."""
     cache: Cache | None = None
     """Where compiled kernels are kept, and looked for."""
-    meanwhile: Callable[[], None] | None = None
-    """What may be done while other processes compile; emitters need not call it."""
+    meanwhile: Callable[[Iterable[str]], None] | None = None
+    """What may be done, with the names of the weights, while other processes compile; emitters need not call it."""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:

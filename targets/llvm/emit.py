@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
@@ -24,12 +25,12 @@ def emit(
     opt_level: int = 2,
     cache: Cache | None = None,
     jobs: int | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    meanwhile: Callable[[Iterable[str]], None] | None = None,
 ) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
     Kernels that `cache` has are not compiled again; the others are, by up to `jobs` processes (None: as many as help).
-    `meanwhile` is called when the others have begun.
+    `meanwhile` is called, with the names of the weights, when the others have begun.
     """
     main = find_main(module)
     signature = signature_of(main)
@@ -42,7 +43,9 @@ def emit(
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
     entry = Entry(inputs + outputs, params, functions, bool(kernels), words)
     units = split(module, entry, opt_level)
-    objects = build(units, opt_level, cache, jobs, meanwhile)
+    weights = [spec.name for spec in signature["params"]]
+    settle = None if meanwhile is None else partial(meanwhile, weights)
+    objects = build(units, opt_level, cache, jobs, settle)
     code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
