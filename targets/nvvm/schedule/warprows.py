@@ -117,6 +117,8 @@ def warp_rows(kernel: Any, context: Any) -> Any:
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
+    if not any(block.is_reduction for block in kernel.view.blocks):
+        return decline("no block reduces")
     found = plan_stages(kernel.view, AROUND)
     plans = [stage for stage in found if isinstance(stage, RowsPlan) and stage.meet is meet_in_warps]
     if not plans:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.attention import Attention, find_attention
+from mirlo.passes.schedule.blocks.attention import Attention, cannot_be_attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
@@ -84,7 +84,7 @@ def _widest_tile(found: Attention) -> Tile:
 @schedule("any", target="gpu", priority=70)
 def attention(kernel: Any, context: Any) -> Any:
     """Two products and the softmax between them, without keeping scores; what is around them by the other plans."""
-    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
+    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
     found = plan_stages(kernel.view, (plan_attention,))

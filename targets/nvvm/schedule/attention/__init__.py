@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.attention import Attention, Read, find_attention
+from mirlo.passes.schedule.blocks.attention import Attention, Read, cannot_be_attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
@@ -177,7 +177,7 @@ def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> Plan |
 @schedule("any", target="nvvm", priority=80)
 def attention(kernel: Any, context: Any) -> Any:
     """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
-    refusal = unfit(kernel.view) or open_dims(kernel.view.blocks)
+    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks) or open_dims(kernel.view.blocks)
     if refusal is not None:
         return refusal
     plan = partial(plan_any, options=planned_for(context.options), tuned=tuned_values(kernel.view.op))
