@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import math
 import re
 import types
@@ -120,9 +119,17 @@ KINDS: dict[Any, Kind] = {
 }
 
 
-@functools.cache
 def options_of(cls: type[Any]) -> Mapping[str, Option]:
     """The options that a pass, or another dataclass, declares, by name."""
+    if cls not in _read:
+        _read[cls] = _options_of(cls)
+    return _read[cls]
+
+
+_read: dict[Any, Mapping[str, Option]] = {}
+
+
+def _options_of(cls: type[Any]) -> Mapping[str, Option]:
     hints = typing.get_type_hints(cls)
     declared = {}
     for field in dataclasses.fields(cls):

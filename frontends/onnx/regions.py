@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, tensor_kind
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value
 from mirlo.runtime.kinds import Kind
 
 
@@ -41,7 +41,7 @@ def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> lis
 
 def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> AnyValue:
     """What either branch made of another shape, handed on as an object, as a tensor of a shape that run time tells."""
-    if isinstance(value, Value) or not (isinstance(one, Value) and isinstance(other, Value)):
+    if not (isinstance(value, ObjectValue) and isinstance(one, Value) and isinstance(other, Value)):
         return value
     pairs = zip(one.type.shape, other.type.shape, strict=True)
     dims = [a if a == b else symbol(body.fresh_symbol(one.name or "branch")) for a, b in pairs]

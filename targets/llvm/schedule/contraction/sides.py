@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -80,7 +82,7 @@ def make_side(
     ranges = [dim.range(extents) for dim in access.dims]
     # What depends on the sizes at run time may be beyond; an operand that nothing lies around says that it is not.
     beyond = [
-        low < 0 or not D.known(lambda high=high, size=size: high < size)
+        low < 0 or not D.known(partial(operator.lt, high, size))
         for (low, high), size in zip(ranges, access.shape, strict=True)
     ]
     if not any(beyond):
