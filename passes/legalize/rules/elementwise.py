@@ -68,11 +68,14 @@ def _fmod(x: Expr, y: Expr) -> Expr:
 
 def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
     def function(x: Expr, y: Expr) -> Expr:
+        # A count that is negative stands for a large one, as its bits say.
         if direction == "right" and not x.dtype.is_unsigned:
             # All bits out: what is left is the sign.
-            return x >> minimum(y, x.dtype.bits - 1)
+            most = x.dtype.bits - 1
+            return x >> select((y < 0) | (y > most), constant(most, y.dtype), y)
         shifted = x << y if direction == "left" else x >> y
-        return select(y < x.dtype.bits, shifted, constant(0, x.dtype))
+        inside = y < x.dtype.bits if y.dtype.is_unsigned else (y >= 0) & (y < x.dtype.bits)
+        return select(inside, shifted, constant(0, x.dtype))
 
     return function
 

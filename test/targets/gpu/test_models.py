@@ -80,3 +80,14 @@ def test_devices_by_number(target: str, model: mirlo.Executable) -> None:
     np.testing.assert_array_equal(model.to(device=0)(**inputs), model(**inputs))
     with pytest.raises(mirlo.MirloError, match="there is no .* 99: this machine has"):
         model.to(device=99)(**inputs)
+
+
+def test_bits_are_shifted_by_any_count(target: str) -> None:
+    @mirlo.script
+    def shifted(x: R.Tensor[(6,), R.i8], n: R.Tensor[(6,), R.i8]):
+        return R.shift_left(x, n), R.shift_right(x, n)
+
+    x, n = np.array([-8, 8, -1, 100, 3, -3], np.int8), np.array([1, -1, -128, 8, 7, 0], np.int8)
+    left, right = mirlo.compile(shifted, target=target)(x, n)
+    np.testing.assert_array_equal(left, np.array([-16, 0, 0, 0, -128, -3], np.int8))
+    np.testing.assert_array_equal(right, np.array([-4, 0, -1, 0, 0, -3], np.int8))
