@@ -42,7 +42,7 @@ def attention(node: Node) -> Any:
         new, seen = type_of(query).shape[2], type_of(key).shape[2]
         if not isinstance(new, int) or not isinstance(seen, int):
             return NotImplemented
-        causal, mask = False, _up_to_each(node, new, seen, mask)
+        causal, mask = False, up_to_each(node, new, seen, mask)
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), causal=causal)
     if node.type(0).rank == 3:
         batch, heads, length, size = type_of(result).shape
@@ -51,7 +51,7 @@ def attention(node: Node) -> Any:
     return result, key, value
 
 
-def _up_to_each(node: Node, new: int, keys: int, mask: Any) -> Any:
+def up_to_each(node: Node, new: int, keys: int, mask: Any) -> Any:
     """A mask that hides from each of the last `new` tokens those after it; the last one sees them all."""
     if new == 1:
         return mask
