@@ -19,7 +19,7 @@ from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, val
 from mirlo.targets.nvvm.schedule.copies import async_copy
 from mirlo.targets.nvvm.schedule.staging import whole
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
-from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+from mirlo.targets.nvvm.schedule.units import ACCESS, TF32, Format
 
 PIECES = ROW_BYTES // ACCESS
 """Of a line; as many threads copy it."""
@@ -39,6 +39,8 @@ class GatheredSide:
 
 def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
     """A factor as threads copy it, or why they do not."""
+    if form is TF32:
+        return decline("threads do not round what they copy, as the copying engine does", type=form.name)
     if not whole(roles, side, roles.sums, form.vector):
         return decline("steps of the sums do not lie side by side, 16 bytes at a time")
     outside = side.access.outside

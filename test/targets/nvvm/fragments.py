@@ -23,14 +23,16 @@ def rounded_to_tf32(x: np.ndarray) -> np.ndarray:
     return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
+def seen(factor: Any) -> Any:
+    """What the matrix unit sees of a factor: of f32 it does not look at the last bits."""
+    return (factor.view(np.uint32) & 0xFFFFE000).view(np.float32) if factor.dtype == np.float32 else factor
+
+
 def numbers(registers: list[np.ndarray], kind: str) -> np.ndarray:
     """The numbers in registers, for each thread: registers by numbers, as what they are added up in."""
     parts = [np.ascontiguousarray(register).view(KINDS[kind]).reshape(len(register), -1) for register in registers]
     found: Any = np.stack(parts, 1)
-    if kind == "tf32":
-        # The matrix unit does not look at the other bits.
-        found = (found.view(np.uint32) & 0xFFFFE000).view(np.float32)
-    return found.astype(np.int32 if found.dtype.kind in "iu" else np.float32)
+    return seen(found).astype(np.int32 if found.dtype.kind in "iu" else np.float32)
 
 
 def product(left: np.ndarray, right: np.ndarray, total: np.ndarray) -> np.ndarray:

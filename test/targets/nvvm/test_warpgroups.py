@@ -10,11 +10,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from fake_cuda import FakeDriver
 from fragments import rounded_to_tf32
 from interpreted import run_on_interpreter
 from test_formats import DTYPES, product
 from test_formats import values as values_of_other
 
+import mirlo
+from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
@@ -149,6 +152,22 @@ def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::strides, ::strides]
     wanted = np.maximum(np.einsum("nyxcrs,rsco->nyxo", windows, w.astype(np.float32)), 0)
     assert np.abs(found.astype(np.float32) - wanted).max() <= 1e-3 * wanted.max()
+
+
+def test_rounded_convolutions_are_left_to_warps(driver: FakeDriver) -> None:
+    kernel = values("f32", 64, 32, 3, 3) / 8
+
+    @mirlo.script
+    def image(x: R.Tensor[(2, 32, 12, 12), R.f32]):
+        return R.conv(x, R.const(kernel), padding=[1, 1, 1, 1])
+
+    compiled = mirlo.compile(image, target="nvvm{chip=sm_90a tf32=true}", cache=False)
+    assert b"wgmma" not in compiled.artifact.code and b"cvt.rna.tf32" in compiled.artifact.code
+    (x,) = compiled.random_inputs().values()
+    padded = np.pad(rounded_to_tf32(x), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    wanted = np.einsum("ncyxrs,ocrs->noyx", windows, rounded_to_tf32(kernel))
+    np.testing.assert_allclose(compiled(x), wanted, rtol=1e-5, atol=1e-5)
 
 
 @needs_ptxas()

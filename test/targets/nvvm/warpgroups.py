@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fragments import KINDS, rounded_to_tf32
+from fragments import KINDS, rounded_to_tf32, seen
 from simt import Block, dtype_of
 
 GROUP = 128
@@ -142,7 +142,7 @@ class Matrix:
             assert size == 2, "only 16-bit numbers are turned"
             at = line // 64 * beside + line % 64 * size + step // 8 * below + step % 8 * 128
         bytes_ = memory[permuted(start + at)[:, :, None] + np.arange(size)]
-        return np.ascontiguousarray(bytes_).view(self.kind)[:, :, 0]
+        return seen(np.ascontiguousarray(bytes_).view(self.kind)[:, :, 0])
 
 
 class Sums:
