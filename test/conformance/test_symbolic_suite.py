@@ -11,8 +11,8 @@ import symbolic_suite
 from onnx_suite import EXCUSED, PASSED, UNSUPPORTED, Outcome
 
 SAMPLE = 40
-LEAST = 0.85
-"""Of the sample; all of the suite reach more than 0.9."""
+LEAST = 0.97
+"""Of the sample; it may only rise. All of the suite reach more (docs/dynamic-shapes.md)."""
 
 
 def test_sample(tmp_path: Path) -> None:
