@@ -6,7 +6,7 @@ of a head, and the size of a value. So every tensor is read at a position over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -15,6 +15,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, number_of, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.contraction.body import Factor, take_apart
 from mirlo.passes.schedule.blocks.group import Group, opaque_of_group
@@ -23,8 +24,6 @@ from mirlo.passes.schedule.blocks.space import Place
 
 REDUCTIONS = 4
 """Of an attention: scores, their maximum, the sum of the weights, the product with the values."""
-_LESS, _AT_MOST = 2, 3
-"""Signed comparisons, as `arith.cmpi` numbers them."""
 _ABOVE = 2
 """Ordered and greater, as `arith.cmpf` numbers it."""
 
@@ -37,25 +36,6 @@ class Read:
     """The product's block, asked for this factor only."""
     operand: OperandView
     factor: Factor
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A condition of the mask that a key must meet, or its score is minus infinity: key ≤ limit."""
-
-    condition: Any
-    """The body's value, which is true for all keys within the limit."""
-    limit: Linear
-    """Over the loops of the rows."""
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """A number above zero that each score is multiplied with, before anything but a choice of minus infinity."""
-
-    product: Any
-    """The body's value."""
-    factor: float
 
 
 @dataclass(frozen=True)
@@ -122,7 +102,7 @@ class Attention:
     @cached_property
     def scaling(self) -> Scaling | None:
         """The factor of all scores, where the mask does nothing else than to hide some of them."""
-        return _scaling(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
+        return scaling_of(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
 
     def count(self, loops: Sequence[int]) -> int:
         """Points of these loops."""
@@ -230,7 +210,7 @@ class _Finder:
         query, key = self._roles(first)
         if self._moves(query, self.key_loop):
             return decline("both factors of the scores move with the keys")
-        bounds = tuple(_bounds(mask[-1], self.key_loop)) if mask else ()
+        bounds = tuple(bounds_of(mask[-1], self.key_loop)) if mask else ()
         return Attention(
             self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,
             weighted, tuple(after), bounds,
@@ -346,13 +326,13 @@ def _guards(block: BlockView) -> bool:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
         return False
     test, yes, no = value.owner.operation.operands
-    if yes != block.input_arguments[0] or _number(no) != 0.0 or isinstance(test.owner, ir.Block):
+    if yes != block.input_arguments[0] or number_of(no) != 0.0 or isinstance(test.owner, ir.Block):
         return False
     comparison = test.owner.operation
     if comparison.name != "arith.cmpf" or comparison.attributes["predicate"].value != _ABOVE:
         return False
     left, right = comparison.operands
-    return bool(left == yes) and _number(right) == float("-inf")
+    return bool(left == yes) and number_of(right) == float("-inf")
 
 
 def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
@@ -365,56 +345,3 @@ def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
         return False
     score, peak = difference.operation.operands
     return score == arguments.get(masked) and any(peak == arguments.get(value) for value in peaks)
-
-
-def _bounds(place: Place, key_loop: int) -> Iterator[Bound]:
-    """Conditions of the outermost choices of a body whose other side is minus infinity."""
-    value = place.block.yielded[0]
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
-        condition, yes, no = value.owner.operation.operands
-        if _number(no) != float("-inf"):
-            return
-        yield from _limits(place, condition, key_loop)
-        value = yes
-
-
-def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
-    if isinstance(condition.owner, ir.Block):
-        return
-    op = condition.owner.operation
-    if op.name == "arith.andi":
-        for part in op.operands:
-            yield from _limits(place, part, key_loop)
-    if op.name != "arith.cmpi" or op.attributes["predicate"].value not in (_LESS, _AT_MOST):
-        return
-    difference = place.difference(op)
-    if difference is None or difference.divisions or difference.coefficient(key_loop) != 1:
-        return
-    limit = axis_index(key_loop) - difference
-    if max(limit.axes(), default=0) < key_loop:
-        yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
-
-
-def _scaling(block: BlockView, scores: Any) -> Scaling | None:
-    arguments = [a for a, o in zip(block.input_arguments, block.inputs, strict=True) if o.value == scores]
-    value = block.yielded[0]
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
-        _, yes, no = value.owner.operation.operands
-        if _number(no) != float("-inf") or len(list(yes.uses)) != 1:
-            return None
-        value = yes
-    if len(arguments) != 1 or isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.mulf":
-        return None
-    left, right = value.owner.operation.operands
-    score, factor = (left, _number(right)) if left == arguments[0] else (right, _number(left))
-    if score != arguments[0] or len(list(score.uses)) != 1 or factor is None or factor <= 0:
-        return None
-    return Scaling(value, factor)
-
-
-def _number(value: Any) -> float | None:
-    """The float that a value always is."""
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
-        return None
-    attribute = value.owner.operation.attributes["value"]
-    return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None

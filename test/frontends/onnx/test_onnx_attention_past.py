@@ -45,3 +45,23 @@ def test_causal_with_past(new: int, mask: str, tmp_path: Path) -> None:
     for found, wanted in zip(compiled.run(inputs).values(), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     assert any("attention" in kernel.symbol for kernel in compiled.artifact.kernels), "it is one kernel"
+
+
+def test_of_microsoft(tmp_path: Path) -> None:
+    import onnxruntime
+
+    rng = np.random.default_rng(0)
+    shapes = {"x": (2, 3, 8), "w": (8, 24), "b": (24,), "p": (2, 2, 2, 5, 4)}
+    inputs = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    node = helper.make_node(
+        "Attention", ["x", "w", "b", "", "p"], ["y", "n"], domain="com.microsoft", num_heads=2, unidirectional=1
+    )
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "n")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", values, results), opset_imports=opsets, ir_version=8)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    for found, wanted in zip(mirlo.compile(path).run(inputs).values(), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

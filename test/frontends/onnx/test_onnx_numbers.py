@@ -342,8 +342,6 @@ TRANSFORMER: dict[str, tuple[Any, dict[str, Any]]] = {
                           "p": numbers(2, 2, 4, 4), "q": numbers(2, 2, 4, 4, seed=3)}),
     "attention": (of_microsoft("Attention", "x w b m", num_heads=2),
                   {"w": numbers(8, 24), "b": numbers(24), "m": np.array([[1, 1, 1], [1, 0, 0]], np.int32)}),
-    "attention, causal, past": (of_microsoft("Attention", "x w b _ p", "y n", num_heads=2, unidirectional=1),
-                                {"w": numbers(8, 24), "b": numbers(24), "p": numbers(2, 2, 2, 5, 4)}),
     "attention, causal": (of_microsoft("Attention", "x w b", num_heads=2, unidirectional=1),
                           {"w": numbers(8, 24), "b": numbers(24)}),
     "attention, lengths": (of_microsoft("Attention", "x w b m", num_heads=2),
