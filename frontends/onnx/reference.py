@@ -41,9 +41,10 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 - **Shapes.** A dim that the model names is a symbol, in all inputs that name it; one without a name gets one.
   `shapes` fixes dims. What a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on) is
   computed at import.
-- **Control flow.** `If` whose condition is known picks a branch, else it is an `scf.if` whose branches give the same
-  types. Loops whose rounds can be counted and `Scan` are unrolled, up to 1024 rounds, recurrent layers up to 128;
-  others, and those over an open number of steps, become an `scf.while`, whose carried tensors keep their types.
+- **Control flow.** `If` whose condition is known picks a branch, else it is an `scf.if` whose branches give tensors
+  of the same element type and rank; where their shapes differ, the model becomes a [program](programs.md). Loops whose
+  rounds can be counted and `Scan` are unrolled, up to 1024 rounds, recurrent layers up to 128; others, and those over
+  an open number of steps, become an `scf.while`, whose carried tensors keep their types.
 - **Inputs that decide shapes** (axes, sizes, repeats, bounds of a range) and are known at run time only are taken where
   the model declares the shape of the result as numbers; that they make that shape is checked at run time. Most are
   taken anyhow, and the sizes of results then follow the data ([dynamic shapes](dynamic-shapes.md)).
