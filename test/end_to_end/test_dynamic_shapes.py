@@ -10,7 +10,7 @@ import pytest
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.runtime.errors import InputError
+from mirlo.runtime.errors import InputError, MirloError
 
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((64, 32), dtype=np.float32)
@@ -127,3 +127,11 @@ def test_a_size_that_is_there_for_small_dims_only():
     x, w = RNG.standard_normal((1, 2, 3), dtype=np.float32), RNG.standard_normal((1, 2, 2), dtype=np.float32)
     a = np.array([np.sum(x[0, :, i : i + 2] * w[0]) for i in range(2)])
     np.testing.assert_allclose(f(x, w), (weights["v"][:, 0] @ a)[None, :, None], rtol=1e-4, atol=1e-5)
+
+
+def test_squeeze_without_axes_keeps_open_dims():
+    f = mirlo.compile(make_model([node("Squeeze", "x", "y")], {"x": (F32, ("n", 1, 3))}, ["y"]))
+    x = RNG.standard_normal((4, 1, 3), dtype=np.float32)
+    np.testing.assert_array_equal(f(x), x[:, 0])
+    with pytest.raises(MirloError, match="without axes, none of n may be 1, as the rank would be another"):
+        f(x[:1])

@@ -32,6 +32,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     expand_dims,
     pad_of_any_size,
     reshape_dims,
+    shape_vector,
     slice_of_run_time,
     split_of_run_time,
     vector,
@@ -131,11 +132,17 @@ def squeeze(node: Node) -> Any:
     if node.has(1) and node.value(1).known is None:
         return squeeze_of_run_time(node)
     axes = node.axes(1)
-    if axes is None:
-        axes = [i for i, dim in enumerate(node.type(0).shape) if dim == 1]
-        if any(not isinstance(dim, int) for dim in node.type(0).shape):
-            raise NodeError(f"without axes, the input must have a known shape, got {node.type(0)}")
-    return node.emit("squeeze", node[0], axes=axes)
+    if axes is not None:
+        return node.emit("squeeze", node[0], axes=axes)
+    shape = node.type(0).shape
+    made = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(shape) if dim == 1])
+    open_dims = [dim for dim in shape if not isinstance(dim, int)]
+    if not open_dims:
+        return made
+    # The rank of the result must be known: that of the sizes that are not 1 is taken.
+    more = node.emit("not_equal", shape_vector(node, open_dims), node.constant(np.int64(1)))
+    listed = ", ".join(map(str, open_dims))
+    return required(node, more, f"without axes, none of {listed} may be 1", made, why="as the rank would be another")
 
 
 @converter("Unsqueeze")
