@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
@@ -68,16 +69,24 @@ def _add_profiled(main: Any, kernels: int) -> None:
     copy.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     entries = [*ir.ArrayAttr(copy.attributes["arg_attrs"]), ir.DictAttr.get({})]
     copy.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
-    calls = calls_of(copy)
+    following = dict(_neighbours(copy))
     with main.location:
-        for slot, call in enumerate(calls):
+        for slot, call in enumerate(calls_of(copy)):
             if slot == 0:
                 with ir.InsertionPoint(call):
                     _tick(profile, 0)
-            after = list(call.block.operations)
-            following = after[after.index(call.opview) + 1]
-            with ir.InsertionPoint(following):
+            with ir.InsertionPoint(following[call.opview]):
                 _tick(profile, slot + 1)
+
+
+def _neighbours(op: Any) -> Iterator[tuple[Any, Any]]:
+    """Each operation inside of one, and the one after it."""
+    for region in op.operation.regions:
+        for block in region.blocks:
+            inside = list(block.operations)
+            yield from pairwise(inside)
+            for inner in inside:
+                yield from _neighbours(inner)
 
 
 def _tick(profile: Any, slot: int) -> None:
