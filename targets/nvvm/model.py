@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,50 +27,15 @@ from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, 
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
-from mirlo.targets.nvvm.graphs import Graphs
+from mirlo.targets.nvvm.held import Held
 from mirlo.targets.nvvm.maps import encode
-from mirlo.targets.nvvm.memory import Block, Event, Written, allocate, pool_of, written_block
+from mirlo.targets.nvvm.memory import Block, Event, Written, pool_of, written_block
 from mirlo.targets.nvvm.rows import Rows
 
-NON_BLOCKING = 1
 KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
 """What the driver is told of an argument: of a range, a tensor map, a number."""
 VECTOR = 16
 """Alignment of tensors that kernels count on, in bytes."""
-
-
-class Held:
-    """What a model has on a GPU, to be given back when neither it nor its results are used any more."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self.memories: list[int] = []
-        self.pinned: list[int] = []
-        self.modules: list[Any] = []
-        self.stream = check(gpu.cuda.cuStreamCreate(NON_BLOCKING), "making a stream")
-        self.graphs = Graphs(gpu)
-        held = (self.stream, self.memories, self.pinned, self.modules, self.graphs.made)
-        weakref.finalize(self, _release, gpu, *held).atexit = False
-
-    def allocate(self, size: int) -> int:
-        """Memory that is the model's as long as it lives."""
-        made = allocate(self.gpu, size)
-        self.memories.append(made)
-        return made
-
-    def pin(self, size: int) -> int:
-        """Memory of the CPU that the GPU copies from and to on its own."""
-        made = int(check(self.gpu.cuda.cuMemHostAlloc(size, 0), "reserving pinned memory"))
-        self.pinned.append(made)
-        return made
-
-    def free(self, *memories: int, pinned: int) -> None:
-        """Give memory back that nobody uses any more."""
-        for address in memories:
-            self.memories.remove(address)
-            check(self.gpu.cuda.cuMemFree(address), "freeing memory")
-        self.pinned.remove(pinned)
-        check(self.gpu.cuda.cuMemFreeHost(pinned), "freeing pinned memory")
 
 
 @dataclass(frozen=True)
@@ -408,24 +372,3 @@ class Model:
         """Let go of the inputs of calls that are done."""
         while self._pending and self._pending[0][0].is_done():
             self._pending.popleft()
-
-
-def _release(
-    gpu: Gpu, stream: Any, memories: list[int], pinned: list[int], modules: list[Any], graphs: dict[Any, Any]
-) -> None:
-    """Give back what a model has; what fails here has failed before, where it was told."""
-    cuda = gpu.cuda
-    try:
-        with gpu.entered():
-            cuda.cuStreamSynchronize(stream)
-            for graph in graphs.values():
-                cuda.cuGraphExecDestroy(graph)
-            for address in memories:
-                cuda.cuMemFree(address)
-            for address in pinned:
-                cuda.cuMemFreeHost(address)
-            for module in modules:
-                cuda.cuModuleUnload(module)
-            cuda.cuStreamDestroy(stream)
-    except CudaError:
-        return
