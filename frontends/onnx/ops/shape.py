@@ -134,9 +134,9 @@ def squeeze(node: Node) -> Any:
     axes = node.axes(1)
     if axes is not None:
         return node.emit("squeeze", node[0], axes=axes)
-    shape = node.type(0).shape
-    made = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(shape) if dim == 1])
-    open_dims = [dim for dim in shape if not isinstance(dim, int)]
+    dims = node.type(0).shape
+    made = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(dims) if dim == 1])
+    open_dims = [dim for dim in dims if not isinstance(dim, int)]
     if not open_dims:
         return made
     # The rank of the result must be known: that of the sizes that are not 1 is taken.
