@@ -16,9 +16,10 @@ _ERF_Q = (4.14443093e-05, 0.00562462397, 0.0661378354, 0.324317157, 1.68404782)
 
 @elementary("erf", "f32")
 def erf(b: ValueBuilder, x: Num) -> Num:
-    x = b.clamp_below(b.clamp_above(x, _ERF_LIMIT), -_ERF_LIMIT)
     square = x * x
-    return doubled(b, x * b.polynomial(square, _ERF_P), b.polynomial(square, _ERF_Q))
+    below = doubled(b, x * b.polynomial(square, _ERF_P), b.polynomial(square, _ERF_Q))
+    # Exactly 1: Gelu multiplies what is left of 1 + erf with numbers of any size.
+    return b.select(b.abs(x) >= _ERF_LIMIT, b.copysign(b.like(x, 1.0), x), below)
 
 
 # erf(x) / x in x² for |x| ≤ 1

@@ -213,6 +213,15 @@ def test_contributed(name: str) -> None:
     compare(model, data, tolerance=1.01 if is_quantized else 1e-3)
 
 
+def test_erf_of_large_numbers_is_one() -> None:
+    """What is left of 1 + erf is multiplied with the number: a unit in the last place would show."""
+    x = np.float32([-422.5, -4, -3.93, 4, 1e30, np.inf, -np.inf, np.nan])
+    model = make_model([node("Erf", "x", "y"), node("Gelu", "x", "z")], {"x": (F32, [8])}, ["y", "z"], opset=20)
+    y, z = mirlo.compile(model)(x)
+    np.testing.assert_array_equal(y, np.float32([-1, -1, -1, 1, 1, 1, -1, np.nan]))
+    np.testing.assert_array_equal(z[[0, 4, 5]], np.float32([0, 1e30, np.inf]))
+
+
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_gemm(trans_a: int, trans_b: int) -> None:
     a, b = ((5, 3) if trans_a else (3, 5)), ((4, 5) if trans_b else (5, 4))
