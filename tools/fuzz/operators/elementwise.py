@@ -47,8 +47,10 @@ def with_attributes(pool: Pool) -> Plan:
 
 
 @plans()
-def gelu(pool: Pool) -> Plan:
-    return Plan("Gelu", (pool.floats(dtype=np.float32),), {"approximate": pool.choice(("none", "tanh"))})
+def gelu(pool: Pool) -> Plan | None:
+    x = pool.floats(dtype=np.float32)
+    # What is left of 1 + erf(x) is rounding alone where x is very negative: implementations differ.
+    return Plan("Gelu", (x,), {"approximate": pool.choice(("none", "tanh"))}) if x.array.min() > -3.5 else None
 
 
 @plans()
