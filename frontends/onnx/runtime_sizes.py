@@ -128,6 +128,17 @@ def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tu
     return bind(node, unless(node, fits, made), f"input 'shape' does not fit the input {x}, or is no shape")
 
 
+def with_rest(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """A shape whose -1 is what the other dims leave of the elements of x."""
+    total = node.emit("reduce_prod", shape_vector(node, x.shape))
+    known = node.emit("reduce_prod", shape_vector(node, [1, *(dim for dim in shape if dim != -1)]))
+    rest = node.emit("floor_divide", total, node.emit("maximum", known, numbers(node, 1)))
+    whole = node.emit("equal", node.emit("multiply", rest, known), total)
+    checked = node.emit("reshape", unless(node, whole, rest), shape=(1,))
+    (dim,) = bind(node, checked, f"the other dims of the shape do not divide the elements of {x}")
+    return tuple(dim if size == -1 else size for size in shape)
+
+
 WRONG_DIM = 0
 """Stands for a dim that is not there to be copied: a shape of as many elements as the input has then none, or fits."""
 

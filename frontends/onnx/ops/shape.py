@@ -28,6 +28,7 @@ from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
     expand_dims,
     pad_of_any_size,
@@ -36,6 +37,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     slice_of_run_time,
     split_of_run_time,
     vector,
+    with_rest,
 )
 
 
@@ -62,7 +64,11 @@ def reshape(node: Node) -> Any:
     if node.value(1).known is None:
         dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0))
         return node.emit("reshape", node[0], shape=dims)
-    return node.emit("reshape", node[0], shape=reshaped(x, node.dims(1), node.attr.bool("allowzero", 0)))
+    try:
+        dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
+    except Undivided as error:
+        dims = with_rest(node, x, error.shape)
+    return node.emit("reshape", node[0], shape=dims)
 
 
 def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Any:
@@ -73,36 +79,6 @@ def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -
         copied = node.emit("logical_and", equals(node, 1, [0] * len(shape)), node.constant(np.array(copies, bool)))
         fits = node.emit("logical_or", fits, copied)
     return required(node, fits, "input 'shape' is another", node.emit("reshape", node[0], shape=shape))
-
-
-def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
-    """The shape that a Reshape to `wanted` makes: 0 copies a dim, -1 is what remains."""
-    shape: list[Dim] = []
-    for i, dim in enumerate(wanted):
-        if dim == 0 and not allow_zero:
-            if i >= x.rank:
-                raise NodeError(f"shape {_listed(wanted)} copies dim {i}, but the input is {x}")
-            dim = x.shape[i]
-        shape.append(dim)
-    unknown = [i for i, dim in enumerate(shape) if dim == -1]
-    if any(isinstance(dim, int) and dim < -1 for dim in shape) or len(unknown) > 1:
-        raise NodeError(f"shape {_listed(wanted)} must be sizes, of which one may be -1")
-    if unknown:
-        known = D.product([dim for dim in shape if dim != -1])
-        rest = quotient(x.elements, known)
-        if rest is None:
-            text = f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
-            number = D.product([dim for dim in shape if isinstance(dim, int) and dim != -1])
-            total = quotient(x.elements, D.product([dim for dim in shape if not isinstance(dim, int)]))
-            if total is None or not isinstance(number, int) or number < 1:
-                raise NodeError(text)
-            raise DimsDiffer(text, total, multiple_of(total, number))
-        shape[unknown[0]] = rest
-    return tuple(shape)
-
-
-def _listed(dims: Sequence[Dim]) -> str:
-    return "[" + ", ".join(map(str, dims)) + "]"
 
 
 @converter("Flatten")

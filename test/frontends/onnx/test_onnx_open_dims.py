@@ -133,6 +133,15 @@ def test_dims_that_can_only_be_equal() -> None:
     assert str(grid.inputs[0]).endswith("f32[n, 2, 3]")
 
 
+def test_what_a_dim_leaves_of_the_elements() -> None:
+    """-1 where only run time knows whether the other dims divide the elements."""
+    nodes = [node("Shape", "z", "rows"), node("Concat", "rows rest", "shape", axis=0), node("Reshape", "x shape", "y")]
+    model = model_of(nodes, {"x": ["a", "b"], "z": ["c"]}, {"rest": np.array([-1])})
+    assert_like_reference(model, {"x": (4, 6), "z": (3,)}, {"x": (5, 2), "z": (10,)})
+    with pytest.raises(mirlo.MirloError, match="node 'y' .Reshape.: the other dims of the shape do not divide"):
+        mirlo.compile(model)(np.zeros((4, 6), np.float32), np.zeros(5, np.float32))
+
+
 def test_a_table_cut_to_the_length_of_a_sequence() -> None:
     """As exporters write position embeddings: that the sequence is no longer than the table is checked by the call."""
     table = np.random.default_rng(0).standard_normal((1, 16, 4)).astype(np.float32)

@@ -1,0 +1,53 @@
+"""The shape that a Reshape makes, as far as import time can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dimensions import quotient
+from mirlo.frontends.onnx.equations import multiple_of
+from mirlo.frontends.onnx.errors import NodeError
+
+
+class Undivided(NodeError):
+    """Whether some dims divide the elements of a tensor is known at run time only; the shape, -1 where the rest is."""
+
+    def __init__(self, text: str, shape: Sequence[Dim]) -> None:
+        super().__init__(text)
+        self.shape = tuple(shape)
+
+
+def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
+    """The shape that a Reshape to `wanted` makes: 0 copies a dim, -1 is what remains."""
+    shape: list[Dim] = []
+    for i, dim in enumerate(wanted):
+        if dim == 0 and not allow_zero:
+            if i >= x.rank:
+                raise NodeError(f"shape {_listed(wanted)} copies dim {i}, but the input is {x}")
+            dim = x.shape[i]
+        shape.append(dim)
+    unknown = [i for i, dim in enumerate(shape) if dim == -1]
+    if any(isinstance(dim, int) and dim < -1 for dim in shape) or len(unknown) > 1:
+        raise NodeError(f"shape {_listed(wanted)} must be sizes, of which one may be -1")
+    if unknown:
+        known = D.product([dim for dim in shape if dim != -1])
+        rest = quotient(x.elements, known)
+        if rest is None:
+            text = f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
+            number = D.product([dim for dim in shape if isinstance(dim, int) and dim != -1])
+            total = quotient(x.elements, D.product([dim for dim in shape if not isinstance(dim, int)]))
+            if total is None and D.symbols_of(x.elements):
+                raise Undivided(text, shape)
+            if total is None or not isinstance(number, int) or number < 1:
+                raise NodeError(text)
+            raise DimsDiffer(text, total, multiple_of(total, number))
+        shape[unknown[0]] = rest
+    return tuple(shape)
+
+
+def _listed(dims: Sequence[Dim]) -> str:
+    return "[" + ", ".join(map(str, dims)) + "]"
