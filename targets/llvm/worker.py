@@ -9,9 +9,9 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import select
+import queue
 import struct
-import sys
+import threading
 from typing import Any, BinaryIO
 
 IDLE_SECONDS = 60.0
@@ -65,11 +65,17 @@ def main() -> None:
     context.enable_multithreading(False)
     # Units hold upstream operations only; attributes of Mirlo's may be left on functions, and mean nothing here.
     context.allow_unregistered_dialects = True
-    while _waits(tasks):
+    coming: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    # Whoever hands over a task waits until it is read, and may only then read an answer.
+    threading.Thread(target=_read_all, args=(tasks, coming), daemon=True).start()
+    while True:
         try:
-            text, opt_level, entry = receive(tasks)
-        except EOFError:
+            task = coming.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
             return
+        if task is None:
+            return
+        text, opt_level, entry = task
         try:
             with context:
                 answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry), None
@@ -78,8 +84,10 @@ def main() -> None:
         send(answers, answer)
 
 
-def _waits(stream: BinaryIO) -> bool:
-    """Whether a task, or the end of all, comes in time."""
-    if sys.platform == "win32":
-        return True
-    return bool(select.select([stream], [], [], IDLE_SECONDS)[0])
+def _read_all(stream: BinaryIO, coming: queue.SimpleQueue[Any]) -> None:
+    """Put each task into a queue, then None."""
+    try:
+        while True:
+            coming.put(receive(stream))
+    except (EOFError, OSError):
+        coming.put(None)

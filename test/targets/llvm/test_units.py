@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -171,6 +172,27 @@ def test_a_large_kernel_does_not_end_a_process(tasks) -> None:
         made = compile_all(large, 2, jobs=2)
     assert processes._processes[0].is_alive()
     assert made == compile_here(tasks)
+
+
+def test_large_tasks_and_large_answers_do_not_wait_for_each_other() -> None:
+    """A process that has an answer to give takes the next task meanwhile: neither pipe holds all of it."""
+    text = (
+        "memref.global constant @table : memref<50000xf32> = dense<{numbers}>\n"
+        "func.func @k{i}() -> memref<50000xf32> {{\n  %0 = memref.get_global @table : memref<50000xf32>\n"
+        "  return %0 : memref<50000xf32>\n}}\n"
+    )
+    hexes = [f'"0x{np.full(50000, i, np.float32).tobytes().hex()}"' for i in range(1, 7)]
+    large = [Task(f"k{i}", text.format(i=i, numbers=numbers), None) for i, numbers in enumerate(hexes)]
+    made: list[list[bytes]] = []
+
+    def compiled() -> None:
+        with make_context():
+            made.append(compile_all(large, 2, jobs=2))
+
+    thread = threading.Thread(target=compiled, daemon=True)
+    thread.start()
+    thread.join(timeout=100)
+    assert made and all(len(content) > 100_000 for content in made[0])
 
 
 @pytest.mark.parametrize("cut", [4, 20])
