@@ -10,6 +10,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.tir.buffers import START
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, Variable, all_of, clamp, constant, select
 from mirlo.dialects.tir.compute.builder import from_storage
@@ -273,14 +274,17 @@ class BufferForm(Interpreter):
         return MemoryBuffer(name, self.builder.alloca(shape, element, scope))
 
     def _copy(self, call: Any) -> None:
-        source, target = self.arguments(call, 2, 2)
+        source, target = self.arguments(call, 2, 2, keywords=("start",))
         for value, argument in ((source, call.args[0]), (target, call.args[1])):
             if not isinstance(value, MemoryBuffer):
                 raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
         if source.shape != target.shape or source.dtype is not target.dtype:
             raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
         self._write(target, call.args[1])
-        memref.CopyOp(source.buffer.value, target.buffer.value)
+        made = memref.CopyOp(source.buffer.value, target.buffer.value)
+        start = self.keyword(call, "start")
+        if start is not None and self.value(start):
+            made.operation.attributes[START] = ir.UnitAttr.get()
 
     def call_inline(self, function: InlineFunction, node: Any) -> Any:
         outer, self.mutable = self.mutable, _changing(function.tree.body)

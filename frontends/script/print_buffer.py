@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.buffers import PARALLEL, WORKSPACE
+from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
 from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, is_constant, scalar_dtype
@@ -166,7 +166,8 @@ class _BufferPrinter:
 
     def _print_memref_copy(self, op: Any) -> None:
         self.flush()
-        self.lines.append(f"T.copy({self.buffer(op.operands[0])}, {self.buffer(op.operands[1])})")
+        start = ", start=True" if START in op.attributes else ""
+        self.lines.append(f"T.copy({self.buffer(op.operands[0])}, {self.buffer(op.operands[1])}{start})")
 
     def _print_memref_alloca(self, op: Any) -> None:
         self.buffer(op.results[0])

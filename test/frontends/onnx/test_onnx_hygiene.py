@@ -126,3 +126,18 @@ def test_weights_of_more_than_two_gigabytes(tmp_path: Path) -> None:
     assert f.memory.weights_bytes > 2**31
     y = f(np.array([0, rows - 1]))
     np.testing.assert_array_equal(y, np.stack([np.zeros(1024, np.float32), last]))
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_models_older_than_the_converters(from_file: bool, tmp_path: Path) -> None:
+    """Operator set 6, where broadcasting was an attribute of Add, is brought to 7 first."""
+    adds = helper.make_node("Add", ["x", "w"], ["y"], broadcast=1)
+    x, y = (helper.make_tensor_value_info(name, F32, [2, 3, 4]) for name in "xy")
+    weights = [numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")]
+    graph = helper.make_graph([adds], "old", [x, helper.make_tensor_value_info("w", F32, [4])], [y], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
+    given = np.ones((2, 3, 4), np.float32)
+    if from_file:
+        onnx.save(model, tmp_path / "old.onnx")
+    found = mirlo.compile(tmp_path / "old.onnx" if from_file else model)(given)
+    np.testing.assert_array_equal(found, given + np.arange(4, dtype=np.float32))

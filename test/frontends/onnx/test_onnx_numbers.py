@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
@@ -392,18 +390,3 @@ def test_transformer_layers(name: str) -> None:
     model = make_model([made, node("Identity", "x", "same")], {"x": (F32, [2, 3, 8])}, [*outputs, "same"], constants)
     model.opset_import.add(domain="com.microsoft", version=1)
     compare(model, numbers(2, 3, 8), tolerance=1e-3)
-
-
-@pytest.mark.parametrize("from_file", [False, True])
-def test_models_older_than_the_converters(from_file: bool, tmp_path: Path) -> None:
-    """Operator set 6, where broadcasting was an attribute of Add, is brought to 7 first."""
-    adds = helper.make_node("Add", ["x", "w"], ["y"], broadcast=1)
-    x, y = (helper.make_tensor_value_info(name, F32, [2, 3, 4]) for name in "xy")
-    weights = [numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")]
-    graph = helper.make_graph([adds], "old", [x, helper.make_tensor_value_info("w", F32, [4])], [y], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
-    given = np.ones((2, 3, 4), np.float32)
-    if from_file:
-        onnx.save(model, tmp_path / "old.onnx")
-    found = mirlo.compile(tmp_path / "old.onnx" if from_file else model)(given)
-    np.testing.assert_array_equal(found, given + np.arange(4, dtype=np.float32))

@@ -203,7 +203,9 @@ def test_debug_shows_where(files: Path) -> None:
 
 def test_interrupted(files: Path) -> None:
     command = [sys.executable, "-um", "mirlo.tools.cli", "run", str(files / "m.mirlo"), "--repeat", "1000000000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    # Tests that run in the background of a shell were told to ignore interrupts, and so would the child.
+    with subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **pipes) as child:
         assert child.stdout is not None
         child.stdout.readline()
         child.send_signal(signal.SIGINT)
