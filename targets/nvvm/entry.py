@@ -11,7 +11,7 @@ from mirlo.passes.lower.calls import find
 
 ALIGNMENT = 16
 """Of every buffer, in bytes; the plan of memory gives more."""
-MAP_BYTES, MAP_ALIGNMENT = 128, 64
+MAP_BYTES, MAP_ALIGNMENT = 128, 128
 """Of a tensor map, which is passed as it is."""
 CLUSTER = 2
 """Blocks that reach each other's shared memory, where kernels do."""

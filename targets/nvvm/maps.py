@@ -14,7 +14,7 @@ FORMATS = {
 """By the format of a program: `CUtensorMapDataType`. Copies round f32 to `TFLOAT32`."""
 PERMUTED_128, PROMOTED_256 = 3, 3
 """`CUtensorMapSwizzle` and `CUtensorMapL2promotion`: the only ones that kernels count on."""
-BYTES, ALIGNMENT = 128, 64
+BYTES, ALIGNMENT = 128, 128
 _SINCE = 12000
 """The version of CUDA that brought them."""
 _ENCODE = ctypes.CFUNCTYPE(
@@ -25,7 +25,7 @@ _ENCODE = ctypes.CFUNCTYPE(
 
 
 class Encoded:
-    """A tensor map in memory; the driver only writes them at multiples of 64 bytes, where the bindings' own are not."""
+    """A tensor map in memory, at a multiple of 128 bytes as CUDA 13 declares them; the bindings' own are not."""
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_char * (BYTES + ALIGNMENT))()

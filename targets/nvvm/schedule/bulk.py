@@ -57,10 +57,13 @@ class Barriers:
         ir.Operation.create("nvvm.mbarrier.arrive", operands=[self.at(number)])
 
     def arrive_at(self, number: Any, rank: Any) -> None:
-        """Arrive at the same barrier of a block of this cluster."""
+        """Arrive at the same barrier of a block of this cluster, for products whose end was waited for.
+
+        Nothing that this thread wrote itself is to be seen there: with the scope of the cluster the arrival would wait
+        for a fence of the whole GPU.
+        """
         there = create("nvvm.mapa", ir.Type.parse("!llvm.ptr<7>"), self.at(number), i32(rank))
-        everywhere = {"scope": ir.Attribute.parse("#nvvm.mem_scope<cluster>")}
-        ir.Operation.create("nvvm.mbarrier.arrive", operands=[there], attributes=everywhere)
+        ir.Operation.create("nvvm.mbarrier.arrive", operands=[there])
 
     def expect(self, number: Any, count: int) -> None:
         """Arrive, and say how many bytes are coming."""

@@ -63,7 +63,7 @@ class FakeMaps:
     def _encode(
         self, target: int, kind: int, rank: int, address: int, dims: Any, strides: Any, box: Any, steps: Any, *rest: int
     ) -> int:
-        if target % 64 or address % 16 or rest != (0, 3, 3, 0) or any(steps[i] != 1 for i in range(rank)):
+        if target % 128 or address % 16 or rest != (0, 3, 3, 0) or any(steps[i] != 1 for i in range(rank)):
             return 1  # CUDA_ERROR_INVALID_VALUE
         dtype = np.dtype(self.KINDS[kind])
         sizes, lines = tuple(dims[:rank]), tuple(strides[: rank - 1])
