@@ -8,25 +8,28 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
-from mirlo.passes.legalize.helpers import aligned, tensor_type, wide
-from mirlo.passes.rules import decline
+from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.rules import Decline, decline
 
 
 def fused_attention(op: Any, b: Any) -> Any:
     """Scores, softmax and the product with the values in one prim function."""
-    kinds = [tensor_type(v) for v in (op.query, op.key, op.value)]
-    if not all(kind.is_static for kind in kinds):
-        return decline("a shape is known at run time only")
-    batch, heads, length, size = kinds[0].static_shape
-    _, shared, context, _ = kinds[1].static_shape
+    sizes = _heads_of(op)
+    if isinstance(sizes, Decline):
+        return sizes
+    heads, shared, size, value_size = sizes
+    batch, _, length, _ = shape_of(op.query)
+    context = shape_of(op.key)[2]
     if 0 in (batch, heads, length, size, context):
         return decline("there are no scores")
     groups = heads // shared
-    value_size = kinds[2].static_shape[3]
     # The query heads that share a key head are an axis of their own: no map divides.
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
+    # Rows without keys are zero, as those whose keys a mask hides.
+    may_see_nothing = op.mask is not None or not D.known(lambda: context >= 1)
     factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
 
     def body(p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
@@ -66,7 +69,7 @@ def fused_attention(op: Any, b: Any) -> Any:
 
         def divided(*axes: Expr) -> Expr:
             divisor = total.at(*axes[:rank])
-            if mask is not None:
+            if may_see_nothing:
                 divisor = select(divisor.equals(0.0), 1.0, divisor)
             return (made.at(*axes) / divisor).cast(q.dtype)
 
@@ -77,3 +80,14 @@ def fused_attention(op: Any, b: Any) -> Any:
         query = b.emit(Reshape, op.query, shape=(*leading, size))
     made = b.call_prim(body, query, op.key, op.value, op.mask, name="attention")
     return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
+
+
+def _heads_of(op: Any) -> tuple[int, int, int, int] | Decline:
+    """Heads of the query, heads of keys, the size of a head and of a value: numbers."""
+    found = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
+    heads, shared, size, value_size = found
+    if not (isinstance(heads, int) and isinstance(shared, int)):
+        return decline("the number of heads is known at run time only")
+    if not (isinstance(size, int) and isinstance(value_size, int)):
+        return decline("the size of a head is known at run time only")
+    return heads, shared, size, value_size

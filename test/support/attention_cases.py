@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-Shape = tuple[int, ...]
+Shape = tuple[Any, ...]
+"""Of numbers, and of names of what is known at run time only."""
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f64": np.float64}
 
 
@@ -29,7 +30,9 @@ class Case:
         """A module of it."""
 
         def tensor(shape: Shape, kind: str = dtype) -> str:
-            return f"tensor<{'x'.join(map(str, shape))}x{kind}>"
+            sizes = "x".join("?" if isinstance(dim, str) else str(dim) for dim in shape)
+            dims = ", ".join(f'"{dim}"' if isinstance(dim, str) else str(dim) for dim in shape)
+            return f"tensor<{sizes}x{kind}" + (f", #relax.dims<[{dims}]>>" if "?" in sizes else ">")
 
         kind = dtype if self.kind == "f32" else self.kind
         value = (*self.key[:3], self.value_size)
@@ -44,6 +47,14 @@ class Case:
           return %0 : {out}
         }}"""
 
+    def at(self, **sizes: int) -> Case:
+        """The case with these sizes in place of names."""
+
+        def known(shape: Shape | None) -> Any:
+            return None if shape is None else tuple(sizes.get(dim, dim) for dim in shape)
+
+        return replace(self, query=known(self.query), key=known(self.key), mask=known(self.mask))
+
     def arrays(self, dtype: str = "f32") -> list[np.ndarray]:
         """Random operands; where there is a mask, one row sees no key at all."""
         rng = np.random.default_rng(0)
@@ -51,7 +62,7 @@ class Case:
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
         if self.mask:
             seen = rng.random(self.mask) < 0.7
-            seen[..., 0, :] &= seen.shape[-2] == 1
+            seen[..., :1, :] &= seen.shape[-2] == 1
             added = np.where(seen, rng.standard_normal(self.mask), -np.inf).astype(DTYPES[dtype])
             made.append(seen if self.kind == "i1" else added)
         return made
@@ -60,6 +71,22 @@ class Case:
         """In f64."""
         mask = arrays[3] if self.mask else None
         return reference(*arrays[:3], mask, self.scale, self.causal)
+
+
+OPEN_CASES = {
+    "any lengths": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 24),
+    "a mask": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t")),
+    "a mask of keys": Case(("b", 2, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, 1, "t"), "i1"),
+    "causal": Case(("b", 4, "s", 16), ("b", 2, "s", 16), 16, causal=True),
+    "one query": Case(("b", 4, 1, 16), ("b", 1, "t", 16), 16),
+    "keys that are known": Case(("b", 2, "s", 16), ("b", 2, 50, 16), 16, scale=0.5),
+}
+OPEN_SIZES = (
+    {"b": 1, "s": 1, "t": 1}, {"b": 2, "s": 1, "t": 40}, {"b": 1, "s": 5, "t": 37}, {"b": 1, "s": 70, "t": 64},
+    {"b": 1, "s": 1, "t": 1100}, {"b": 1, "s": 3, "t": 600}, {"b": 2, "s": 2, "t": 0}, {"b": 0, "s": 3, "t": 4},
+    {"b": 2, "s": 0, "t": 3},
+)  # fmt: skip
+"""Edges of tiles, of which there are none, one, and several; keys that are divided, or not there."""
 
 
 def reference(
@@ -73,7 +100,7 @@ def reference(
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask.astype(np.float64)
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[2:], bool)), scores, -np.inf)
-    peak = scores.max(-1, keepdims=True)
+    peak = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(-1, keepdims=True)
     return weights @ v / np.where(total == 0, 1, total)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, number_of, scaling_of
@@ -43,8 +44,8 @@ class Attention:
     """Blocks of attention; loops are numbered as in `extents`."""
 
     group: Group
-    extents: tuple[int, ...]
-    """The rows' loops, then keys, size of a head, size of a value."""
+    extents: tuple[Dim, ...]
+    """The rows' loops, then keys, size of a head, size of a value; the sizes are numbers."""
     query: Read
     key: Read
     value: Read
@@ -75,16 +76,24 @@ class Attention:
         return len(self.extents) - 1
 
     @property
-    def keys(self) -> int:
+    def keys(self) -> Dim:
         return self.extents[-3]
 
     @property
     def size(self) -> int:
-        return self.extents[-2]
+        size = self.extents[-2]
+        assert isinstance(size, int)
+        return size
+
+    def size_along(self, loop: int) -> int:
+        """The size of a head or of a value, whichever this loop goes over."""
+        return self.size if loop == self.size_loop else self.value_size
 
     @property
     def value_size(self) -> int:
-        return self.extents[-1]
+        size = self.extents[-1]
+        assert isinstance(size, int)
+        return size
 
     @cached_property
     def batch(self) -> tuple[int, ...]:
@@ -104,9 +113,14 @@ class Attention:
         """The factor of all scores, where the mask does nothing else than to hide some of them."""
         return scaling_of(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
 
-    def count(self, loops: Sequence[int]) -> int:
+    def count(self, loops: Sequence[int]) -> Dim:
         """Points of these loops."""
-        return prod(self.extents[loop] for loop in loops)
+        return D.product([self.extents[loop] for loop in loops])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of rows or keys is known at run time only."""
+        return not all(isinstance(extent, int) for extent in self.extents)
 
     @property
     def sum_type(self) -> Any:
@@ -122,8 +136,6 @@ def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
 
 def find_attention(group: Group) -> Attention | Decline:
     """The parts of an attention, or why these blocks are none."""
-    if any(not isinstance(extent, int) for block in group.blocks for extent in block.domain):
-        return decline("a block's size is known at run time only")
     refusal = opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -134,7 +146,7 @@ class _Finder:
     def __init__(self, group: Group):
         self.group = group
         self.blocks = iter(group.blocks)
-        self.extents: tuple[int, ...] = ()
+        self.extents: tuple[Dim, ...] = ()
         self.loops: dict[Any, list[int]] = {}
         """Loops along the dims of the tensors that are made here."""
 
@@ -164,6 +176,9 @@ class _Finder:
         if len(first.reduce) != 1 or len(sums[3].reduce) != 1 or rank < 2 or len(values) != rank:
             return decline("the products sum over several axes")
         self.extents = (*first.outputs[0].shape, first.domain[first.reduce[0]], values[-1])
+        for name, extent in (("heads", self.extents[-2]), ("values", self.extents[-1])):
+            if not isinstance(extent, int):
+                return decline(f"the size of {name} is known at run time only", size=str(extent))
         self.key_loop, self.size_loop, self.value_loop = rank - 1, rank, rank + 1
         return self._parse(products)
 

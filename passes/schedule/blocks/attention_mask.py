@@ -58,6 +58,8 @@ def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
     if difference is None or difference.divisions or difference.coefficient(key_loop) != 1:
         return
     limit = axis_index(key_loop) - difference
+    if not all(isinstance(factor, int) for factor in limit.terms.values()):
+        return  # how the limit moves from row to row is known at run time only
     if max(limit.axes(), default=0) < key_loop:
         yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
 

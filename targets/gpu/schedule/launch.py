@@ -143,6 +143,15 @@ def when(condition: Any, body: Callable[[], Any]) -> None:
         scf.YieldOp([])
 
 
+def either(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> None:
+    """Emit one body where a condition holds, another one where not."""
+    branch = scf.IfOp(condition, has_else=True)
+    for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            body()
+            scf.YieldOp([])
+
+
 def shared(size: int, element: Any) -> Any:
     """Memory of the block of threads, at the insertion point inside of a launch."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attention_cases import CASES, Case
+from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case
 from devices import ON_DEVICES
 
 import mirlo
@@ -55,3 +55,17 @@ def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
     for array in arrays[1:]:
         array[:, :, 64:] = np.nan
     np.testing.assert_array_equal(executable(*arrays), expected)
+
+
+@ON_DEVICES
+@pytest.mark.parametrize("name", OPEN_CASES)
+def test_lengths_of_run_time(target: str, name: str) -> None:
+    """One compilation for all sizes; what is too short for a tile, and what is not there, too."""
+    case = OPEN_CASES[name]
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), target=target)
+    assert {kernel.split("::")[-1] for kernel in executable.artifact.metadata["kernels"]} == {"attention_kernel"}
+    for sizes in OPEN_SIZES:
+        arrays = case.at(**sizes).arrays()
+        found = executable(*arrays)
+        np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-6, atol=2e-6, err_msg=str(sizes))

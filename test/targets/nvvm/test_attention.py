@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from attention_cases import CASES, Case
+from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case
+from fake_cuda import FakeDriver
 from interpreted import run_on_interpreter
 
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
@@ -101,3 +103,19 @@ def test_by_sums_without_spills() -> None:
     shape = (1, 8, 1024, 64)
     ptx, kernel = assembled(Case(shape, shape, 64), "f32", "sm_80")
     assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("name", OPEN_CASES)
+def test_lengths_of_run_time(name: str, dtype: str, driver: FakeDriver) -> None:
+    """One compilation for all sizes: for one query, and for more."""
+    case = OPEN_CASES[name]
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text(dtype)), target="nvvm{chip=sm_80}", cache=False)
+    assert {kernel.split("::")[-1] for kernel in executable.artifact.metadata["kernels"]} == {"attention_kernel"}
+    assert (b"mma.sync" in executable.artifact.code) == (dtype == "f16" and name != "one query")
+    for sizes in OPEN_SIZES:
+        arrays = case.at(**sizes).arrays(dtype)
+        found = executable(*arrays).astype(np.float64)
+        slack = SLACK[dtype]
+        np.testing.assert_allclose(found, case.expected(arrays), rtol=slack, atol=slack, err_msg=str(sizes))

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import Attention, cannot_be_attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength, of_one_query
 from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
+from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
 BUSY = 64
 """Units of a device: keys are divided where there are fewer blocks, and that costs less."""
 KEYS = 4
 """Keys of a thread, where rows are few."""
+WIDEST = 128
+"""Keys that the threads of a few rows have at a time."""
 MOST_COLUMNS, FEWEST_COLUMNS = 256, 64
 """Elements of a row of values that one block computes."""
 SHARED_BYTES = 32 * 1024
@@ -33,23 +39,36 @@ class AttentionPlan:
 
     found: Attention
     tile: Tile
-    parts: int
+    parts: Dim
     team: Team = in_shared_memory
     """How the threads of a row learn what they have together."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
-        TiledKernel(Work(self.found, memory), self.tile, self.parts, self.team).emit()
+        TiledKernel(Work(self.found, memory, times), self.tile, self.parts, self.team).emit()
 
     def describe(self) -> dict[str, Any]:
         return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
 
 
-def plan_attention(group: Group, busy: int = BUSY, team: Team = in_shared_memory) -> AttentionPlan | Decline:
-    """How to compute these blocks, if they are an attention."""
-    found = find_attention(group)
+Plan = AttentionKernels | ByLength
+
+
+def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decline]) -> Plan | Decline:
+    """How to compute these blocks, if they are an attention; by two plans where the number of queries is open."""
+    found = deciding(find_attention)(group)
     if isinstance(found, Decline):
         return found
+    more = plan(found)
+    single = of_one_query(found)
+    if isinstance(more, Decline) or single is None:
+        return more
+    one = plan(single[0])
+    return one if isinstance(one, Decline) else ByLength(one, more, single[1])
+
+
+def plan_attention(found: Attention, busy: int = BUSY, team: Team = in_shared_memory) -> AttentionPlan:
+    """How to compute any attention."""
     tile = choose_tile(found)
     return AttentionPlan(found, tile, choose_parts(found, Blocks(tile.height, tile.width, tile.columns, busy)), team)
 
@@ -70,13 +89,13 @@ def choose_tile(found: Attention) -> Tile:
 
 def _widest_tile(found: Attention) -> Tile:
     """Threads and their scores: as many rows as there are, up to 64."""
-    rows = found.count(found.rows)
+    rows = D.guess(found.count(found.rows))
     columns = min(found.value_size, MOST_COLUMNS)
     if rows >= 16:
         of_thread = 4 if rows >= 64 else 2 if rows >= 32 else 1
         return Tile(16, 16, of_thread, 2, columns)
     down = 1 << (rows - 1).bit_length()
-    widest = max(found.value_size, min(found.keys, 128))
+    widest = max(found.value_size, min(found.keys, WIDEST) if isinstance(found.keys, int) else WIDEST)
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
     return Tile(down, across, 1, KEYS, columns)
 
@@ -84,12 +103,24 @@ def _widest_tile(found: Attention) -> Tile:
 @schedule("any", target="gpu", priority=70)
 def attention(kernel: Any, context: Any) -> Any:
     """Two products and the softmax between them, without keeping scores; what is around them by the other plans."""
-    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks) or open_dims(kernel.view.blocks)
+    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
         return refusal
-    found = plan_stages(kernel.view, (plan_attention,))
-    plans = [stage for stage in found if isinstance(stage, AttentionPlan)]
+    return build_attention(kernel, lambda group: plan_group(group, plan_attention))
+
+
+def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Any:
+    """The buffer form of a prim function of an attention; what is `around` it is tried where sizes are known."""
+    plans: list[Any] = []
+
+    def kept(group: Group) -> Any:
+        found = plan(group)
+        if not isinstance(found, Decline):
+            plans.append(found)
+        return found
+
+    found = plan_stages(kernel.view, (kept, *around), (kept,))
     if not plans:
-        declined = find_attention(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        declined = plan(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     return build(kernel, found, plans[0].describe())

@@ -1,9 +1,15 @@
-"""Among how many blocks of threads the keys of a row are divided: by what each number costs, roughly."""
+"""Among how many blocks of threads the keys of a row are divided: by what each number costs, roughly.
+
+Where rows or keys are known at run time only, the number of parts is an expression over their sizes, which the host
+computes: as many as leave no unit without work.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
@@ -11,6 +17,8 @@ from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
 FEWEST_KEYS = 128
 """Keys that are worth a part of their own."""
 MOST_PARTS = 64
+DIVIDED_KEYS = 4 * FEWEST_KEYS
+"""Where sizes are open, keys that are worth a second kernel."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +39,41 @@ class Blocks:
     """Blocks that share a unit: those of few warps, and those that wait for memory."""
 
 
-def choose_parts(found: Attention, blocks: Blocks) -> int:
+def choose_parts(found: Attention, blocks: Blocks) -> Dim:
     """The number of parts that takes the least time."""
-    tiles = -(-found.keys // blocks.width)
+    keys, batches, rows = found.keys, found.count(found.batch), found.count(found.rows)
+    if not (isinstance(keys, int) and isinstance(batches, int) and isinstance(rows, int)):
+        return _open_parts(found, blocks)
+    sizes = _Sizes(keys, batches, rows)
+    tiles = -(-keys // blocks.width)
     parts = [1]
-    while 2 * parts[-1] <= MOST_PARTS and found.keys >= 2 * parts[-1] * FEWEST_KEYS:
+    while 2 * parts[-1] <= MOST_PARTS and keys >= 2 * parts[-1] * FEWEST_KEYS:
         parts.append(2 * parts[-1])
     # Parts of the same longest share are as good with fewer of them.
     even = sorted({-(-tiles // -(-tiles // number)) for number in parts})
-    return min(even, key=lambda number: _seconds(found, blocks, number))
+    return min(even, key=lambda number: _seconds(found, sizes, blocks, number))
 
 
-def _seconds(found: Attention, blocks: Blocks, parts: int) -> float:
-    rows = found.count(found.rows)
+def _open_parts(found: Attention, blocks: Blocks) -> Dim:
+    """As many parts as there are units for, of enough keys each."""
     wide = -(-found.value_size // blocks.columns)
-    count = found.count(found.batch) * -(-rows // blocks.height) * wide
-    tiles = -(-found.keys // blocks.width)
+    count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide
+    free = blocks.units * blocks.together // count
+    worth = found.keys // DIVIDED_KEYS * (DIVIDED_KEYS // FEWEST_KEYS)
+    return D.maximum(1, D.minimum(MOST_PARTS, D.minimum(free, worth)))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    keys: int
+    batches: int
+    rows: int
+
+
+def _seconds(found: Attention, sizes: _Sizes, blocks: Blocks, parts: int) -> float:
+    wide = -(-found.value_size // blocks.columns)
+    count = sizes.batches * -(-sizes.rows // blocks.height) * wide
+    tiles = -(-sizes.keys // blocks.width)
     length = found.size + blocks.columns
     size = element_bytes(found.key.operand.element_type)
     bandwidth = blocks.units * UNIT_BYTES
@@ -55,9 +82,9 @@ def _seconds(found: Attention, blocks: Blocks, parts: int) -> float:
         blocks.width * length * size / (ALONE * UNIT_BYTES / blocks.together),
     )
     rounds = -(-count * parts // (blocks.units * blocks.together))
-    keys = found.count(found.batch) * found.keys * (found.size + found.value_size) * size
+    keys = sizes.batches * sizes.keys * (found.size + found.value_size) * size
     busy = max(rounds * -(-tiles // parts) * tile, keys / bandwidth)
     if parts == 1:
         return busy
-    kept = parts * found.count(found.batch) * rows * found.value_size * element_bytes(found.sum_type)
+    kept = parts * sizes.batches * sizes.rows * found.value_size * element_bytes(found.sum_type)
     return busy + LAUNCH + 2 * kept / bandwidth

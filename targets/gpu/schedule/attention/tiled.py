@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import memref
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
 from mirlo.targets.gpu.schedule.finish import multiply_add
@@ -81,21 +83,21 @@ def in_shared_memory(down: Any, across: Any, tile: Tile, kind: Any) -> Exchange:
 class TiledKernel:
     """The kernel of one attention."""
 
-    def __init__(self, work: Work, tile: Tile, parts: int, team: Team = in_shared_memory):
+    def __init__(self, work: Work, tile: Tile, parts: Dim, team: Team = in_shared_memory):
         self.work = work
         self.found: Attention = work.found
         self.tile = tile
         self.team = team
-        self.high = -(-work.rows // tile.height)
+        self.high = D.ceildiv(work.rows, tile.height)
         self.wide = -(-self.found.value_size // tile.columns)
-        self.tiles = -(-self.found.keys // tile.width)
-        self.parts = Parts(work, parts) if parts > 1 else None
+        self.tiles = D.ceildiv(self.found.keys, tile.width)
+        self.parts = parts_of(work, parts)
         self.count = parts
         self.kind = self.found.sum_type
 
     def emit(self) -> None:
         self.work.touch()
-        blocks = self.high * self.work.batches * self.wide * self.count
+        blocks = self.high * self.work.batches * self.wide * self.count * self.work.times
         launch(blocks, self.tile.down * self.tile.across, self._block)
         if self.parts is not None:
             self.parts.combine()
@@ -104,7 +106,7 @@ class TiledKernel:
         work, tile = self.work, self.tile
         # The last rows see most keys where there is a bound: they are started first.
         turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
-        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
+        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
         self.first_row = multiply(down, tile.height)
         self.first_column = multiply(wide, tile.columns)
         self.thread = ids.thread
@@ -295,7 +297,7 @@ class TiledKernel:
         line = None
         if self.parts is not None:
             line = self.parts.line(part, self.batch_number, self.own_rows[i])
-            when(less(self.across, 1), partial(self.parts.store_row, line, peak, total))
+            self.parts.store_row(line, peak, total, less(self.across, 1))
         for c in range(tile.own_columns):
             own = add(self.across, c * tile.across)
             column = add(self.first_column, own)
@@ -308,10 +310,11 @@ class TiledKernel:
             when(condition, partial(self._store, line, i, column, total, sums[c]))
 
     def _store(self, line: Any, i: int, column: Any, total: Any, weighted: Any) -> None:
-        if self.parts is not None:
-            self.parts.store(line, column, weighted)
-            return
-        self.work.finish(total, weighted, {**self.row_loops[i], self.found.value_loop: column})
+        loops = {**self.row_loops[i], self.found.value_loop: column}
+        if self.parts is None:
+            self.work.finish(total, weighted, loops)
+        else:
+            self.parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
 
 
 def _fold(combine: Callable[[Any, Any], Any], values: list[Any]) -> Any:

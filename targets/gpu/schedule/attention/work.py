@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.passes.schedule.blocks.attention import Attention, Read
@@ -24,8 +25,10 @@ _GREATER = 2
 class Work:
     """An attention, and the memory that its kernels use."""
 
-    def __init__(self, found: Attention, memory: Memory):
+    def __init__(self, found: Attention, memory: Memory, times: Dim = 1):
         self.found = found
+        self.times = times
+        """How often the host starts the kernels: once, or not at all where sizes of run time ask for others."""
         self.memory = memory
         self.batches = found.count(found.batch)
         self.rows = found.count(found.rows)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.attention import Attention, Read, cannot_be_attention, find_attention
+from mirlo.passes.schedule.blocks.attention import Attention, Read, cannot_be_attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.attention import AttentionPlan, plan_attention
+from mirlo.targets.gpu.schedule.attention import AttentionPlan, build_attention, plan_attention, plan_group
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength
 from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
-from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
@@ -42,21 +44,18 @@ class MmaAttentionPlan:
     found: Attention
     form: Format
     tile: Tile
-    parts: int
+    parts: Dim
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
-        MmaKernel(Work(self.found, memory), self.form, self.tile, self.parts).emit()
+        MmaKernel(Work(self.found, memory, times), self.form, self.tile, self.parts).emit()
 
     def describe(self) -> dict[str, Any]:
         return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts}
 
 
-def plan_mma_attention(group: Group, options: Options) -> MmaAttentionPlan | Decline:
-    """How to compute these blocks on the matrix units, if they are an attention."""
-    found = find_attention(group)
-    if isinstance(found, Decline):
-        return found
+def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan | Decline:
+    """How to compute an attention on the matrix units."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     form = _common_form(found, options)
@@ -64,8 +63,9 @@ def plan_mma_attention(group: Group, options: Options) -> MmaAttentionPlan | Dec
         return form
     if found.size > LARGEST:
         return decline("heads are too large for registers", size=found.size)
-    if found.count(found.rows) < ROWS // 2:
-        return decline("there are too few rows for matrix units", rows=found.count(found.rows))
+    rows = D.guess(found.count(found.rows))
+    if rows < ROWS // 2:
+        return decline("there are too few rows for matrix units", rows=rows)
     tile = choose_tile(found)
     together = max(1, TOGETHER // tile.warps)
     blocks = Blocks(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
@@ -80,24 +80,23 @@ class DecodePlan:
 
     found: Attention
     teams: Teams
-    parts: int
+    parts: Dim
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
-        DecodeKernel(Work(self.found, memory), self.teams, self.parts).emit()
+        DecodeKernel(Work(self.found, memory, times), self.teams, self.parts).emit()
 
     def describe(self) -> dict[str, Any]:
         return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
 
 
-def plan_decode(group: Group, options: Options) -> DecodePlan | Decline:
-    """How to compute these blocks for few rows, if they are an attention."""
-    found = find_attention(group)
-    if isinstance(found, Decline):
-        return found
+def plan_decode(found: Attention, options: Options) -> DecodePlan | Decline:
+    """How to compute an attention of few rows."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     rows = found.count(found.rows)
+    if not isinstance(rows, int):
+        return decline("how many rows there are is known at run time only", rows=str(rows))
     if rows >= ROWS // 2:
         return decline("there are too many rows for registers", rows=rows)
     if max(found.size, found.value_size) > LARGEST:
@@ -151,39 +150,35 @@ def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
 
 def choose_tile(found: Attention) -> Tile:
     """Warps of 16 rows each, as many as there are rows for; keys as many as registers hold scores of."""
-    rows = found.count(found.rows)
+    rows = D.guess(found.count(found.rows))
     columns = min(128, -(-found.value_size // 16) * 16)
     warps = 4 if rows > 32 else 2 if rows > 16 else 1
     keys = 64 if found.size <= 128 else 32
-    return Tile(warps, 1, min(keys, -(-found.keys // 16) * 16), columns)
+    most = -(-found.keys // 16) * 16 if isinstance(found.keys, int) else keys
+    return Tile(warps, 1, min(keys, most), columns)
 
 
 Plan = DecodePlan | MmaAttentionPlan | AttentionPlan
 
 
-def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> Plan | Decline:
+def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
     """How to compute these blocks, if they are an attention."""
-    reasons = []
-    by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
-    for way in (partial(plan_decode, options=options), partial(plan_mma_attention, options=options), by_sums):
-        plan = way(group)
-        if not isinstance(plan, Decline):
-            chosen: Plan = with_choices(plan, tuned)
-            return chosen
-        reasons.append(str(plan))
-    return decline("; ".join(dict.fromkeys(reasons)))
+
+    def plan(found: Attention) -> Plan:
+        ways: tuple[Callable[..., Plan | Decline], ...] = (plan_decode, plan_mma_attention)
+        possible = (made for way in ways if not isinstance(made := way(found, options), Decline))
+        by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
+        chosen: Plan = with_choices(next(possible, None) or by_sums(found), tuned)
+        return chosen
+
+    return plan_group(group, plan)
 
 
 @schedule("any", target="nvvm", priority=80)
 def attention(kernel: Any, context: Any) -> Any:
     """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
-    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks) or open_dims(kernel.view.blocks)
+    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
         return refusal
     plan = partial(plan_any, options=planned_for(context.options), tuned=tuned_values(kernel.view.op))
-    found = plan_stages(kernel.view, (plan, *AROUND))
-    plans = [stage for stage in found if isinstance(stage, (DecodePlan, MmaAttentionPlan, AttentionPlan))]
-    if not plans:
-        declined = plan(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
-        return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
-    return build(kernel, found, plans[0].describe())
+    return build_attention(kernel, plan, AROUND)

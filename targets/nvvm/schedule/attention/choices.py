@@ -22,7 +22,7 @@ def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
             for keys in (64, 32, 128):
                 tile = replace(own, warps=warps, rows=rows, keys=keys)
                 fits = rows * (tile.columns / 2 + keys / 2 + found.size / 4) <= MOST_REGISTERS
-                if fits and keys <= max(found.keys, 32):
+                if fits and (not isinstance(found.keys, int) or keys <= max(found.keys, 32)):
                     yield tile
 
 

@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Attention, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
@@ -72,13 +74,15 @@ def teams_of(found: Attention, unrolled: int = 4) -> Teams:
 class DecodeKernel:
     """The kernel of one attention of few rows."""
 
-    def __init__(self, work: Work, teams: Teams, parts: int):
+    def __init__(self, work: Work, teams: Teams, parts: Dim):
         self.work = work
         self.found = work.found
         self.teams = teams
         self.count = parts
-        self.parts = Parts(work, parts) if parts > 1 else None
-        self.tiles = -(-self.found.keys // teams.keys)
+        self.parts = parts_of(work, parts)
+        self.tiles = D.ceildiv(self.found.keys, teams.keys)
+        assert isinstance(work.rows, int)
+        self.of_block = work.rows
         self.f32 = ir.F32Type.get()
         self.factor = work.factor_of_scores or 1.0
         together = teams.members * teams.vector
@@ -88,12 +92,12 @@ class DecodeKernel:
 
     def emit(self) -> None:
         self.work.touch()
-        launch(self.work.batches * self.count, WARPS * WARP, self._block)
+        launch(self.work.batches * self.count * self.work.times, WARPS * WARP, self._block)
         if self.parts is not None:
             self.parts.combine()
 
     def _block(self, ids: Ids) -> None:
-        work, teams, rows = self.work, self.teams, self.work.rows
+        work, teams, rows = self.work, self.teams, self.of_block
         self.batch_number, part = split(ids.block, [work.batches, self.count])
         self.batch = work.batch(self.batch_number)
         self.team, self.member = split(ids.thread, [teams.count, teams.members])
@@ -125,7 +129,7 @@ class DecodeKernel:
 
     def _vector(self, read: Read, loops: dict[int, Any], loop: int, number: int) -> Any:
         """Neighbouring numbers of a tensor, in f32."""
-        vector, extent = self.teams.vector, self.found.extents[loop]
+        vector, extent = self.teams.vector, self.found.size_along(loop)
         column = self._column(number)
         if extent % (self.teams.members * vector):
             column = create("arith.minui", column.type, column, index(extent - vector))
@@ -139,7 +143,7 @@ class DecodeKernel:
 
     def _step(self, first_key: Any, carried: list[Any]) -> list[Any]:
         """Some keys of each team."""
-        found, teams, rows = self.found, self.teams, self.work.rows
+        found, teams, rows = self.found, self.teams, self.of_block
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         keys = [add(first_key, add(self.team, u * teams.count)) for u in range(teams.unrolled)]
         held = [{**self.batch, found.key_loop: at_most(key, found.keys, teams.keys)} for key in keys]
@@ -186,7 +190,7 @@ class DecodeKernel:
 
     def _meet(self, thread: Any, part: Any, done: list[Any]) -> None:
         """Put together what the teams have, and finish: an element for each thread, or several."""
-        found, teams, rows = self.found, self.teams, self.work.rows
+        found, teams, rows = self.found, self.teams, self.of_block
         wide = found.value_size
         peaks, totals = (shared(rows * teams.count, self.f32) for _ in range(2))
         sums = shared(rows * teams.count * wide, self.f32)
@@ -216,7 +220,7 @@ class DecodeKernel:
         ir.Operation.create("vector.store", operands=[vector, memory, place], attributes={"alignment": alignment})
 
     def _finish(self, part: Any, number: Any, peaks: Any, totals: Any, sums: Any) -> None:
-        found, teams, rows = self.found, self.teams, self.work.rows
+        found, teams, rows = self.found, self.teams, self.of_block
         row, column = split(number, [rows, found.value_size])
         lines = [add(multiply(index(team), rows), row) for team in range(teams.count)]
         own = [memref.LoadOp(peaks, [line]).result for line in lines]
@@ -229,10 +233,11 @@ class DecodeKernel:
             total = fma(share, memref.LoadOp(totals, [line]).result, total)
             place = add(multiply(line, found.value_size), column)
             weighted = fma(share, memref.LoadOp(sums, [place]).result, weighted)
+        loops = {**self.batch, **self.work.row(row), found.value_loop: column}
         if self.parts is None:
-            self.work.finish(total, weighted, {**self.batch, **self.work.row(row), found.value_loop: column})
+            self.work.finish(total, weighted, loops)
             return
         kept = self.parts.line(part, self.batch_number, row)
         in_full = times(peak, emit_constant(self.factor, self.f32))
-        when(equal(column, 0), partial(self.parts.store_row, kept, in_full, total))
-        self.parts.store(kept, column, weighted)
+        self.parts.store_row(kept, in_full, total, equal(column, 0))
+        self.parts.store(kept, column, weighted, partial(self.work.finish, total, weighted, loops))

@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import Parts, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
@@ -70,16 +72,16 @@ class Tile:
 class MmaKernel:
     """The kernel of one attention on the matrix units."""
 
-    def __init__(self, work: Work, form: Format, tile: Tile, parts: int):
+    def __init__(self, work: Work, form: Format, tile: Tile, parts: Dim):
         self.work = work
         self.found = work.found
         self.form = form
         self.tile = tile
         self.count = parts
-        self.parts = Parts(work, parts) if parts > 1 else None
-        self.high = -(-work.rows // tile.height)
+        self.parts = parts_of(work, parts)
+        self.high = D.ceildiv(work.rows, tile.height)
         self.wide = -(-self.found.value_size // tile.columns)
-        self.tiles = -(-self.found.keys // tile.keys)
+        self.tiles = D.ceildiv(self.found.keys, tile.keys)
         self.depth = -(-self.found.size // STEP) * STEP
         self.threads = tile.warps * WARP
         self.f32 = ir.F32Type.get()
@@ -87,14 +89,15 @@ class MmaKernel:
 
     def emit(self) -> None:
         self.work.touch()
-        launch(self.high * self.work.batches * self.wide * self.count, self.threads, self._block)
+        blocks = self.high * self.work.batches * self.wide * self.count * self.work.times
+        launch(blocks, self.threads, self._block)
         if self.parts is not None:
             self.parts.combine()
 
     def _block(self, ids: Ids) -> None:
         work, tile = self.work, self.tile
         turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
-        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
+        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
         self.thread = ids.thread
         self.batch = work.batch(self.batch_number)
         self.first_row = multiply(down, tile.height)
@@ -192,7 +195,7 @@ class MmaKernel:
         self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: Any, source: Any
     ) -> None:
         """Bring lines of a tensor to shared memory, 16 bytes at a time; what is beyond its edges is zero."""
-        extent, vector = self.found.extents[loop], self.form.vector
+        extent, vector = self.found.size_along(loop), self.form.vector
         buffer = self.work.memory.slot(read.operand.value).buffer
         for line, column in self._pieces(lines, width // vector):
             column = multiply(column, vector)
@@ -339,7 +342,7 @@ class MmaKernel:
         if self.parts is not None:
             kept = self.parts.line(part, self.batch_number, self.own_rows[line])
             in_full = times(peak, emit_constant(self.factor, self.f32))
-            when(less(self.lane.member, 1), partial(self.parts.store_row, kept, in_full, total))
+            self.parts.store_row(kept, in_full, total, less(self.lane.member, 1))
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
@@ -349,7 +352,8 @@ class MmaKernel:
                 when(inside, partial(self._store, kept, line, column, total, weighted))
 
     def _store(self, kept: Any, line: int, column: Any, total: Any, weighted: Any) -> None:
-        if self.parts is not None:
-            self.parts.store(kept, column, weighted)
-            return
-        self.work.finish(total, weighted, {**self.row_loops[line], self.found.value_loop: column})
+        loops = {**self.row_loops[line], self.found.value_loop: column}
+        if self.parts is None:
+            self.work.finish(total, weighted, loops)
+        else:
+            self.parts.store(kept, column, weighted, partial(self.work.finish, total, weighted, loops))

@@ -44,3 +44,21 @@ func.func @main(%x: tensor<32x16384xf32>, %w: tensor<16384x32xf32>) -> tensor<32
   %p = "relax.matmul"(%x, %w) : (tensor<32x16384xf32>, tensor<16384x32xf32>) -> tensor<32x32xf32>
   return %p : tensor<32x32xf32>
 }
+
+// -----
+
+// Any number of queries and keys: kernels for one query, and for more. How often each is launched, and among how many
+// blocks the keys are divided, are expressions over the sizes.
+// CHECK-LABEL: func.func private @attention(
+// CHECK-SAME:  parts = "max(1, min(64, min(4*floordiv(t, 512), floordiv(64, 8*b*floordiv(s + 63, 64)))))"
+// CHECK-SAME:  parts_of_one = "max(1, min(64, min(4*floordiv(t, 512), floordiv(64, 8*b))))"
+// CHECK-SAME:  tile = array<i64: 64, 32>, tile_of_one = array<i64: 1, 512>
+// CHECK-SAME:  tir.symbols = ["b", "s", "t"]
+// CHECK-COUNT-4: gpu.launch
+// CHECK-NOT:   gpu.launch
+!q = tensor<?x8x?x64xf32, #relax.dims<["b", 8, "s", 64]>>
+!k = tensor<?x8x?x64xf32, #relax.dims<["b", 8, "t", 64]>>
+func.func @main(%q: !q {relax.name = "q"}, %k: !k {relax.name = "k"}, %v: !k {relax.name = "v"}) -> (!q {relax.name = "y"}) {
+  %0 = "relax.attention"(%q, %k, %v) {causal = false} : (!q, !k, !k) -> !q
+  return %0 : !q
+}

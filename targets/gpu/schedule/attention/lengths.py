@@ -1,0 +1,62 @@
+"""Attention whose number of queries is known at run time only: kernels for one query, and kernels for more.
+
+Decoders see a prompt of many tokens first, then one token at a time. Tiles that are good for the one are bad for the
+other, so both are there, and the host starts those that fit: the others are launches of no blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.blocks.evaluate import Memory
+
+
+class AttentionKernels(Protocol):
+    """A plan of an attention."""
+
+    @property
+    def name(self) -> str:
+        """What the plan is called."""
+
+    def emit(self, memory: Memory, times: Dim = 1) -> None:
+        """Emit the launches, which the host starts so many times: once, or not at all."""
+
+    def describe(self) -> dict[str, Any]:
+        """What `mirlo explain` tells of it."""
+
+
+@dataclass(frozen=True)
+class ByLength:
+    """Two plans of the same attention."""
+
+    one: AttentionKernels
+    """For one query."""
+    more: AttentionKernels
+    length: Dim
+
+    @property
+    def name(self) -> str:
+        return self.more.name if self.one.name == self.more.name else f"{self.more.name}, {self.one.name}"
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches of both at the insertion point."""
+        self.one.emit(memory, D.minimum(self.length, D.maximum(0, 2 - self.length)))
+        self.more.emit(memory, D.minimum(1, D.maximum(0, self.length - 1)))
+
+    def describe(self) -> dict[str, Any]:
+        one = {f"{name}_of_one": value for name, value in self.one.describe().items()}
+        return {**self.more.describe(), **one}
+
+
+def of_one_query(found: Attention) -> tuple[Attention, Dim] | None:
+    """The attention for one query, and how many there are, where that is open."""
+    loops = [loop for loop in found.rows if not isinstance(found.extents[loop], int)]
+    if len(loops) != 1:
+        return None
+    length = found.extents[loops[0]]
+    extents = [1 if loop == loops[0] else extent for loop, extent in enumerate(found.extents)]
+    return replace(found, extents=tuple(extents)), length
