@@ -48,12 +48,15 @@ class Graphs:
 
     def _capture(self, stream: Any, work: Callable[[], None]) -> Any:
         cuda = self.gpu.cuda
-        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        # In the stricter modes a finalizer that frees memory of something else meanwhile would end the recording.
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         check(cuda.cuStreamBeginCapture(stream, mode), "recording the model")
         try:
             work()
         except BaseException:
-            cuda.cuStreamEndCapture(stream)
+            status, unfinished = cuda.cuStreamEndCapture(stream)
+            if status == cuda.CUresult.CUDA_SUCCESS:
+                cuda.cuGraphDestroy(unfinished)
             raise
         graph = check(cuda.cuStreamEndCapture(stream), "recording the model")
         made = check(cuda.cuGraphInstantiate(graph, 0), "preparing the model")

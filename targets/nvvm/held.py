@@ -33,7 +33,7 @@ class Held:
 
     def pin(self, size: int) -> int:
         """Memory of the CPU that the GPU copies from and to on its own."""
-        made = int(check(self.gpu.cuda.cuMemHostAlloc(size, 0), "reserving pinned memory"))
+        made = int(check(self.gpu.cuda.cuMemHostAlloc(max(size, 4), 0), "reserving pinned memory"))
         self.pinned.append(made)
         return made
 

@@ -24,10 +24,10 @@ from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.frames import Frame, Frames
 from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
-from mirlo.targets.nvvm.chips import find_chip
-from mirlo.targets.nvvm.device import CudaError, Gpu, check
+from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.held import Held
+from mirlo.targets.nvvm.loading import check_chip, load_kernels
 from mirlo.targets.nvvm.maps import encode
 from mirlo.targets.nvvm.memory import Block, Event, Written, pool_of, written_block
 from mirlo.targets.nvvm.rows import Rows
@@ -57,11 +57,11 @@ class Model:
         self.artifact = artifact
         self.gpu = gpu
         self.lock = threading.RLock()
-        self._check_chip()
+        check_chip(artifact, gpu)
         with self.lock, gpu.entered():
             self._held = Held(gpu)
             self.stream = self._held.stream
-            self._functions = self._load_kernels()
+            self._functions = load_kernels(artifact, gpu, self._held.modules)
             self.constants, self._constants = self._upload(constants_of(artifact))
         self.params: list[Region] = []
         self._params: int | None = None
@@ -73,45 +73,6 @@ class Model:
         self.late: dict[int, int] = {}
         self._staged: Event | None = None
         self._pending: deque[tuple[Event, Any]] = deque()
-
-    def _check_chip(self) -> None:
-        chip, found = find_chip(self.artifact.metadata["chip"]), self.gpu.capability
-        bound = chip.name.endswith("a")
-        if found < chip.version or (bound and found != chip.version):
-            which = f"{found[0]}.{found[1]}"
-            raise CudaError(
-                f"the model was compiled for {chip.name}, this GPU has the compute capability {which}: compile it again"
-            )
-
-    def _load_kernels(self) -> dict[str, Any]:
-        cuda = self.gpu.cuda
-        modules: dict[int, Any] = {}
-        functions = {}
-        for name, kernel in self.artifact.metadata["kernels"].items():
-            at, size = kernel["code"]
-            if at not in modules:
-                modules[at] = self._load_binary(kernel)
-                if modules[at] is None:
-                    code = self.artifact.code[at : at + size] + b"\0"
-                    modules[at] = check(cuda.cuModuleLoadData(code), "loading kernels")
-                self._held.modules.append(modules[at])
-            found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
-            functions[name] = check(found, f"finding the kernel '{name}'")
-            if "shared" in kernel:
-                most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                check(cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"]), f"giving '{name}' memory")
-        return functions
-
-    def _load_binary(self, kernel: dict[str, Any]) -> Any:
-        """A module of machine code; None where there is none that this GPU runs, and the driver finishes the PTX."""
-        if "binary" not in kernel or not find_chip(self.artifact.metadata["chip"]).runs_on(self.gpu.capability):
-            return None
-        cuda = self.gpu.cuda
-        at, size = kernel["binary"]
-        found = cuda.cuModuleLoadData(self.artifact.code[at : at + size])
-        # An older driver may not know what a newer assembler made.
-        unknown = (cuda.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, cuda.CUresult.CUDA_ERROR_INVALID_IMAGE)
-        return None if found[0] in unknown else check(found, "loading kernels")
 
     # Memory
 

@@ -85,9 +85,11 @@ class FakeDriver:
     CUresult = SimpleNamespace(
         CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY, CUDA_ERROR_NO_BINARY_FOR_GPU=NO_BINARY,
         CUDA_ERROR_INVALID_IMAGE=SimpleNamespace(name="CUDA_ERROR_INVALID_IMAGE"),
+        CUDA_ERROR_UNSUPPORTED_PTX_VERSION=SimpleNamespace(name="CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
     )  # fmt: skip
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
-    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=2)
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+    CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER=5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES=6)
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1,
@@ -210,6 +212,14 @@ class FakeDriver:
             return (SUCCESS, code) if self.takes_binaries else (NO_BINARY, None)
         assert code.startswith(b"//") and code.endswith(b"\0"), "PTX ends with a zero"
         return SUCCESS, code
+
+    def cuModuleLoadDataEx(self, code: bytes, count: int, options: list[int], values: list[Any]) -> tuple[Any, bytes]:
+        assert options == [5, 6] and len(values[0]) == values[1] and count == 2
+        return self.cuModuleLoadData(code)
+
+    def cuFuncLoad(self, function: str) -> tuple[Any]:
+        assert self.recorded is None
+        return (SUCCESS,)
 
     def cuModuleUnload(self, module: bytes) -> tuple[Any]:
         return (SUCCESS,)

@@ -1,0 +1,72 @@
+"""Kernels of a model on a GPU: machine code where it fits, else PTX that the driver finishes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.runtime.artifact import Artifact
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.device import CudaError, Gpu, check
+
+LOG_BYTES = 4096
+"""Of what the driver's assembler may say."""
+
+
+def check_chip(artifact: Artifact, gpu: Gpu) -> None:
+    """An error where the GPU does not run what the model was compiled for."""
+    chip, found = find_chip(artifact.metadata["chip"]), gpu.capability
+    bound = chip.name.endswith("a")
+    if found < chip.version or (bound and found != chip.version):
+        which = f"{found[0]}.{found[1]}"
+        raise CudaError(
+            f"the model was compiled for {chip.name}, this GPU has the compute capability {which}: compile it again"
+        )
+
+
+def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any]:
+    """The kernels of a model by name; `held` gets the modules that they are in."""
+    cuda = gpu.cuda
+    modules: dict[int, Any] = {}
+    functions = {}
+    for name, kernel in artifact.metadata["kernels"].items():
+        at, size = kernel["code"]
+        if at not in modules:
+            modules[at] = _load_binary(artifact, gpu, kernel)
+            if modules[at] is None:
+                modules[at] = _finish(artifact, gpu, artifact.code[at : at + size] + b"\0")
+            held.append(modules[at])
+        found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
+        functions[name] = check(found, f"finding the kernel '{name}'")
+        # Else the driver may leave that to the first launch, while a graph is recorded.
+        check(cuda.cuFuncLoad(functions[name]), f"loading the kernel '{name}'")
+        if "shared" in kernel:
+            most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            check(cuda.cuFuncSetAttribute(functions[name], most, kernel["shared"]), f"giving '{name}' memory")
+    return functions
+
+
+def _finish(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
+    """A module of PTX, which ends with a zero; the error says what the driver's assembler does not like."""
+    cuda, said = gpu.cuda, bytearray(LOG_BYTES)
+    options = cuda.CUjit_option
+    asked = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+    found = cuda.cuModuleLoadDataEx(code, len(asked), asked, [said, LOG_BYTES])
+    if found[0] == cuda.CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+        major, minor = divmod(find_chip(artifact.metadata["chip"]).ptx, 10)
+        raise CudaError(
+            f"the CUDA driver does not know PTX {major}.{minor}: install a newer one, or compile with cubin=true"
+        )
+    log = said.split(b"\0", 1)[0].decode(errors="replace").strip()
+    return check(found, f"loading kernels ({log})" if log else "loading kernels")
+
+
+def _load_binary(artifact: Artifact, gpu: Gpu, kernel: dict[str, Any]) -> Any:
+    """A module of machine code; None where there is none that this GPU runs, and the driver finishes the PTX."""
+    if "binary" not in kernel or not find_chip(artifact.metadata["chip"]).runs_on(gpu.capability):
+        return None
+    cuda = gpu.cuda
+    at, size = kernel["binary"]
+    found = cuda.cuModuleLoadData(artifact.code[at : at + size])
+    # An older driver may not know what a newer assembler made.
+    unknown = (cuda.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, cuda.CUresult.CUDA_ERROR_INVALID_IMAGE)
+    return None if found[0] in unknown else check(found, "loading kernels")
