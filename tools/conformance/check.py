@@ -75,7 +75,8 @@ def names() -> list[str]:
 
 def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | None = None) -> Matrix:
     """Run all cases of the operators and intrinsics (those in `only`, such as "relax.conv" or "tir.exp")."""
-    wanted = names() if only is None else list(only)
+    known = names()
+    wanted = known if only is None else list(only)
     programs: list[Program] = []
     judges: list[tuple[str, str, Callable[[Outcome], Verdict]]] = []
     with np.errstate(all="ignore"):

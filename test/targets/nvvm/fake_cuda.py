@@ -242,22 +242,25 @@ class FakeDriver:
         assert extra == 0 and len(sizes) == 6
         assert shared == self.allowed.get(function, 0), "more shared memory is asked for than the kernel may have"
         assert self.stream_of_gpu[stream] == self.context, "the stream is that of another GPU"
-        assert sizes[4:] == [1, 1]
         pairs = list(zip(values, kinds, strict=True))
         assert all(value % 16 == 0 for value, kind in pairs if kind is ctypes.c_void_p), "kernels count on alignment"
         assert 0 not in sizes, "a launch of nothing is an error"
         # Maps are copied when a kernel is launched: what is written over them later is not seen.
         values = [self.maps.given(value) if kind is None else value for value, kind in pairs]
+        return self._now(stream, self._work(function, sizes, list(zip(values, kinds, strict=True)), shared))
+
+    def _work(self, function: str, sizes: list[int], given: list[tuple[Any, Any]], shared: int) -> Action:
+        """What executes a kernel."""
         kernel = self.kernels[function]
 
         def run() -> None:
             arrays = [
                 self._array(value, argument.type) if kind is ctypes.c_void_p else value
-                for value, kind, argument in zip(values, kinds, kernel.regions[0].blocks[0].arguments, strict=True)
+                for (value, kind), argument in zip(given, kernel.regions[0].blocks[0].arguments, strict=True)
             ]
             run_kernel(kernel, (sizes[0], sizes[1], sizes[2]), sizes[3], arrays)
 
-        return self._now(stream, run)
+        return run
 
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[Any]:
         self.recorded = []

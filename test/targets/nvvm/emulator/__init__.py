@@ -1,0 +1,22 @@
+"""An NVIDIA GPU made of numpy: it executes the text of PTX, so that what it computes can be seen without a GPU.
+
+    from emulator import run_kernel
+    run_kernel(ptx, "kernel", grid=(4, 1, 1), block=128, args=[x, y, 7])      # arrays are worked on in place
+
+    from emulator import emulated
+    with emulated() as driver:                                                # in place of CUDA's driver
+        compiled = mirlo.compile(model, target="nvvm{chip=sm_80}")
+        y = compiled(x)
+
+In pytest, the fixture `gpu` of `conftest.py` is the same driver. What instructions mean is taken from NVIDIA's PTX
+manual, not from Mirlo. Besides results it finds: accesses outside of all memory or not aligned, shared memory that is
+read and was never written or is still being copied to, registers that were not written, barriers to which not all
+threads come, kernels that hang, and what a chip does not have.
+"""
+
+from __future__ import annotations
+
+from emulator.errors import KernelError, PtxError
+from emulator.launch import launch, run_kernel
+
+__all__ = ["KernelError", "PtxError", "launch", "run_kernel"]

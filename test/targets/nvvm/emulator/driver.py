@@ -1,0 +1,138 @@
+"""CUDA's driver with the emulator in place of a GPU: models are compiled, loaded and called as everywhere."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from fake_cuda import SUCCESS, Action, FakeDriver
+
+from emulator.errors import KernelError
+from emulator.kernel import Kernel
+from emulator.launch import launch, packed
+from emulator.memory import GlobalMemory
+from emulator.parse import parse
+from emulator.text import Module
+from mirlo.targets.nvvm import device
+from mirlo.targets.nvvm import model as model_module
+
+UNWRITTEN = 0xFF
+"""What new memory is filled with: NaN of every format."""
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class EmulatedDriver(FakeDriver):
+    """A driver whose kernels are the PTX that it is given."""
+
+    def __init__(self, chip: str = "sm_90a", gpus: int = 1) -> None:
+        super().__init__({}, gpus)
+        digits = "".join(c for c in chip if c.isdigit())
+        self.capability = (int(digits) // 10, int(digits) % 10)
+        self.launched: list[str] = []
+        """The names of the kernels that were executed."""
+        self.ranges: Ranges | None = None
+        """Of the next launch, where known: the addresses and sizes of what the kernel may use."""
+        self._sizes: dict[int, int] = {}
+        self._modules: dict[int, Module] = {}
+        self._kernels: dict[tuple[int, str], Kernel] = {}
+        self._functions: dict[str, tuple[int, str]] = {}
+
+    # Memory
+
+    def cuMemAlloc(self, size: int) -> tuple[Any, int]:
+        status, address = self._allocate(size)
+        self._sizes[address] = size
+        ctypes.memset(address, UNWRITTEN, size)
+        return status, address
+
+    def cuMemFree(self, address: int) -> tuple[Any]:
+        done = super().cuMemFree(address)
+        del self._sizes[address]
+        return done
+
+    # Kernels
+
+    def cuModuleLoadData(self, code: bytes) -> tuple[Any, Any]:
+        status, _ = super().cuModuleLoadData(code)
+        if status is not SUCCESS:
+            return status, None
+        self._next += 1
+        number = self._next
+        self._modules[number] = parse(code.rstrip(b"\0").decode())
+        self._check_target(self._modules[number])
+        return SUCCESS, number
+
+    def _check_target(self, module: Module) -> None:
+        digits = "".join(c for c in module.target if c.isdigit())
+        version = int(digits) // 10, int(digits) % 10
+        if version > self.capability or (module.target.endswith("a") and version != self.capability):
+            raise KernelError(f"PTX for {module.target} on a GPU of capability {self.capability}")
+
+    def cuModuleUnload(self, module: int) -> tuple[Any]:
+        del self._modules[module]
+        self._kernels = {key: kernel for key, kernel in self._kernels.items() if key[0] != module}
+        return (SUCCESS,)
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> tuple[Any, str]:
+        assert name.decode() in self._modules[module].functions
+        function = f"{module}:{name.decode()}"
+        self._functions[function] = (module, name.decode())
+        return SUCCESS, function
+
+    def _work(self, function: str, sizes: list[int], given: list[tuple[Any, Any]], shared: int) -> Action:
+        ranges, self.ranges = self.ranges, None
+        module, name = self._functions[function]
+        if (module, name) not in self._kernels:
+            self._kernels[module, name] = Kernel(self._modules[module], name)
+        kernel = self._kernels[module, name]
+        values = [value.encoded if kind is None else value for value, kind in given]
+
+        def run() -> None:
+            self.launched.append(name)
+            x, y, z, *block = sizes
+            memory, params = self._memory(ranges), packed(kernel, values)
+            launch(kernel, memory, (x, y, z), (block[0], block[1], block[2]), params, shared)
+
+        return run
+
+    def _memory(self, ranges: Ranges | None) -> GlobalMemory:
+        """What a kernel may use: the ranges that it is given, all memory of the GPU where these are not known."""
+        memory = GlobalMemory()
+        for address, size in _joined(self._sizes.items() if ranges is None else ranges):
+            memory.add(address, size, f"the range at {address:#x}")
+        return memory
+
+
+def _joined(ranges: Any) -> list[tuple[int, int]]:
+    """Ranges in order, those that overlap as one."""
+    made: list[tuple[int, int]] = []
+    for address, size in sorted(ranges):
+        if made and address < sum(made[-1]):
+            made[-1] = made[-1][0], max(made[-1][1], address + size - made[-1][0])
+        else:
+            made.append((address, size))
+    return made
+
+
+@contextmanager
+def emulated(chip: str = "sm_90a", gpus: int = 1) -> Iterator[EmulatedDriver]:
+    """Run models of target nvvm on emulated GPUs with a chip's compute capability."""
+    made = EmulatedDriver(chip, gpus)
+    step = model_module.Model.step
+
+    def noting(model: Any, described: dict[str, Any], tensors: Any) -> None:
+        if "kernel" in described:
+            wheres = [a["map"] if isinstance(a, dict) else a for a in described["arguments"] if not isinstance(a, int)]
+            made.ranges = tuple((model.place(where, tensors), where[3]) for where in wheres)
+        step(model, described, tensors)
+
+    with patch.object(device, "driver", lambda: made), patch.object(model_module.Model, "step", noting):
+        device.gpu.cache_clear()
+        try:
+            yield made
+        finally:
+            device.gpu.cache_clear()

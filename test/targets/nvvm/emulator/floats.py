@@ -1,0 +1,153 @@
+"""Arithmetic on floating-point numbers: sections 9.7.3 to 9.7.5 of the PTX manual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from emulator.errors import PtxError
+from emulator.fused import fma, fma_narrow
+from emulator.prepare import Builder, Preparation, Step
+from emulator.text import Instruction
+from emulator.types import TYPES, Array
+
+Function = Callable[..., Array]
+NARROW = ("f16", "bf16", "f16x2", "bf16x2")
+
+
+def _extreme(sign_of_zero: np.ufunc, smaller: bool) -> Function:
+    """The smaller or larger number: not NaN where there is a number, and zeros ordered by their signs."""
+
+    def function(a: Array, b: Array) -> Array:
+        bits = np.dtype(f"u{a.dtype.itemsize}")
+        made = np.where((a < b) == smaller, a, b)
+        zeros = sign_of_zero(a.view(bits), b.view(bits)).view(a.dtype)
+        made = np.where(a == b, zeros, made)
+        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, made))
+
+    return function
+
+
+_min, _max = _extreme(np.bitwise_or, True), _extreme(np.bitwise_and, False)
+BINARY: dict[str, Function] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": _min, "max": _max,
+}  # fmt: skip
+UNARY: dict[str, Function] = {"sqrt": np.sqrt, "rcp": lambda x: x.dtype.type(1) / x}
+APPROXIMATE: dict[str, Function] = {
+    "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "rcp": lambda x: 1 / x,
+}  # fmt: skip
+
+
+def _narrowly(function: Function, kind: str) -> Function:
+    """An operation on a narrow format: computed in f32, which is wide enough that rounding twice does no harm."""
+    if kind not in NARROW:
+        return function
+    dtype = TYPES[kind]
+
+    def narrow(*values: Array) -> Array:
+        return function(*(value.astype(np.float32) for value in values)).astype(dtype)
+
+    return narrow
+
+
+def flushed(values: Array) -> Array:
+    """Zeros of the same sign in place of subnormal numbers, of f32."""
+    return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
+
+
+def _finished(i: Instruction, function: Function) -> Function:
+    """What modifiers ask for around an operation."""
+    for rounding in ("rz", "rm", "rp", "rna", "xorsign"):
+        if i.has(rounding):
+            raise PtxError(f".{rounding} of {i.name} is not known")
+    if i.has("NaN"):
+        inner = function
+        function = lambda a, b: np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), inner(a, b))  # noqa: E731
+    if i.has("ftz"):
+        unflushed = function
+        function = lambda *v: flushed(unflushed(*map(flushed, v)))  # noqa: E731
+    if i.has("sat") or i.has("relu"):
+        before, top = function, 1.0 if i.has("sat") else np.inf
+
+        def function(*values: Array) -> Array:
+            made = before(*values)
+            zero, most = made.dtype.type(0), made.dtype.type(top)
+            held = np.where(made > zero, np.where(made < most, made, most), zero)
+            return np.where(np.isnan(made), made.dtype.type(np.nan) if top > 1 else zero, held)
+
+    return function
+
+
+def _binary(p: Preparation, i: Instruction) -> Step:
+    function = _finished(i, _narrowly(BINARY[i.name], i.kind))
+    a, b = (p.read(operand, i.kind) for operand in i.operands[1:])
+    write = p.write(i.operands[0])
+    return lambda group: write(group, function(a(group), b(group)))
+
+
+def _fma(p: Preparation, i: Instruction) -> Step:
+    function = _finished(i, fma_narrow if i.kind in NARROW else fma)
+    a, b, c = (p.read(operand, i.kind) for operand in i.operands[1:])
+    write = p.write(i.operands[0])
+    return lambda group: write(group, function(a(group), b(group), c(group)))
+
+
+def _unary(p: Preparation, i: Instruction) -> Step:
+    if i.has("approx"):
+        return _approximate(p, i)
+    function, a, write = _finished(i, UNARY[i.name]), p.read(i.operands[1], i.kind), p.write(i.operands[0])
+    return lambda group: write(group, function(a(group)))
+
+
+def _approximate(p: Preparation, i: Instruction) -> Step:
+    exact, dtype = APPROXIMATE[i.name], TYPES[i.kind]
+    function = _finished(i, lambda x: exact(x.astype(np.float64)).astype(dtype))
+    a, write = p.read(i.operands[1], i.kind), p.write(i.operands[0])
+    return lambda group: write(group, function(a(group)))
+
+
+def _sign(p: Preparation, i: Instruction) -> Step:
+    """Only the bit of the sign is touched, of NaN as well."""
+    size = TYPES[i.kind].itemsize
+    bits = np.dtype(f"u{size}")
+    mask = bits.type(1 << (8 * size - 1))
+    a, write = p.read(i.operands[1], i.kind), p.write(i.operands[0])
+    absolute = i.name == "abs"
+
+    def function(x: Array) -> Array:
+        seen = x.view(bits)
+        return (seen & ~mask if absolute else seen ^ mask).view(x.dtype)
+
+    done = _finished(i, function)
+    return lambda group: write(group, done(a(group)))
+
+
+def _copysign(p: Preparation, i: Instruction) -> Step:
+    """The sign of the first on the second."""
+    kind = f"b{8 * TYPES[i.kind].itemsize}"
+    mask = TYPES[kind].type(1 << (8 * TYPES[i.kind].itemsize - 1))
+    a, b = (p.read(operand, kind) for operand in i.operands[1:])
+    write = p.write(i.operands[0])
+    return lambda group: write(group, (a(group) & mask) | (b(group) & ~mask))
+
+
+def _testp(p: Preparation, i: Instruction) -> Step:
+    tests: dict[str, Function] = {"finite": np.isfinite, "infinite": np.isinf, "notanumber": np.isnan,
+                                  "number": lambda x: ~np.isnan(x)}  # fmt: skip
+    tiny = np.finfo(TYPES[i.kind]).tiny
+    tests["subnormal"] = lambda x: (x != 0) & (np.abs(x) < tiny)
+    tests["normal"] = lambda x: np.isfinite(x) & (np.abs(x) >= tiny)
+    function, a, write = tests[i.modifiers[0]], p.read(i.operands[1], i.kind), p.write(i.operands[0])
+    return lambda group: write(group, function(a(group)))
+
+
+def float_builder(name: str, kind: str) -> Builder | None:
+    """What makes the step of an instruction on floating-point numbers; None for others."""
+    special = {"fma": _fma, "mad": _fma, "neg": _sign, "abs": _sign, "copysign": _copysign, "testp": _testp}
+    if name in special:
+        return special[name]
+    if name in APPROXIMATE or name in UNARY:
+        return _unary
+    return _binary if name in BINARY else None

@@ -1,0 +1,40 @@
+"""Which file makes the step of an instruction."""
+
+from __future__ import annotations
+
+from emulator.access import ACCESS
+from emulator.copies import COPIES
+from emulator.errors import PtxError
+from emulator.floats import float_builder
+from emulator.integers import integer_builder
+from emulator.matrix import MATRIX
+from emulator.moves import move_builder
+from emulator.prepare import Preparation, Step
+from emulator.text import Instruction
+from emulator.types import FLOATS
+from emulator.warp import WAITS, WARP, WaitBuilder, whole_warps
+
+TABLES = (ACCESS, WARP, COPIES, MATRIX)
+WHOLE_WARPS = frozenset({"ldmatrix", "stmatrix", "mma"})
+"""Instructions that all threads of a warp execute together."""
+MEETING = frozenset(WAITS) | WHOLE_WARPS
+
+
+def builder_of(p: Preparation, i: Instruction) -> Step:
+    """What executes an instruction."""
+    for table in TABLES:
+        if i.name in table:
+            return table[i.name](p, i)
+    build = move_builder(i.name, i.kind)
+    if build is None:
+        build = float_builder(i.name, i.kind) if i.kind in FLOATS else integer_builder(i)
+    if build is None:
+        raise PtxError(f"'{i.opcode}' is not known")
+    return build(p, i)
+
+
+def wait_builder_of(i: Instruction) -> WaitBuilder | None:
+    """How threads meet at an instruction; None where they do not."""
+    if i.name in ("bar", "barrier") and "warp" in i.modifiers:
+        return None
+    return WAITS.get(i.name) or (whole_warps if i.name in WHOLE_WARPS else None)

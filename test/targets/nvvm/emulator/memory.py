@@ -1,0 +1,186 @@
+"""Memory: ranges of bytes by their addresses. An access outside of all of them, or not aligned, is an error."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+
+from emulator.errors import KernelError
+from emulator.types import BITS, Array
+
+
+class Range:
+    """Bytes at an address."""
+
+    def __init__(self, address: int, data: Array, name: str) -> None:
+        self.address = address
+        self.end = address + len(data)
+        self.name = name
+        self._data = data
+        self._views: dict[int, Array] = {1: data}
+
+    def view(self, size: int) -> Array:
+        """As elements of so many bytes; those that begin at multiples of it."""
+        found = self._views.get(size)
+        if found is None:
+            if self.address % size:
+                raise KernelError(f"{self.name} is at {self.address:#x}, which no {size} bytes are aligned to")
+            whole = len(self._data) // size * size
+            found = self._views[size] = self._data[:whole].view(BITS[size])
+        return found
+
+
+class GlobalMemory:
+    """The memory of a GPU that a kernel may use."""
+
+    def __init__(self) -> None:
+        self._ranges: list[Range] = []
+        self._starts: list[int] = []
+
+    def add(self, address: int, size: int, name: str) -> None:
+        """Let kernels use memory of this process."""
+        if size <= 0:
+            return
+        data = np.frombuffer((ctypes.c_char * size).from_address(address), np.uint8)
+        self.add_array(address, data, name)
+
+    def add_array(self, address: int, data: Array, name: str) -> None:
+        """Let kernels use an array's bytes, at an address of its own."""
+        at = bisect_right(self._starts, address)
+        self._starts.insert(at, address)
+        self._ranges.insert(at, Range(address, data, name))
+
+    def find(self, addresses: Array, size: int) -> Range:
+        """The range that has all elements; an error if there is none."""
+        low, high = int(addresses.min()), int(addresses.max())
+        at = bisect_right(self._starts, low) - 1
+        if at >= 0 and high + size <= self._ranges[at].end:
+            return self._ranges[at]
+        return self._several(addresses, size)
+
+    def _several(self, addresses: Array, size: int) -> Any:
+        for address in (int(addresses.min()), int(addresses.max()), *map(int, addresses)):
+            at = bisect_right(self._starts, address) - 1
+            if at < 0 or address + size > self._ranges[at].end:
+                raise KernelError(self._outside(address, size))
+        return None
+
+    def _outside(self, address: int, size: int) -> str:
+        at = bisect_right(self._starts, address) - 1
+        near = []
+        if at >= 0:
+            near.append(f"{address - self._ranges[at].end} bytes behind the end of {self._ranges[at].name}")
+        if at + 1 < len(self._ranges):
+            near.append(f"{self._ranges[at + 1].address - address} bytes before {self._ranges[at + 1].name}")
+        return f"{size} bytes at {address:#x} are outside of all memory: {', '.join(near)}"
+
+    def load(self, addresses: Array, size: int) -> Array:
+        """Elements of so many bytes."""
+        check_alignment(addresses, size)
+        found = self.find(addresses, size)
+        if found is not None:
+            return found.view(size)[((addresses - np.uint64(found.address)) // np.uint64(size)).view(np.int64)]
+        made = np.empty(len(addresses), BITS[size])
+        for mask, part in self._parts(addresses):
+            made[mask] = self.load(part, size)
+        return made
+
+    def store(self, addresses: Array, values: Array, size: int) -> None:
+        """Write elements."""
+        check_alignment(addresses, size)
+        found = self.find(addresses, size)
+        if found is not None:
+            at = ((addresses - np.uint64(found.address)) // np.uint64(size)).view(np.int64)
+            found.view(size)[at] = values
+            return
+        for mask, part in self._parts(addresses):
+            self.store(part, values[mask] if len(values) > 1 else values, size)
+
+    def _parts(self, addresses: Array) -> list[tuple[Array, Array]]:
+        """Accesses to several ranges, by range."""
+        which = np.searchsorted(np.array(self._starts, np.uint64), addresses, side="right")
+        return [(which == one, addresses[which == one]) for one in np.unique(which)]
+
+
+def check_alignment(addresses: Array, size: int) -> None:
+    """An error where an access is not at a multiple of its size."""
+    if size > 1:
+        off = addresses & addresses.dtype.type(size - 1)
+        if off.any():
+            raise KernelError(f"{size} bytes at {int(addresses[off != 0][0]):#x}, which is not aligned to them")
+
+
+UNWRITTEN, WRITTEN, UNDER_WAY = 0, 1, 2
+"""What is known of a byte of shared or local memory; `UNDER_WAY`: an asynchronous copy has not been waited for."""
+
+
+class Windows:
+    """Memory that each block, or each thread, has of its own: as many windows of the same size.
+
+    Bytes that were never written are known, as nobody may read them.
+    """
+
+    def __init__(self, count: int, size: int, name: str, alignment: int = 128) -> None:
+        self.size = size
+        self.name = name
+        self.stride = -(-max(size, 1) // alignment) * alignment
+        self._data: dict[int, Array] = {1: np.zeros(count * self.stride, np.uint8)}
+        self._known: dict[int, Array] = {1: np.zeros(count * self.stride, np.uint8)}
+        for size_ in BITS:
+            self._data[size_] = self._data[1].view(BITS[size_])
+            if size_ < 16:
+                self._known[size_] = self._known[1].view(BITS[size_])
+
+    @property
+    def bytes(self) -> Array:
+        return self._data[1]
+
+    @property
+    def known(self) -> Array:
+        return self._known[1]
+
+    def places(self, windows: Array, addresses: Array, size: int) -> Array:
+        """Where elements are, counted in their size from the beginning of the first window."""
+        check_alignment(addresses, size)
+        if int(addresses.max()) + size > self.size:
+            worst = int(addresses.max())
+            raise KernelError(f"{size} bytes at {worst} are outside of the {self.size} bytes of {self.name} memory")
+        return (windows * self.stride + addresses.astype(np.int64)) // size
+
+    def load(self, windows: Array, addresses: Array, size: int) -> Array:
+        """Elements of so many bytes."""
+        at = self.places(windows, addresses, size)
+        self._check(at, size)
+        return self._data[size][at]
+
+    def store(self, windows: Array, addresses: Array, values: Array, size: int) -> None:
+        """Write elements."""
+        self.put(self.places(windows, addresses, size), values, size)
+
+    def put(self, at: Array, values: Array, size: int) -> None:
+        """Write elements whose places are known."""
+        self._data[size][at] = values
+        self.mark(at, size, WRITTEN)
+
+    def mark(self, at: Array, size: int, state: int) -> None:
+        """Note what is known of elements."""
+        part = min(size, 8)
+        pattern = self._known[part].dtype.type(int.from_bytes(bytes([state]) * part, "little"))
+        if size == part:
+            self._known[part][at] = pattern
+        else:
+            self._known[part].reshape(-1, 2)[at] = pattern
+
+    def _check(self, at: Array, size: int) -> None:
+        part = min(size, 8)
+        known = self._known[part][at] if size == part else self._known[part].reshape(-1, 2)[at]
+        if (known == known.dtype.type(int.from_bytes(bytes([WRITTEN]) * part, "little"))).all():
+            return
+        parts = known.reshape(-1).view(np.uint8).reshape(len(at), size)
+        bad = np.flatnonzero((parts != WRITTEN).any(1))[0]
+        place = int(at[bad]) * size % self.stride
+        why = "are still being copied to" if (parts[bad] == UNDER_WAY).any() else "were never written"
+        raise KernelError(f"{size} bytes at {place} of {self.name} memory are read, and {why}")

@@ -1,0 +1,152 @@
+"""Moving, choosing, comparing and converting: sections 9.7.6 and 9.7.9 of the PTX manual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from emulator.convert import convert_builder
+from emulator.errors import PtxError
+from emulator.group import Group
+from emulator.prepare import Builder, Preparation, Step
+from emulator.text import Instruction, Pair, Vector
+from emulator.types import BITS, FLOATS, TYPES, Array
+
+WINDOWS = {"shared": 0x7100 << 32, "local": 0x7200 << 32}
+"""Where generic addresses of a block's and of a thread's own memory begin: no other memory is there."""
+
+_COMPARE: dict[str, Callable[[Any, Any], Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+_JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _comparison(name: str, is_float: bool) -> Callable[[Array, Array], Array]:
+    if name == "num":
+        return lambda a, b: ~(np.isnan(a) | np.isnan(b))
+    if name == "nan":
+        return lambda a, b: np.isnan(a) | np.isnan(b)
+    if is_float and name.endswith("u") and name[:-1] in _COMPARE:
+        ordered = _COMPARE[name[:-1]]
+        return lambda a, b: ordered(a, b) | np.isnan(a) | np.isnan(b)
+    if is_float and name == "ne":
+        return lambda a, b: (a != b) & ~np.isnan(a) & ~np.isnan(b)
+    return _COMPARE[name]
+
+
+def _setp(p: Preparation, i: Instruction) -> Step:
+    if i.has("ftz") or i.kind.endswith("x2"):
+        raise PtxError("setp with .ftz and of pairs is not known")
+    compare = _comparison(i.modifiers[0], i.kind in FLOATS)
+    join = _JOIN.get(i.modifiers[1]) if len(i.modifiers) > 2 else None
+    a, b = (p.read(operand, i.kind) for operand in i.operands[1:3])
+    third = p.read(i.operands[3], "pred") if join is not None else None
+    target = i.operands[0]
+    yes = p.write(target.first if isinstance(target, Pair) else target)
+    no = p.write(target.second) if isinstance(target, Pair) else None
+
+    def step(group: Group) -> None:
+        found = compare(a(group), b(group))
+        other = ~found
+        if join is not None and third is not None:
+            c = third(group)
+            found, other = join(found, c), join(other, c)
+        yes(group, found)
+        if no is not None:
+            no(group, other)
+
+    if join is None and no is None:
+        return lambda group: yes(group, compare(a(group), b(group)))
+    return step
+
+
+def _selp(p: Preparation, i: Instruction) -> Step:
+    kind = f"b{8 * TYPES[i.kind].itemsize}"
+    a, b, chosen = p.read(i.operands[1], i.kind), p.read(i.operands[2], i.kind), p.read(i.operands[3], "pred")
+    write, dtype = p.write(i.operands[0]), TYPES[kind]
+    return lambda group: write(group, np.where(chosen(group), a(group).view(dtype), b(group).view(dtype)))
+
+
+def _slct(p: Preparation, i: Instruction) -> Step:
+    a, b = (p.read(operand, i.modifiers[-2]) for operand in i.operands[1:3])
+    c, write = p.read(i.operands[3], i.kind), p.write(i.operands[0])
+    return lambda group: write(group, np.where(c(group) >= 0, a(group), b(group)))
+
+
+def _mov(p: Preparation, i: Instruction) -> Step:
+    target, source = i.operands
+    if isinstance(source, Vector):
+        return _pack(p, i, source)
+    if isinstance(target, Vector):
+        return _unpack(p, i, target)
+    write = p.write(target)
+    read = p.read(source, i.kind)
+    return lambda group: write(group, read(group))
+
+
+def _pack(p: Preparation, i: Instruction, source: Vector) -> Step:
+    size = TYPES[i.kind].itemsize
+    count = len(source.parts)
+    part = f"b{8 * size // count}"
+    reads, write = [p.read(one, part) for one in source.parts], p.write(i.operands[0])
+
+    def step(group: Group) -> None:
+        values = np.broadcast_arrays(*(read(group) for read in reads))
+        write(group, np.stack(values, 1).view(BITS[size]).reshape(-1))
+
+    return step
+
+
+def _unpack(p: Preparation, i: Instruction, target: Vector) -> Step:
+    size = TYPES[i.kind].itemsize // len(target.parts)
+    read, writes = p.read(i.operands[1], i.kind), [p.write(one) for one in target.parts]
+
+    def step(group: Group) -> None:
+        parts = np.ascontiguousarray(read(group)).view(BITS[size]).reshape(-1, len(writes))
+        for n, write in enumerate(writes):
+            write(group, np.ascontiguousarray(parts[:, n]))
+
+    return step
+
+
+def _cvta(p: Preparation, i: Instruction) -> Step:
+    """To and from generic addresses; those of global memory, constants and parameters are their own."""
+    space = next(m for m in i.modifiers if m.partition("::")[0] in ("global", "shared", "local", "const", "param"))
+    base = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
+    read, write = p.read(i.operands[1], "u64"), p.write(i.operands[0])
+    if i.has("to"):
+        return lambda group: write(group, read(group) - base)
+    return lambda group: write(group, read(group) + base)
+
+
+def _isspacep(p: Preparation, i: Instruction) -> Step:
+    base = np.uint64(WINDOWS[i.modifiers[0]])
+    read, write = p.read(i.operands[1], "u64"), p.write(i.operands[0])
+    return lambda group: write(group, read(group) >> np.uint64(32) == base >> np.uint64(32))
+
+
+def _logic(p: Preparation, i: Instruction) -> Step:
+    write = p.write(i.operands[0])
+    if i.name == "not":
+        (only,) = (p.read(operand, "pred") for operand in i.operands[1:])
+        return lambda group: write(group, ~only(group))
+    join = _JOIN[i.name]
+    a, b = (p.read(operand, "pred") for operand in i.operands[1:])
+    return lambda group: write(group, join(a(group), b(group)))
+
+
+_TABLE: dict[str, Builder] = {
+    "setp": _setp, "selp": _selp, "slct": _slct, "mov": _mov, "cvta": _cvta, "isspacep": _isspacep,
+}  # fmt: skip
+
+
+def move_builder(name: str, kind: str) -> Builder | None:
+    """What makes the step of one of these instructions; None for others."""
+    if name == "cvt":
+        return convert_builder
+    if kind == "pred" and (name in _JOIN or name == "not"):
+        return _logic
+    return _TABLE.get(name)
