@@ -35,6 +35,7 @@ bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
 
 # On a machine with an NVIDIA GPU: operators, models and schedules of target nvvm, then how fast they are.
+# Where the compiler and the GPU are on different machines: `python -m benchmarks.gpu --build` and `--run` (docs/gpu.md).
 test-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
 	$(BIN)/python -c "from mirlo.targets.nvvm.device import first_gpu; first_gpu()"
@@ -42,9 +43,7 @@ test-gpu: $(VENV)/ready
 
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
-	$(BIN)/python -m benchmarks.gpu --target nvvm --cache $(MODELS)
-	$(BIN)/python -m benchmarks.gpu_products
-	$(BIN)/python -m benchmarks.gpu_attention
+	$(BIN)/python -m benchmarks.gpu --cache $(MODELS)
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .

@@ -15,8 +15,9 @@ import numpy as np
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import Compiled
+from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, WIDE
-from mirlo.tools.conformance.samples import operands, ulp_errors
+from mirlo.tools.conformance.samples import operands
 
 PAGE = Path(__file__).parents[2] / "docs" / "intrinsics.md"
 KINDS = ("f32", "f64", "f16", "bf16")

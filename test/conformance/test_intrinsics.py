@@ -15,8 +15,9 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
 from mirlo.test.conformance.table import PAGE, documented, meanings
+from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
-from mirlo.tools.conformance.samples import operands, sample, ulp_errors
+from mirlo.tools.conformance.samples import operands, sample
 
 COUNT = 1 << 16
 NARROW_ULP = 0.51

@@ -15,9 +15,10 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, Case, wide
+from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.programs import Outcome, Program, intrinsic_program, operator_program, run
-from mirlo.tools.conformance.samples import operands, sample, ulp_errors
+from mirlo.tools.conformance.samples import operands, sample
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
@@ -127,19 +128,6 @@ def _judge(outcome: Outcome, case: Case) -> Verdict:
     return Verdict(OK, error=worst)
 
 
-def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to the largest element or 1; infinite where NaN and numbers meet."""
-    wanted = expected.astype(np.float64)
-    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
-    if same.all():
-        return 0.0
-    difference = np.where(same, 0.0, np.abs(got - wanted))
-    if not np.isfinite(difference).all():
-        return float("inf")
-    finite = np.abs(wanted[np.isfinite(wanted)])
-    return float(difference.max() / max(1.0, float(finite.max(initial=0.0))))
-
-
 def _name_of(array: np.ndarray) -> str:
     return {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}[array.dtype.name]
 
@@ -160,28 +148,38 @@ def _not_computed(error: str) -> Verdict:
 
 
 def _intrinsic_checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdict]]]:
-    row = INTRINSICS[name]
-    for kind in INT_KINDS if row.operands == "int" else FORMATS:
-        arrays = _integers(kind, row.arity, name) if row.operands == "int" else _floats(name, kind)
+    for kind in intrinsic_kinds(name):
+        arrays = intrinsic_arguments(name, kind)
         program = intrinsic_program(name, arrays)
         yield kind, program, lambda outcome, a=arrays, k=kind: _judge_intrinsic(name, k, a, outcome)  # type: ignore[misc]
 
 
-def _floats(name: str, kind: str) -> list[np.ndarray]:
+def intrinsic_kinds(name: str) -> tuple[str, ...]:
+    """The element types on which an intrinsic is tried."""
+    return INT_KINDS if INTRINSICS[name].operands == "int" else tuple(FORMATS)
+
+
+def intrinsic_arguments(name: str, kind: str, count: int = SAMPLES) -> list[np.ndarray]:
+    """Arguments of an intrinsic, one array for each operand."""
+    row = INTRINSICS[name]
+    return _integers(kind, row.arity, name, count) if row.operands == "int" else _floats(name, kind, count)
+
+
+def _floats(name: str, kind: str, count: int) -> list[np.ndarray]:
     near = FLOAT.get(name, FLOAT["atan"])
     if name == "ldexp":
-        return [sample(kind, SAMPLES, near), np.random.default_rng(4).integers(-60, 60, SAMPLES).astype(np.int32)]
+        return [sample(kind, count, near), np.random.default_rng(4).integers(-60, 60, count).astype(np.int32)]
     arity = INTRINSICS[name].arity
-    found = operands(kind, min(arity, 2), SAMPLES, near)
-    return found if arity < 3 else [*found, sample(kind, SAMPLES, near, seed=5)]
+    found = operands(kind, min(arity, 2), count, near)
+    return found if arity < 3 else [*found, sample(kind, count, near, seed=5)]
 
 
-def _integers(kind: str, arity: int, name: str) -> list[np.ndarray]:
+def _integers(kind: str, arity: int, name: str, count: int) -> list[np.ndarray]:
     element = dtype(kind).to_numpy()
     info, random = np.iinfo(element), np.random.default_rng(3)
-    columns = [random.integers(info.min, info.max, SAMPLES, dtype=element, endpoint=True) for _ in range(arity)]
+    columns = [random.integers(info.min, info.max, count, dtype=element, endpoint=True) for _ in range(arity)]
     if name in ("shl", "shru", "shrs", "fixed_mul"):
-        columns[-1] = random.integers(0, min(16 * element.itemsize - 1, info.max), SAMPLES).astype(element)
+        columns[-1] = random.integers(0, min(16 * element.itemsize - 1, info.max), count).astype(element)
     return columns
 
 
@@ -189,21 +187,15 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
     if outcome.error is not None:
         return _not_computed(outcome.error)
     got = outcome.results[0]
-    if name in INTEGER:
-        bits = 8 * arrays[0].dtype.itemsize
-        expected = [wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*arrays, strict=True)]
-        count = int((got != np.array(expected, got.dtype)).sum())
-        return Verdict(WRONG, f"{count} of {got.size} results differ", float(count)) if count else Verdict(OK)
-    reference = _reference(name, arrays)
-    if INTRINSICS[name].result == "bool":
-        count = int((got != reference).sum())
+    reference, bound = intrinsic_reference(name, arrays), intrinsic_bound(name, kind)
+    if bound is None:
+        count = int((got != reference.astype(got.dtype)).sum())
         return Verdict(WRONG, f"{count} of {got.size} results differ", float(count)) if count else Verdict(OK)
     errors = ulp_errors(got, reference, kind)
     if name == "fma":
         # Where the product cancels, a reference of 64 bits is no reference.
         errors = np.where(np.abs(reference) < FORMATS[kind].smallest_normal, 0, errors)
     worst = int(np.argmax(errors))
-    bound = FLOAT[name].ulp.get(kind, NARROW_ULP) if name in FLOAT else NARROW_ULP
     if not errors[worst] <= bound:
         at = ", ".join(f"{float(a[worst])!r}" for a in arrays)
         found, wanted = float(got[worst]), float(reference[worst])
@@ -212,7 +204,18 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
     return Verdict(OK, error=float(errors[worst]))
 
 
-def _reference(name: str, arrays: Sequence[np.ndarray]) -> Any:
+def intrinsic_bound(name: str, kind: str) -> float | None:
+    """The units in the last place by which an intrinsic may be off; None where it is exact."""
+    if name in INTEGER or INTRINSICS[name].result == "bool":
+        return None
+    return FLOAT[name].ulp.get(kind, NARROW_ULP) if name in FLOAT else NARROW_ULP
+
+
+def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> Any:
+    """What an intrinsic is, in the widest float there is or in integers."""
+    if name in INTEGER:
+        bits = 8 * arrays[0].dtype.itemsize
+        return np.array([wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*arrays, strict=True)])
     numbers = [array.astype(WIDE) if array.dtype.kind not in "iu" else array for array in arrays]
     if name == "fma":
         return numbers[0] * numbers[1] + numbers[2]

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.tools.conformance.errors import WIDE
+
 Array = Any
-WIDE = np.longdouble
 PI = WIDE("3.14159265358979323846264338327950288")
 
 

@@ -1,4 +1,4 @@
-"""Samples of a float format, and errors in units in the last place."""
+"""Samples of a float format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.lower.formats import FORMATS
-from mirlo.tools.conformance.meanings import WIDE, Meaning
+from mirlo.tools.conformance.meanings import Meaning
 
 Array = Any
 
@@ -60,23 +60,3 @@ def operands(kind: str, arity: int, count: int, meaning: Meaning) -> list[Array]
     special = special_values(kind)
     second[: len(special) ** 2] = np.tile(special, len(special))
     return [first, second]
-
-
-def ulp_errors(got: Array, reference: Array, kind: str) -> Array:
-    """|got - reference| in units in the last place of the format at the reference.
-
-    Infinite where one of them is NaN and the other is not, and where a zero has the wrong sign.
-    """
-    form = FORMATS[kind]
-    with np.errstate(all="ignore"):
-        overflow = WIDE(2.0**form.bias) * 2
-        exact = np.clip(reference.astype(WIDE), -overflow, overflow)
-        found = np.clip(got.astype(WIDE), -overflow, overflow)
-        exponent = np.maximum(np.frexp(np.minimum(np.abs(exact), WIDE(form.largest)))[1] - 1, 1 - form.bias)
-        unit = np.ldexp(WIDE(1), exponent - form.fraction)
-        errors = np.abs(found - exact) / unit
-        # What rounds to infinity is infinity.
-        errors = np.where(np.isinf(got.astype(WIDE)) & (np.abs(exact) >= overflow), 0, errors)
-        both_nan = np.isnan(found) & np.isnan(exact)
-        wrong_zero = (found == 0) & (np.signbit(found) != np.signbit(exact))
-        return np.where(both_nan, 0, np.where(np.isnan(errors) | wrong_zero, np.inf, errors))

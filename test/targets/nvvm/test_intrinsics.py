@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from interpreted import run_on_interpreter
 
+from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT
-from mirlo.tools.conformance.samples import sample, ulp_errors
+from mirlo.tools.conformance.samples import sample
 
 
 @pytest.mark.parametrize("name", ["exp", "sigmoid"])

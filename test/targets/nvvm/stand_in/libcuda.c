@@ -43,6 +43,7 @@ static status device(int *handle, int number) { return *handle = number, OK; }
 static status attribute(int *value, int kind, int handle) {
   return *value = kind == 75 ? 9 : kind == 76 ? 0 : kind == 16 ? 132 : 0, OK;
 }
+static status name(char *text, int size, int handle) { return snprintf(text, size, "a driver that stands in"), OK; }
 static status retain(void **context, int handle) { return *context = (void *)0x51, OK; }
 static status enter(void *context) { return current = context, OK; }
 static status where(void **context) { return *context = current, OK; }
@@ -88,7 +89,9 @@ static status make_event(void **event, unsigned flags) {
 }
 static status mark(void *event, void *stream) { return say("mark %p", stream); }
 static status ask(void *event) { return OK; }
-static status elapsed(float *milliseconds, void *first, void *second) { return *milliseconds = 1, OK; }
+static status elapsed(float *milliseconds, void *first, void *second) {
+  return *milliseconds = ((uintptr_t)second - (uintptr_t)first) / 16.0f, OK;
+}
 
 static status load(void **module, const char *code) {
   return recording ? CAPTURE_UNSUPPORTED : (*module = strdup(code), say("load %.9s", code));
@@ -142,6 +145,7 @@ static status encode(
 
 static const struct { const char *name; void *function; } known[] = {
     {"cuInit", init}, {"cuDeviceGetCount", count}, {"cuDeviceGet", device}, {"cuDeviceGetAttribute", attribute},
+    {"cuDeviceGetName", name},
     {"cuDevicePrimaryCtxRetain", retain}, {"cuCtxSetCurrent", enter}, {"cuCtxGetCurrent", where},
     {"cuCtxSynchronize", wait_all}, {"cuMemAlloc", allocate}, {"cuMemFree", release}, {"cuMemHostAlloc", pin},
     {"cuMemFreeHost", unpin}, {"cuMemcpyHtoD", upload}, {"cuMemcpyDtoH", fetch}, {"cuMemcpyHtoDAsync", upload_later},

@@ -1,0 +1,45 @@
+"""How far results are from what they should be. Models are judged where the compiler is not: it is not imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.lower.formats import FORMATS
+
+Array = Any
+WIDE = np.longdouble
+
+
+def relative_error(got: np.ndarray, expected: np.ndarray, least: float = 1.0) -> float:
+    """The largest difference, relative to the largest element or to `least`; infinite where NaN and numbers meet."""
+    wanted = expected.astype(np.float64)
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if same.all():
+        return 0.0
+    difference = np.where(same, 0.0, np.abs(got - wanted))
+    if not np.isfinite(difference).all():
+        return float("inf")
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    return float(difference.max() / max(least, float(finite.max(initial=0.0))))
+
+
+def ulp_errors(got: Array, reference: Array, kind: str) -> Array:
+    """|got - reference| in units in the last place of the format at the reference.
+
+    Infinite where one of them is NaN and the other is not, and where a zero has the wrong sign.
+    """
+    form = FORMATS[kind]
+    with np.errstate(all="ignore"):
+        overflow = WIDE(2.0**form.bias) * 2
+        exact = np.clip(reference.astype(WIDE), -overflow, overflow)
+        found = np.clip(got.astype(WIDE), -overflow, overflow)
+        exponent = np.maximum(np.frexp(np.minimum(np.abs(exact), WIDE(form.largest)))[1] - 1, 1 - form.bias)
+        unit = np.ldexp(WIDE(1), exponent - form.fraction)
+        errors = np.abs(found - exact) / unit
+        # What rounds to infinity is infinity.
+        errors = np.where(np.isinf(got.astype(WIDE)) & (np.abs(exact) >= overflow), 0, errors)
+        both_nan = np.isnan(found) & np.isnan(exact)
+        wrong_zero = (found == 0) & (np.signbit(found) != np.signbit(exact))
+        return np.where(both_nan, 0, np.where(np.isnan(errors) | wrong_zero, np.inf, errors))
