@@ -21,7 +21,8 @@ class Attention(RelaxOp, name="attention"):
 
     query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query heads.
     The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` is 1 / sqrt(D) where it is
-    left out. With `causal`, query s sees keys up to s.
+    left out. With `causal`, query s sees keys up to s; with `at_end` too, the queries are those of the last keys, as
+    behind a cache, and query s sees keys up to s + T - S.
     """
 
     query = operand()
@@ -30,6 +31,7 @@ class Attention(RelaxOp, name="attention"):
     mask = optional()
     scale = Float(None)
     causal = Bool(False)
+    at_end = Bool(False)
 
     @staticmethod
     def infer(
@@ -40,6 +42,7 @@ class Attention(RelaxOp, name="attention"):
         *,
         scale: float | None,
         causal: bool,
+        at_end: bool,
     ) -> TensorType:
         same_dtype("query, key and value", query, key, value)
         require_kind(query, FLOAT, "query, key and value")
@@ -51,6 +54,8 @@ class Attention(RelaxOp, name="attention"):
         require_equal_dims(size, key.shape[3], f"the head sizes of query {query} and key {key}")
         require_equal_dims(key.shape[1], value.shape[1], f"the heads of key {key} and value {value}")
         require_equal_dims(key.shape[2], value.shape[2], f"the lengths of key {key} and value {value}")
+        if at_end and not causal:
+            raise OpError("at_end says where the bound of a causal attention is, but causal is false")
         shared = key.shape[1]
         if isinstance(heads, int) and isinstance(shared, int) and (shared == 0 or heads % shared):
             raise OpError(f"the {heads} heads of the query must be a multiple of the {shared} heads of key and value")

@@ -28,8 +28,9 @@ def fused_attention(op: Any, b: Any) -> Any:
     groups = heads // shared
     # The query heads that share a key head are an axis of their own: no map divides.
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
+    past = context - length if op.at_end else 0
     # Rows without keys are zero, as those whose keys a mask hides.
-    may_see_nothing = op.mask is not None or not D.known(lambda: context >= 1)
+    may_see_nothing = op.mask is not None or not D.known(lambda: context >= 1 and past >= 0)
     factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
 
     def body(p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
@@ -49,12 +50,12 @@ def fused_attention(op: Any, b: Any) -> Any:
                 head = row[1] if groups == 1 else row[1] * groups + row[2]
                 seen = aligned(mask, [row[0], head, row[-1], t])
                 value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
-            return select(t <= row[-1], value, hidden) if op.causal else value
+            return select(t <= row[-1] + past, value, hidden) if op.causal else value
 
         scaled = p.compute((*leading, context), masked, name="mask")
         peak = p.reduce("max", leading, (context,), lambda *at: scaled.at(*at), name="peak")
-        if mask is not None:
-            # A mask may hide all keys of a query, which then attends to nothing.
+        if may_see_nothing:
+            # All keys of a query may be hidden: it then attends to nothing.
             top = peak
             shown = float("-inf")
             peak = p.compute(leading, lambda *row: select(top.at(*row) > shown, top.at(*row), 0.0), name="shift")

@@ -92,7 +92,7 @@ def _attention(t: Translator, node: Node) -> Draft:
     if node["mask"] is not None:
         post_ops.append(plan.PostOp("binary", "add", operand=t.value(node["mask"])))
     if node["causal"]:
-        later = np.triu(np.full((length, keys), -np.inf, np.float32), 1)
+        later = np.triu(np.full((length, keys), -np.inf, np.float32), 1 + (keys - length if node["at_end"] else 0))
         post_ops.append(plan.PostOp("binary", "add", operand=t.literal(later.reshape(1, 1, length, keys))))
     scores = t.new((batch, heads, length, keys))
     operands = {"x": query, "weight": t.permuted(key, (0, 1, 3, 2))}

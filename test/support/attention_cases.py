@@ -25,6 +25,7 @@ class Case:
     """Element type of the mask."""
     scale: float | None = None
     causal: bool = False
+    at_end: bool = False
 
     def text(self, dtype: str = "f32") -> str:
         """A module of it."""
@@ -39,7 +40,7 @@ class Case:
         types = [tensor(self.query), tensor(self.key), tensor(value), *([tensor(self.mask, kind)] if self.mask else [])]
         names = [f"%a{i}" for i in range(len(types))]
         arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))
-        attributes = [f"causal = {str(self.causal).lower()}"]
+        attributes = [f"causal = {str(self.causal).lower()}", f"at_end = {str(self.at_end).lower()}"]
         attributes += [f"scale = {self.scale:e} : f64"] if self.scale is not None else []
         out = tensor((*self.query[:3], self.value_size))
         return f"""func.func @main({arguments}) -> {out} {{
@@ -70,7 +71,8 @@ class Case:
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
         """In f64."""
         mask = arrays[3] if self.mask else None
-        return reference(*arrays[:3], mask, self.scale, self.causal)
+        past = (arrays[1].shape[2] - arrays[0].shape[2] if self.at_end else 0) if self.causal else None
+        return reference(*arrays[:3], mask, self.scale, past)
 
 
 OPEN_CASES = {
@@ -78,6 +80,7 @@ OPEN_CASES = {
     "a mask": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t")),
     "a mask of keys": Case(("b", 2, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, 1, "t"), "i1"),
     "causal": Case(("b", 4, "s", 16), ("b", 2, "s", 16), 16, causal=True),
+    "behind a cache": Case(("b", 4, "s", 16), ("b", 4, "t", 16), 16, causal=True, at_end=True),
     "one query": Case(("b", 4, 1, 16), ("b", 1, "t", 16), 16),
     "keys that are known": Case(("b", 2, "s", 16), ("b", 2, 50, 16), 16, scale=0.5),
 }
@@ -90,16 +93,16 @@ OPEN_SIZES = (
 
 
 def reference(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, causal: bool
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, past: int | None
 ) -> np.ndarray:
-    """softmax(q @ k^T * scale + mask) @ v, of a row without keys zero."""
+    """softmax(q @ k^T * scale + mask) @ v, of a row without keys zero. With `past`, row s sees keys up to s + past."""
     groups = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x.astype(np.float64), groups, axis=1) for x in (k, v))
     scores = q.astype(np.float64) @ k.swapaxes(2, 3) * (scale if scale is not None else q.shape[3] ** -0.5)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask.astype(np.float64)
-    if causal:
-        scores = np.where(np.tril(np.ones(scores.shape[2:], bool)), scores, -np.inf)
+    if past is not None:
+        scores = np.where(np.tri(*scores.shape[2:], past, dtype=bool), scores, -np.inf)
     peak = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(-1, keepdims=True)
@@ -115,6 +118,7 @@ CASES = {
     "grouped": Case((2, 6, 17, 16), (2, 2, 23, 16), 16, (2, 1, 17, 23)),
     "grouped, causal": Case((1, 4, 30, 16), (1, 2, 30, 16), 16, causal=True),
     "grouped, a mask of each head": Case((1, 4, 10, 16), (1, 2, 30, 16), 16, (1, 4, 10, 30)),
+    "behind a cache": Case((2, 4, 20, 16), (2, 2, 75, 16), 16, causal=True, at_end=True),
     "one head": Case((1, 1, 70, 16), (1, 1, 50, 16), 16),
     "blocks": Case((1, 2, 150, 16), (1, 2, 700, 16), 16, (1, 1, 1, 700)),
     "decode": Case((1, 4, 1, 32), (1, 4, 100, 32), 32, (1, 1, 1, 100)),

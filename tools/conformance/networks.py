@@ -192,6 +192,15 @@ def _attention(draw: Draw) -> Case:
     return case(query, key, value, None, causal=True, expected=expected)
 
 
+@operator("attention")
+def _attention_behind_cache(draw: Draw) -> Case:
+    query, key, value = draw.array(2, 2, 3, 8), draw.array(2, 2, 7, 8), draw.array(2, 2, 7, 8)
+    scores = np.where(np.tri(3, 7, 4, dtype=bool), wide(query) @ wide(key).swapaxes(-1, -2) / math.sqrt(8), -np.inf)
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = raised / raised.sum(-1, keepdims=True) @ wide(value)
+    return case(query, key, value, None, causal=True, at_end=True, expected=expected)
+
+
 @operator("rotary_embedding")
 def _rotary_embedding(draw: Draw) -> Case:
     x, angles = draw.array(1, 2, 5, 8), draw.random.uniform(-3, 3, (5, 4))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
@@ -38,12 +36,8 @@ def attention(node: Node) -> Any:
         raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {type_of(mask)}")
     if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
         return NotImplemented
-    if causal and node.has(PAST_KEY):
-        new, seen = type_of(query).shape[2], type_of(key).shape[2]
-        if not isinstance(new, int) or not isinstance(seen, int):
-            return NotImplemented
-        causal, mask = False, up_to_each(node, new, seen, mask)
-    result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), causal=causal)
+    bound = bound_of(causal, node.has(PAST_KEY), query)
+    result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), **bound)
     if node.type(0).rank == 3:
         batch, heads, length, size = type_of(result).shape
         rows = node.emit("permute", result, axes=(0, 2, 1, 3))
@@ -51,16 +45,11 @@ def attention(node: Node) -> Any:
     return result, key, value
 
 
-def up_to_each(node: Node, new: int, keys: int, mask: Any) -> Any:
-    """A mask that hides from each of the last `new` tokens those after it; the last one sees them all."""
-    if new == 1:
-        return mask
-    seen = node.constant(np.tril(np.ones((new, keys), bool), keys - new))
-    if mask is None:
-        return seen
-    if type_of(mask).dtype.is_bool:
-        return node.emit("logical_and", mask, seen)
-    return node.emit("where", seen, mask, node.constant(float("-inf"), type_of(mask)))
+def bound_of(causal: bool, has_past: bool, query: Any) -> dict[str, bool]:
+    """The attributes of attention that hide from each token those after it; behind a past, the last one sees all."""
+    if not causal or (has_past and type_of(query).shape[2] == 1):
+        return {}
+    return {"causal": True, "at_end": has_past}
 
 
 def _heads(node: Node, x: Any, attribute: str) -> Any:

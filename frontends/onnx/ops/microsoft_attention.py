@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.attention import split_heads, up_to_each
+from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.registry import converter
@@ -121,19 +121,13 @@ def attention(node: Node) -> Any:
 def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int, has_past: bool) -> Any:
     """[batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
-    new, seen = type_of(query).shape[2], type_of(key).shape[2]
-    hidden = _hidden(node, mask, type_of(query), seen)
+    hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
     added = node.optional(bias)
     if hidden is not None and added is not None:
         added = node.emit("add", added, hidden)
     added = hidden if added is None else added
-    if causal and has_past and new != 1:
-        if not isinstance(new, int) or not isinstance(seen, int):
-            raise NodeError(f"'unidirectional' = 1 with a past needs known lengths, got {new} new tokens of {seen}")
-        added = up_to_each(node, new, seen, added)
-    scale = node.attr.float("scale", 0.0)
-    causal = causal and not has_past
-    result = node.emit("attention", query, key, value, added, scale=scale or None, causal=causal)
+    bound = bound_of(causal, has_past, query)
+    result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
     batch, heads, length, size = type_of(result).shape
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size))

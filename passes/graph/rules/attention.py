@@ -57,13 +57,13 @@ def attention(op: Any, b: Rewriter) -> Any:
     mask = _joined(scores.masks, kind_of(query).dtype, b)
     if isinstance(mask, Decline):
         return mask
-    causal = mask is not None and _is_causal(mask, kind_of(weights).shape, b)
-    given = [query, key, value] + ([] if mask is None or causal else [mask])
+    bound = {} if mask is None else _causal_bound(mask, kind_of(weights).shape, b)
+    given = [query, key, value] + ([] if mask is None or bound else [mask])
     if rank == 3:
         given = [_raised(v, b) for v in given]
     if len(given) == 3:
         given.append(None)
-    made = b.emit(OPS["attention"], *given, scale=scores.scale, causal=causal)
+    made = b.emit(OPS["attention"], *given, scale=scores.scale, **bound)
     return made if rank == 4 else b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
 
 
@@ -209,14 +209,18 @@ def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
     return made
 
 
-def _is_causal(mask: Any, shape: Any, b: Rewriter) -> bool:
-    """Whether a constant mask hides exactly the keys after each query."""
+def _causal_bound(mask: Any, shape: Any, b: Rewriter) -> dict[str, bool]:
+    """The attributes of attention for a constant mask that hides just the keys after each query; empty for others."""
     array = b.array(mask)
     if array is None or array.ndim < 2 or any(dim != 1 for dim in array.shape[:-2]) or array.shape[-2:] != shape[-2:]:
-        return False
+        return {}
     plane = array.reshape(array.shape[-2:]).astype(np.float64)
-    visible = np.tril(np.ones(plane.shape, bool))
-    return bool((plane[visible] == 0).all() and (plane[~visible] <= _HIDDEN).all() and (~visible).any())
+    length, keys = array.shape[-2:]
+    for at_end in (False, True):
+        visible = np.tri(length, keys, keys - length if at_end else 0, dtype=bool)
+        if (plane[visible] == 0).all() and (plane[~visible] <= _HIDDEN).all() and (~visible).any():
+            return {"causal": True, "at_end": at_end}
+    return {}
 
 
 def _raised(value: Any, b: Rewriter) -> Any:

@@ -29,6 +29,8 @@ def attention(op: Any, b: Any) -> Any:
             return op.scale
         return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
 
+    past = context - length if op.at_end else 0
+
     def weights_of(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         factor = scale()
 
@@ -40,12 +42,12 @@ def attention(op: Any, b: Any) -> Any:
                 seen = aligned(mask, axes)
                 value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
             if op.causal:
-                value = select(axes[3] <= axes[2], value, hidden)
+                value = select(axes[3] <= axes[2] + past, value, hidden)
             return value
 
         scaled = p.compute(scores.shape, element, name="mask")
         # A mask may hide all keys of a query, which then attends to nothing.
-        return softmax_blocks(p, scaled, 3, scores.dtype, guarded=mask is not None)
+        return softmax_blocks(p, scaled, 3, scores.dtype, guarded=mask is not None or op.at_end)
 
     weights = b.call_prim(weights_of, scores, op.mask, name="attention_weights")
     weights = _reshape(b, weights, (*rows, context))

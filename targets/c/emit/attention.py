@@ -15,6 +15,7 @@ def attention(w: Writer, node: Node) -> None:
     f = "f" if kind == "float" else ""
     batch, heads, length, size = dims(query)
     keys, depth = dims(key)[2], dims(value)[3]
+    past = f" + {keys} - {length}" if node["at_end"] else ""
     scale = f"1 / sqrt{f}({size})" if node["scale"] is None else literal(node["scale"], out.type.dtype)
     with w.loop("b", batch) as b, w.loop("h", heads) as h, w.loop("s", length) as s:
         shared = h if dims(key)[1] == heads else f"{h} / ({heads} / {dims(key)[1]})"
@@ -24,7 +25,7 @@ def attention(w: Writer, node: Node) -> None:
         with w.loop("d", depth) as d:
             w.line(f"row[{d}] = 0;")
         for second in (False, True):
-            with w.loop("t", f"mirlo_min({keys}, {s} + 1)" if node["causal"] else keys) as t:
+            with w.loop("t", f"mirlo_min({keys}, {s} + 1{past})" if node["causal"] else keys) as t:
                 w.line(f"{kind} score = 0;")
                 with w.loop("c", size) as c:
                     w.line(f"score += {w.at(query, [b, h, s, c])} * {w.at(key, [b, shared, t, c])};")

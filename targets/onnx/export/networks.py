@@ -132,7 +132,8 @@ def attention(g: Graph, node: Node) -> Any:
     elif mask is not None:
         scores = g.add("Add", [scores, mask])
     if node["causal"]:
-        seen = g.array(np.tri(*lengths, dtype=np.bool_))  # type: ignore[arg-type]
+        past = lengths[1] - lengths[0] if node["at_end"] else 0
+        seen = g.array(np.tri(*lengths, past, dtype=np.bool_))  # type: ignore[arg-type]
         scores = g.add("Where", [seen, scores, g.scalar(float("-inf"), kind)])
     return [g.add("MatMul", [g.add("Softmax", [scores], axis=-1), value])]
 

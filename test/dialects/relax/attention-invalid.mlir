@@ -157,3 +157,11 @@ func.func @rotary_embedding_8(%x: tensor<2x8x4x64xi32>, %cos: tensor<2x8x4x64xi3
   %0 = "relax.rotary_embedding"(%x, %cos, %sin) : (tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>, tensor<2x8x4x64xi32>) -> tensor<2x8x4x64xi32>
   return
 }
+
+// -----
+
+func.func @attention_at_end(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
+  // expected-error@+1 {{'relax.attention' op at_end says where the bound of a causal attention is, but causal is false}}
+  %0 = "relax.attention"(%query, %key, %value) {at_end = true} : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
+  return
+}

@@ -47,6 +47,34 @@ def test_causal_with_past(new: int, mask: str, tmp_path: Path) -> None:
     assert any("attention" in kernel.symbol for kernel in compiled.artifact.kernels), "it is one kernel"
 
 
+@pytest.mark.parametrize("new", [1, "new"])
+def test_lengths_of_run_time(new: int | str, tmp_path: Path) -> None:
+    """A cache of any length, and any number of new tokens: one attention, from one compilation."""
+    import onnxruntime
+
+    shapes = {
+        "q": ("b", HEADS, new, SIZE), "k": ("b", SHARED, new, SIZE), "v": ("b", SHARED, new, SIZE),
+        "pk": ("b", SHARED, "past", SIZE), "pv": ("b", SHARED, "past", SIZE),
+    }  # fmt: skip
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    node = helper.make_node("Attention", ["q", "k", "v", "", "pk", "pv"], ["y", "nk", "nv"], is_causal=1)
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "nk", "nv")]
+    model = helper.make_model(
+        helper.make_graph([node], "g", values, results), opset_imports=[helper.make_opsetid("", 23)], ir_version=10
+    )
+    compiled = mirlo.compile(model)
+    assert any("attention" in kernel.symbol for kernel in compiled.artifact.kernels)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    rng = np.random.default_rng(0)
+    for sizes in ({"b": 1, "new": 1, "past": 0}, {"b": 2, "new": 3, "past": 5}, {"b": 1, "new": 40, "past": 100}):
+        inputs = {
+            name: rng.standard_normal([sizes.get(str(dim), dim) for dim in shape]).astype(np.float32)  # type: ignore[misc]
+            for name, shape in shapes.items()
+        }
+        for found, wanted in zip(compiled.run(inputs).values(), session.run(None, inputs), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=str(sizes))
+
+
 def test_of_microsoft(tmp_path: Path) -> None:
     import onnxruntime
 

@@ -67,6 +67,18 @@ func.func @causal(%q: tensor<1x2x3x16xf32>, %k: tensor<1x2x3x16xf32>, %v: tensor
   return %3 : tensor<1x2x3x16xf32>
 }
 
+// Behind a cache: the queries are those of the last keys.
+// CHECK-LABEL: func.func @behind_cache(
+// CHECK:         "relax.attention"(%arg0, %arg1, %arg2) {at_end = true, causal = true,
+func.func @behind_cache(%q: tensor<1x2x2x16xf32>, %k: tensor<1x2x4x16xf32>, %v: tensor<1x2x4x16xf32>) -> tensor<1x2x2x16xf32> {
+  %mask = "relax.constant"() {value = dense<[[0.0, 0.0, 0.0, 0xFF800000], [0.0, 0.0, 0.0, 0.0]]> : tensor<2x4xf32>} : () -> tensor<2x4xf32>
+  %0 = "relax.matmul"(%q, %k) {transpose_rhs = true} : (tensor<1x2x2x16xf32>, tensor<1x2x4x16xf32>) -> tensor<1x2x2x4xf32>
+  %1 = "relax.add"(%mask, %0) : (tensor<2x4xf32>, tensor<1x2x2x4xf32>) -> tensor<1x2x2x4xf32>
+  %2 = "relax.softmax"(%1) {axis = -1 : i64} : (tensor<1x2x2x4xf32>) -> tensor<1x2x2x4xf32>
+  %3 = "relax.matmul"(%2, %v) : (tensor<1x2x2x4xf32>, tensor<1x2x4x16xf32>) -> tensor<1x2x2x16xf32>
+  return %3 : tensor<1x2x2x16xf32>
+}
+
 // Keys chosen by a condition; heads in the batch dim of a product of rank 3.
 // CHECK-LABEL: func.func @chosen(
 // CHECK:         %[[M:.*]] = "relax.where"(%arg3,

@@ -125,15 +125,16 @@ def product_cases() -> list[Case]:
 
 
 def attended(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any = None, scale: Any = None, causal: bool = False
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any = None, scale: Any = None, past: int | None = None
 ) -> Any:
+    """With `past`, query s sees keys up to s + past."""
     times = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, times, 1), np.repeat(v, times, 1)
     scores = q.astype(np.float64) @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    if causal:
-        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    if past is not None:
+        scores = np.where(np.tri(*scores.shape[-2:], past, dtype=bool), scores, -np.inf)
     peak = scores.max(-1, keepdims=True)
     raised = np.exp(scores - np.where(np.isinf(peak), 0, peak))
     return raised / np.maximum(raised.sum(-1, keepdims=True), 1e-30) @ v
@@ -152,7 +153,7 @@ def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) 
 
 def attention_cases() -> list[Case]:
     made = []
-    for heads, shared, length, context in ((4, 4, 5, 5), (4, 2, 5, 7), (6, 1, 1, 9)):
+    for heads, shared, length, context in ((4, 4, 5, 5), (4, 2, 5, 7), (6, 1, 1, 9), (1, 1, 6, 4)):
         q, k, v = f32(2, heads, length, 8), f32(2, shared, context, 8, seed=1), f32(2, shared, context, 6, seed=2)
         bias = f32(length, context, seed=3)
         seen = np.ones((2, 1, 1, context), bool)
@@ -163,7 +164,13 @@ def attention_cases() -> list[Case]:
             Case("attention", [q, k, v, bias], {"scale": 0.3}, attended(q, k, v, bias, 0.3)),
             Case("attention", [q, k, v, seen], {}, attended(q, k, v, seen)),
             Case("attention", [q, k, v, hidden], {}, attended(q, k, v, hidden), note="all hidden"),
-            Case("attention", [q, k, v, None], {"causal": True}, attended(q, k, v, causal=True)),
+            Case("attention", [q, k, v, None], {"causal": True}, attended(q, k, v, past=0)),
+            Case(
+                "attention",
+                [q, k, v, bias],
+                {"causal": True, "at_end": True},
+                attended(q, k, v, bias, past=context - length),
+            ),
         ]
     x = f32(2, 3, 4, 8)
     for table in ((2, 1, 4, 4), (4, 4), (4, 3), (1, 1, 4, 2), (4, 1)):
