@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str, planning: str = "", intrinsics: str = "") -> str:
+def compile_pipeline(target: str, planning: str = "", intrinsics: str = "", kernels: str = "") -> str:
     """From relax to buffers and kernels: what the emitters take.
 
     `planning` are the passes that schedule, where these are not those of all; `intrinsics` is a pass that lowers some
-    of them in its own way.
+    of them in its own way, `kernels` one over what kernels compute.
     """
     passes = [
         "simplify",
@@ -30,6 +30,7 @@ def compile_pipeline(target: str, planning: str = "", intrinsics: str = "") -> s
         *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",
         "outline-kernels",
+        *([kernels] if kernels else []),
         "plan-memory",
     ]
     return f"builtin.module({','.join(passes)})"

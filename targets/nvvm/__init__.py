@@ -15,7 +15,7 @@ def _pipeline(options: Any = None) -> str:
     chosen = parse_options(getattr(options, "target_options", ""))
     machine = f"machine={chosen.machine}"
     planning = f"apply-tuning{{target=nvvm}},turn-weights{{{machine}}},remove-dead,schedule{{target=nvvm {machine}}}"
-    return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "")
+    return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "", "share-reciprocals")
 
 
 def _emit(module: Any, options: Any) -> Any:

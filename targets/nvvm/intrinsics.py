@@ -10,8 +10,8 @@ from mirlo.passes.rules import decline, intrinsic
 
 LOG2_E_REST = 1.925963033500995e-08
 """log2(e) less what of it fits f32."""
-_OVERFLOW, _VANISH = 89.0, -104.0
-"""Beyond these e^x is infinite, or rounds to zero."""
+_VANISH = -104.0
+"""Below this e^x rounds to zero."""
 _CERTAIN = 17.4
 """From here on sigmoid(x) rounds to one."""
 
@@ -21,7 +21,8 @@ def _exp2(b: ValueBuilder, x: Num) -> Num:
 
 
 def _exp(b: ValueBuilder, x: Num) -> Num:
-    x = b.clamp_below(b.clamp_above(x, _OVERFLOW), _VANISH)
+    # One instruction, which keeps NaN. Above, the power is infinite where e^x is, and is taken as it is.
+    x = b.emit("arith.maximumf", x.kind, x, b.like(x, _VANISH))
     power = x * LOG2_E
     # What the product lost of x · log2(e), as a factor of the result.
     lost = b.fma(x, LOG2_E_REST, b.fma(x, LOG2_E, -power))

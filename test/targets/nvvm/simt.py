@@ -29,7 +29,10 @@ _BINARY = {
 }  # fmt: skip
 _COMPARE = {0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
             6: np.less, 7: np.less_equal, 8: np.greater, 9: np.greater_equal}  # fmt: skip
-_COMPARE_FLOATS = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
+_COMPARE_FLOATS = {
+    1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal,
+    14: lambda x, y: np.isnan(x) | np.isnan(y),
+}  # fmt: skip
 _AFFINE = {
     ir.AffineAddExpr: np.add, ir.AffineMulExpr: np.multiply, ir.AffineModExpr: np.remainder,
     ir.AffineFloorDivExpr: np.floor_divide,
@@ -99,6 +102,9 @@ class Block:
 
     def math_ceil(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = np.ceil(self.env[op.operands[0]])
+
+    def math_absf(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = np.abs(self.env[op.operands[0]])
 
     def math_fma(self, op: Any, mask: np.ndarray) -> None:
         x, y, z = (self.env[v].astype(np.float64) for v in op.operands)

@@ -1,0 +1,131 @@
+"""The pass `share-reciprocals`: numbers that are divided by the same one are multiplied by its reciprocal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.lower.calls import find
+from mirlo.passes.registry import Pass, register_pass
+
+_TYPES = (ir.F32Type, ir.F16Type, ir.BF16Type)
+_LOOPS = ("scf.for", "scf.while", "scf.parallel")
+_FAR = 2.0**100
+"""Divisors beyond this, or below its reciprocal, are brought nearer to one: their reciprocals may be no numbers."""
+_NEARER = 2.0**64
+_LESS, _GREATER, _UNORDERED = 4, 2, 14
+
+
+@register_pass
+@dataclass(frozen=True)
+class ShareReciprocals(Pass):
+    """Compute divisions of f32, f16 and bf16 in kernels that share a divisor by its reciprocal.
+
+    A division is a dozen instructions of NVIDIA's GPUs, two of them of the units for special functions, and a branch:
+    in softmax of 16-bit numbers they take longer than memory does. Where a thread divides several numbers of its row by
+    the same one, or does so in a loop, the product with the reciprocal is corrected by what it leaves of the dividend,
+    which is exact; quotients that are rounded to 16 bits then are the product as it is.
+    """
+
+    name = "share-reciprocals"
+
+    def run(self, op: Any, session: Any) -> None:
+        for kernel in find(op, "gpu.func"):
+            _share_all(kernel)
+
+
+def _share_all(kernel: Any) -> None:
+    groups: dict[Any, list[Any]] = {}
+    for op in find(kernel, "arith.divf"):
+        divisor = op.operands[1]
+        if isinstance(divisor.type, _TYPES) and not _is_power_of_two(divisor):
+            groups.setdefault(divisor, []).append(op)
+    for divisions in groups.values():
+        divisor = divisions[0].operands[1]  # may have been a quotient itself, which was replaced
+        if len(divisions) > 1 or _repeats(divisions[0], divisor):
+            _share(divisor, divisions)
+
+
+def _share(divisor: Any, divisions: list[Any]) -> None:
+    with _behind(divisor), divisions[0].location:
+        f32 = ir.F32Type.get()
+        divisor = _wide(divisor)
+        size = create("math.absf", f32, divisor)
+        nearer, farther = (emit_constant(number, f32) for number in (1 / _NEARER, _NEARER))
+        scale = create("arith.select", f32, _compare(size, 1 / _FAR, _LESS), farther, emit_constant(1.0, f32))
+        scale = create("arith.select", f32, _compare(size, _FAR, _GREATER), nearer, scale)
+        scaled = create("arith.mulf", f32, divisor, scale)
+        reciprocal = create("arith.divf", f32, emit_constant(1.0, f32), scaled)
+        negative = create("arith.negf", f32, scaled)
+    for op in divisions:
+        with ir.InsertionPoint(op), op.location:
+            top = create("arith.mulf", f32, _wide(op.operands[0]), scale)
+            near = found = create("arith.mulf", f32, top, reciprocal)
+            kind = op.results[0].type
+            if kind != f32:
+                found = create("arith.truncf", kind, near)
+            elif not _is_rounded(op.results[0]):
+                found = _corrected(near, top, reciprocal, negative)
+        op.results[0].replace_all_uses_with(found)
+        op.erase()
+
+
+def _wide(value: Any) -> Any:
+    f32 = ir.F32Type.get()
+    return value if value.type == f32 else create("arith.extf", f32, value)
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether all that read a number make one of 16 bits of it."""
+    users = [use.owner.operation for use in value.uses]
+    return all(op.name == "arith.truncf" and op.results[0].type.width == 16 for op in users)
+
+
+def _corrected(near: Any, top: Any, reciprocal: Any, negative: Any) -> Any:
+    """The quotient, of one that is nearly it."""
+    f32 = near.type
+    left = create("math.fma", f32, near, negative, top)
+    exact = create("math.fma", f32, left, reciprocal, near)
+    # Of zero, infinity and what overflows nothing is left: the product is the quotient.
+    return create("arith.select", f32, _compare(exact, exact, _UNORDERED), near, exact)
+
+
+def _compare(value: Any, other: Any, predicate: int) -> Any:
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    peer = emit_constant(other, value.type) if isinstance(other, float) else other
+    return create("arith.cmpf", i1, value, peer, predicate=ir.IntegerAttr.get(i64, predicate))
+
+
+def _behind(value: Any) -> Any:
+    """The place behind what makes a value."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return ir.InsertionPoint.at_block_begin(owner)
+    operations = [op.operation for op in owner.operation.block.operations]
+    return ir.InsertionPoint(operations[operations.index(owner.operation) + 1])
+
+
+def _repeats(op: Any, value: Any) -> bool:
+    """Whether an operation is in a loop that a value is not made in."""
+    made = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    block = op.operation.block
+    while block != made:
+        parent = block.owner
+        if parent is None or parent.operation.name == "gpu.func":
+            return False
+        if parent.operation.name in _LOOPS:
+            return True
+        block = parent.operation.block
+    return False
+
+
+def _is_power_of_two(value: Any) -> bool:
+    """Whether a divisor is a constant by which LLVM multiplies."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+        return False
+    number = abs(float(owner.operation.attributes["value"].value))
+    return number == 0 or math.frexp(number)[0] == 0.5
