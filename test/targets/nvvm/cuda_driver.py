@@ -28,7 +28,16 @@ def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     monkeypatch.setattr(emit, "to_ptx", keeping)
     monkeypatch.setattr(device, "driver", lambda: made)
     # Code is made for the chip that tests name, not for the one that stands in.
-    monkeypatch.setattr(options, "_present", lambda: None)
+    _forget_chips()
+    with monkeypatch.context() as before:
+        before.setattr(device, "capability", lambda: None)
+        options._present()
     device.gpu.cache_clear()
     yield made
     device.gpu.cache_clear()
+    _forget_chips()
+
+
+def _forget_chips() -> None:
+    options._present.cache_clear()
+    options._as_here.cache_clear()
