@@ -104,11 +104,15 @@ class Chunks:
         return carried
 
 
-def plus(start: Any, by: int) -> Any:
-    """An index that is a number or a value, moved on."""
-    if isinstance(start, int):
+def plus(start: Any, by: Any) -> Any:
+    """The sum of two indices, each a number or a value."""
+    if isinstance(start, int) and isinstance(by, int):
         return start + by
-    return create("arith.addi", start.type, start, index(by)) if by else start
+    if isinstance(start, int):
+        start, by = by, start
+    if isinstance(by, int):
+        return create("arith.addi", start.type, start, index(by)) if by else start
+    return create("arith.addi", start.type, start, by)
 
 
 def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenChunks:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.access import shuffle
@@ -21,6 +21,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
+from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, visit
 
 _LARGEST = 16
 """Rows and columns of the largest tile."""
@@ -94,7 +95,9 @@ class TurnedSweep:
         self.last = len(self.space.extents) - 1
         self.along = Frame(memory, self.last, made=made)
         self.across = Frame(memory, self.last - 1)
-        size = min(machine.lanes(widest_bytes(self.space.places, self.last)), _LARGEST)
+        self.element_bytes = widest_bytes(self.space.places, self.last)
+        self.way_bytes = machine.l1_bytes // machine.l1_ways
+        size = min(machine.lanes(self.element_bytes), _LARGEST)
         while size > 2 and size // 2 >= max(self.space.extents[-2:]):
             size //= 2
         self.size = size
@@ -108,14 +111,18 @@ class TurnedSweep:
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
             return
 
-        def across(at: Any, count: int) -> None:
-            self._tiles(self.space.extents[self.last], lambda v, n: self._tile(indices, (at, count), (v, n)), False)
+        columns = Cut(self.space.extents[self.last], self.size)
+        rows = Cut(self.space.extents[self.last - 1], self.size)
+        if rows.extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
+            rows = Cut(rows.extent, rows.size, self._beyond())
+        blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.way_bytes)
+        visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
 
-        extent = self.space.extents[self.last - 1]
-        if extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
-            self._aligned_tiles(extent, across, parallel=not indices)
-        else:
-            self._tiles(extent, across, parallel=not indices)
+    def _row_bytes(self) -> int | None:
+        """How far apart the rows lie that a tile is written to; None where that is not a number."""
+        outputs = [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
+        steps = [place.flat(output).coefficient(self.last - 1) for place, output in outputs[:1]]
+        return steps[0] * self.element_bytes if steps and isinstance(steps[0], int) else None
 
     def _keeps_alignment(self) -> bool:
         """Whether the lines of all tiles begin on a multiple of their size if one does."""
@@ -124,41 +131,17 @@ class TurnedSweep:
         steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
         return all(isinstance(step, int) and step % self.size == 0 for step in steps)
 
-    def _aligned_tiles(self, extent: int, body: Any, parallel: bool) -> None:
-        """Whole tiles that begin where the operand's memory has a multiple of their size.
+    def _beyond(self) -> Any:
+        """How far the start of the operand's memory is from the multiple of a tile's size before it, in elements.
 
         Arrays of callers may lie anywhere, and a line of a tile that lies on two lines of the cache is fetched twice.
-        The first tile and the last one compute some elements that others compute as well.
         """
-        kind, size = ir.IndexType.get(), self.size
+        kind = ir.IndexType.get()
         place, argument = self.arguments[0]
         buffer = self.across.memory.slot(place.argument_operands[argument].value).buffer
         address = create("memref.extract_aligned_pointer_as_index", kind, buffer)
-        bytes_each = index(element_bytes(buffer.type.element_type))
-        elements = create("arith.divui", kind, address, bytes_each)
-        beyond = create("arith.remui", kind, elements, index(size))
-
-        def tile(i: Any) -> None:
-            start = create("arith.subi", kind, i, beyond)
-            less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
-            flag = ir.IntegerType.get_signless(1)
-            branch = scf.IfOp(create("arith.cmpi", flag, start, index(extent), predicate=less))
-            with ir.InsertionPoint(branch.then_block):
-                inside = create("arith.maxsi", kind, create("arith.minsi", kind, start, index(extent - size)), index(0))
-                body(inside, size)
-                scf.YieldOp([])
-
-        for_loop(0, -(-extent // size) * size + size, size, tile, parallel=parallel)
-
-    def _tiles(self, extent: int, body: Any, parallel: bool) -> None:
-        """A loop in steps of whole tiles, and what is left."""
-        main = extent // self.size * self.size
-        if main == self.size:
-            body(0, self.size)
-        elif main:
-            for_loop(0, main, self.size, lambda i: body(i, self.size), parallel=parallel)
-        if main < extent:
-            body(main, extent - main)
+        elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
+        return create("arith.remui", kind, elements, index(self.size))
 
     def _tile(self, indices: list[Any], rows: tuple[Any, int], columns: tuple[Any, int]) -> None:
         """One tile: (start, count) along the loop across, and along the last."""

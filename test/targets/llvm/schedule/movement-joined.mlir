@@ -9,7 +9,8 @@
 // CHECK-COUNT-8: vector.load %{{.*}} : memref<1024xf32>, vector<8xf32>
 // CHECK-NOT:   arith.select
 // CHECK:       {tir.parallel}
-// CHECK:       scf.for %{{.*}} to %c32 step
+// CHECK:       scf.for %{{.*}} to %c64{{.*}} step %c32
+// CHECK-NOT:   arith.select
 // CHECK-COUNT-8: vector.load %{{.*}} : memref<2048xf32>, vector<8xf32>
 // CHECK-NOT:   arith.select
 // CHECK:       {tir.parallel}

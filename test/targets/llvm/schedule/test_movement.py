@@ -20,6 +20,38 @@ def test_transpose(rows: int, columns: int) -> None:
     assert "vector.shuffle" in kernel.text and "vector.gather" not in kernel.text
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i8"])
+@pytest.mark.parametrize("machine", ["avx512", "avx2"])
+@pytest.mark.parametrize("shape", [(64, 64), (95, 48), (33, 161), (256, 32), (130, 512), (80, 600)])
+def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype: str) -> None:
+    """Whole blocks, half ones, tiles beside them, and tiles that are shifted to lines of the cache."""
+    rows, columns = shape
+    kind = tensor(rows, columns, dtype=dtype)
+    kernel = Kernel(lambda p, x: p.compute((columns, rows), lambda i, j: x[j, i]), [kind], options={"machine": machine})
+    assert kernel.rule == "elementwise"
+    x = (np.arange(rows * columns) % 1999).astype(kind.dtype.to_numpy()).reshape(shape)
+    (found,) = kernel(x)
+    np.testing.assert_array_equal(found, x.T)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_orders(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    order = tuple(int(i) for i in generator.permutation(int(generator.integers(2, 6))))
+    sizes = np.array([1, 2, 3, 7, 16, 17, 31, 32, 48, 64, 70])
+    shape = tuple(int(size) for size in generator.choice(sizes, len(order)))
+    dtype = str(generator.choice(["f32", "f64", "f16", "bf16", "i8", "i64"]))
+    kind = tensor(*shape, dtype=dtype)
+
+    def build(p, x):
+        axes = [order.index(i) for i in range(len(order))]
+        return p.compute([shape[i] for i in order], lambda *at: x.at(*(at[axis] for axis in axes)))
+
+    x = generator.integers(0, 100, shape).astype(kind.dtype.to_numpy())
+    (found,) = Kernel(build, [kind])(x)
+    np.testing.assert_array_equal(found, np.ascontiguousarray(x.transpose(order)))
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::2])
 def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
     shape = (2, 5, 18, 19)

@@ -1,0 +1,48 @@
+// RUN: mirlo-opt %s --legalize --schedule=machine=avx512 | FileCheck %s
+
+// Two lines of the cache by two are a block, of which one diagonal comes before the other.
+
+// CHECK-LABEL: func.func private @permute
+// CHECK:       scf.for %[[ROWS:[a-z0-9]+]] = %c0{{.*}} to %c96{{.*}} step %c32
+// CHECK:         scf.for %[[COLUMNS:[a-z0-9]+]] = %c0{{.*}} to %c64{{.*}} step %c32
+// CHECK:           scf.for %[[DIAGONAL:[a-z0-9]+]] = %c0{{.*}} to %c32{{.*}} step %c16
+// CHECK:             scf.for %[[ALONG:[a-z0-9]+]] = %c0{{.*}} to %c32{{.*}} step %c16
+// CHECK:               %[[SUM:[0-9]+]] = arith.addi %[[DIAGONAL]], %[[ALONG]]
+// CHECK:               %[[ACROSS:[0-9]+]] = arith.remui %[[SUM]], %c32
+// CHECK:               %[[ROW:[0-9]+]] = arith.addi %[[ROWS]], %[[ACROSS]]
+// CHECK:               %[[COLUMN:[0-9]+]] = arith.addi %[[COLUMNS]], %[[ALONG]]
+// CHECK:               affine.apply #{{.*}}(%[[ROW]], %[[COLUMN]])
+// CHECK-COUNT-16:      vector.load %{{.*}} : memref<6144xf32>, vector<16xf32>
+// CHECK-COUNT-16:      vector.store %{{.*}} : memref<6144xf32>, vector<16xf32>
+// CHECK:         } {tir.parallel}
+// CHECK-NEXT:  } {tir.parallel}
+func.func @blocks(%x: tensor<64x96xf32>) -> tensor<96x64xf32> {
+  %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<64x96xf32>) -> tensor<96x64xf32>
+  return %0 : tensor<96x64xf32>
+}
+
+// Where rows of the output share few sets of the first cache, blocks are of four lines along them.
+
+// CHECK-LABEL: func.func private @permute_0
+// CHECK:       scf.for %{{.*}} to %c96{{.*}} step %c32
+// CHECK:         scf.for %{{.*}} to %c512{{.*}} step %c64
+// CHECK:           scf.for %{{.*}} to %c32{{.*}} step %c16
+// CHECK:             scf.for %{{.*}} to %c64{{.*}} step %c16
+func.func @crowded(%x: tensor<512x96xf32>) -> tensor<96x512xf32> {
+  %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<512x96xf32>) -> tensor<96x512xf32>
+  return %0 : tensor<96x512xf32>
+}
+
+// Where a line holds several tiles, those that share lines follow each other.
+
+// CHECK-LABEL: func.func private @permute_1
+// CHECK:       scf.for %{{.*}} to %c128{{.*}} step %c64
+// CHECK:         scf.for %{{.*}} to %c64{{.*}} step %c32
+// CHECK:           scf.for %{{.*}} to %c64{{.*}} step %c32
+// CHECK:             scf.for %{{.*}} to %c32{{.*}} step %c16
+// CHECK:               scf.for %{{.*}} to %c32{{.*}} step %c16
+// CHECK-COUNT-16:        vector.load %{{.*}} : memref<8192xf16>, vector<16xf16>
+func.func @half(%x: tensor<128x64xf16>) -> tensor<64x128xf16> {
+  %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<128x64xf16>) -> tensor<64x128xf16>
+  return %0 : tensor<64x128xf16>
+}
