@@ -39,7 +39,7 @@ _TO_NVVM = (
 )
 
 
-_WIDE = ("vector.load", "vector.store", "nvgpu.ldmatrix", "nvvm.wgmma.mma_async")
+_WIDE = ("vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.wgmma.mma_async")
 """Operations whose conversions know positions of 64 bits only."""
 
 

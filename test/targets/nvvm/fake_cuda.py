@@ -150,6 +150,9 @@ class FakeDriver:
     def cuDeviceGetAttribute(self, kind: int, device: int) -> tuple[Any, int]:
         return SUCCESS, (*self.capability, self.units)[kind]
 
+    def cuDeviceGetName(self, size: int, device: int) -> tuple[Any, bytes]:
+        return SUCCESS, b"a stand-in"
+
     def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:
         return SUCCESS, device + 1
 

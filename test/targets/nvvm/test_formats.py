@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from emulator.driver import emulated
 from fragments import rounded_to_tf32
 from interpreted import run_on_interpreter
 
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
@@ -83,13 +85,25 @@ def test_floats_of_eight_bits(kind: str) -> None:
         np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("turned", ["", "ab"])
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 def test_floats_are_rounded_where_asked_for(turned: str) -> None:
     for size in SIZES:
         found, a, b = run("f32", "f32", "f32", size, TF32, turned)
         exact, wanted = a @ b, rounded_to_tf32(a) @ rounded_to_tf32(b)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
         assert np.abs(found - exact).max() > 1e-4, "nothing was rounded"
+
+
+@pytest.mark.parametrize("turned", ["a", "b"])
+def test_rounded_floats_that_are_copied_without_ldmatrix(turned: str) -> None:
+    """Where both factors lie along the lines, positions are converted by `cp.async` alone: to 64 bits, as elsewhere."""
+    a, b = values("f32", 64, 64), values("f32", 64, 64)
+    text = product(("64x64", "f32"), ("64x64", "f32"), "64x64", "f32", turned)
+    with emulated("sm_80"):
+        with make_context():
+            compiled = mirlo.compile(ir.Module.parse(text), target=f"nvvm{{{TF32}}}", cache=False)
+        found = compiled(*(np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))))
+    np.testing.assert_allclose(found, rounded_to_tf32(a) @ rounded_to_tf32(b), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("options", ["chip=sm_80", "chip=sm_90a"])

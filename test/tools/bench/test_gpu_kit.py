@@ -196,6 +196,36 @@ def test_on_a_driver_that_stands_in(bare: Path, tmp_path: Path) -> None:
     assert rows[0]["gbytes"] > 0 and all(row["us"] > 0 for row in rows[1:])
 
 
+EMULATED = """
+import sys
+sys.path[:0] = [{tests!r}, {package!r}]
+from emulator.driver import emulated
+from mirlo.benchmarks.gpu.child import main
+with emulated():
+    sys.exit(main())
+"""
+
+
+def test_everything_first_is_right_on_an_emulated_gpu(tmp_path: Path) -> None:
+    """What is checked before everything else, executed from its PTX."""
+    from mirlo.benchmarks.gpu.run import Options, run
+
+    output_of(
+        python(
+            "-m", "benchmarks.gpu", "--build", tmp_path / "kit", "--groups", "first", "--target", "nvvm{chip=sm_90a}"
+        )
+    )
+    script = tmp_path / "emulated.py"
+    script.write_text(EMULATED.format(tests=str(STAND_IN.parents[1]), package=str(ROOT.parent)))
+    command = [sys.executable, str(script)]
+    run(
+        tmp_path / "kit",
+        Options(only=["product", "rows", "attention", "convolution"], checks_only=True, command=command),
+    )
+    rows = results(tmp_path / "kit")
+    assert len(rows) == 13 and {name for name, row in rows.items() if row["status"] != "ok"} == set()
+
+
 def test_without_a_gpu_it_says_so(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.folder import Folder
     from mirlo.benchmarks.gpu.build.kernels import add_rows
