@@ -88,6 +88,17 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], thr
     launch(D.ceildiv(total, threads), threads, thread)
 
 
+def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Any]]], None]) -> None:
+    """Run `body` for so many points a thread, a block of threads apart; whole blocks have all points together."""
+    total = D.product(list(extents))
+
+    def thread(ids: Ids) -> None:
+        first = add(multiply(ids.block, count * THREADS), ids.thread)
+        body([split(add(first, i * THREADS) if i else first, extents) for i in range(count)])
+
+    launch(total // (count * THREADS), THREADS, thread)
+
+
 def split(number: Any, extents: Sequence[Dim]) -> list[Any]:
     """The indices of a point from its number, the last index running fastest."""
     found: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from mirlo.dialects.core import dims as D
@@ -13,7 +14,7 @@ from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
-from mirlo.targets.gpu.schedule.launch import add, launch_points, multiply
+from mirlo.targets.gpu.schedule.launch import add, launch_points, launch_runs, multiply
 
 
 @dataclass
@@ -26,6 +27,8 @@ class PointsPlan:
     space: Space
     width: int = 1
     """Neighbouring elements of a thread, which divide the last loop."""
+    runs: int = 1
+    """How many times a thread has so many, a block of threads apart: what they read is under way together."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launch at the insertion point."""
@@ -37,12 +40,15 @@ class PointsPlan:
         self._touch(memory, set(made))
         *outer, last = self.space.extents or (1,)
 
-        def thread(indices: list[Any]) -> None:
+        def thread(runs: list[list[Any]]) -> None:
             points = []
-            for j in range(self.width):
+            for indices, j in product(runs, range(self.width)):
                 along = add(multiply(indices[-1], self.width), j) if self.width > 1 else indices[-1]
                 points.append(Point(Frame(memory, None, made), [*indices[:-1], along][: len(self.space.extents)]))
-            # All loads come before all stores, so that neighbours can become one access.
+            # All loads come before all stores, so that neighbours can become one access, and before what may branch.
+            for point in points if self.runs > 1 else ():
+                for place in self.space.places:
+                    point.load(place)
             for point in points:
                 for place in self.space.places:
                     point.run(place)
@@ -51,7 +57,11 @@ class PointsPlan:
                     for point in points if output.value in self.group.kept else ():
                         point.store(place, output, point.find(value))
 
-        launch_points([*outer, last // self.width], thread)
+        extents = [*outer, last // self.width]
+        if self.runs > 1:
+            launch_runs(extents, self.runs, thread)
+        else:
+            launch_points(extents, lambda indices: thread([indices]))
 
     def _touch(self, memory: Memory, made: set[Any]) -> None:
         """Make the views of all buffers outside of the launch."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
 
@@ -16,6 +18,12 @@ ACCESS = 16
 """Bytes that a thread reads or writes at once."""
 MOST_CODE = 400
 """Operations of a thread."""
+MOST_RUNS = 4
+"""Accesses of an operand that a thread has under way."""
+UNDER_WAY = 64
+"""Bytes that a thread has under way: times the 2048 threads of a unit far more than memory needs to be busy."""
+ENOUGH = 2048
+"""Blocks of threads that keep a device busy to the end."""
 BUSY = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
 
@@ -26,7 +34,9 @@ def plan_wide_points(group: Group) -> PointsPlan | Decline:
     if isinstance(plan, Decline):
         return plan
     width = _width(plan)
-    return replace(plan, width=width) if width > 1 else decline("no elements lie side by side, or they are few")
+    if width == 1:
+        return decline("no elements lie side by side, or they are few")
+    return replace(plan, width=width, runs=_runs(plan, width))
 
 
 def _width(plan: PointsPlan) -> int:
@@ -45,6 +55,24 @@ def _width(plan: PointsPlan) -> int:
     while width > 1 and (extents[axis] % width or work * width > MOST_CODE):
         width //= 2
     return width
+
+
+def _runs(plan: PointsPlan, width: int) -> int:
+    """How many accesses of each operand a thread makes, so that enough is under way while memory answers."""
+    extents = plan.space.extents
+    read = [
+        element_bytes(operand.element_type) * width for place in plan.space.places for operand in place.needed_inputs
+        if operand.map is not None and place.flat(operand).coefficient(len(extents) - 1) == 1
+    ]  # fmt: skip
+    work = width * count_operations([place.block for place in plan.space.places])
+    accesses = prod(extents) // width
+    count = MOST_RUNS
+    while count > 1 and (
+        count * sum(read) > UNDER_WAY or count * work > MOST_CODE
+        or accesses % (count * THREADS) or accesses < count * THREADS * ENOUGH
+    ):  # fmt: skip
+        count //= 2
+    return count
 
 
 @schedule("any", target="nvvm", priority=55)

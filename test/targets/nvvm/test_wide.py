@@ -10,6 +10,7 @@ from interpreted import run_on_interpreter
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.schedule import wide
 
 
 def add(left: str, right: str) -> str:
@@ -33,4 +34,28 @@ def test_results(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     x, y = (generator.standard_normal(size).astype(ml_dtypes.bfloat16) for size in (shape, other))
     left, right = ("x".join(map(str, (*size, "bf16"))) for size in (shape, other))
     found, _ = run_on_interpreter(add(left, right), [x, y])
+    np.testing.assert_array_equal(found, x + y)
+
+
+@pytest.mark.parametrize(("operator", "runs"), [("relu", 4), ("gelu", 4)])
+def test_reads_are_under_way_together(operator: str, runs: int) -> None:
+    kind = "tensor<4096x4096xf32>"
+    text = f"""func.func @main(%0: {kind}) -> {kind} {{
+  %y = "relax.{operator}"(%0) : ({kind}) -> {kind}
+  return %y : {kind}
+}}"""
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_90a")
+    before, _, _ = ptx.partition("div.rn" if operator == "gelu" else "max.NaN")
+    assert before.count("ld.global.v4.b32") == runs == ptx.count("st.global.v4.b32")
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(64, "f32"), (96, "bf16")])
+def test_runs(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "ENOUGH", 1)
+    monkeypatch.setattr(wide, "BUSY", 1)
+    generator = np.random.default_rng(1)
+    kind = np.float32 if dtype == "f32" else ml_dtypes.bfloat16
+    x, y = (generator.standard_normal(size).astype(kind) for size in ((rows, 512), (512,)))
+    found, _ = run_on_interpreter(add(f"{rows}x512x{dtype}", f"512x{dtype}"), [x, y])
     np.testing.assert_array_equal(found, x + y)
