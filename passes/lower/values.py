@@ -152,6 +152,11 @@ class ValueBuilder:
         self._types: dict[str, Any] = {}
         self._constants = {} if constants is None else constants
 
+    @property
+    def constants(self) -> dict[Any, Any]:
+        """Those that were made, for a builder that goes on at the same place."""
+        return self._constants
+
     # Types and values
 
     def type(self, kind: str) -> Any:
@@ -262,6 +267,13 @@ class ValueBuilder:
         """x·y + z, rounded once or twice: for machines on which rounding once is dear."""
         loose = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
         return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z), **loose)
+
+    def quotient(self, x: Num, y: Num) -> Num:
+        """x / y, where y is positive, and both and what comes out are far from the largest and smallest numbers.
+
+        If they are not, nothing may be done with it: a target may compute it in a way that gives no number then.
+        """
+        return x / y
 
     def polynomial(self, x: Num, coefficients: Sequence[float]) -> Num:
         """Horner's scheme; the coefficient of the highest power first."""

@@ -57,9 +57,11 @@ def _share(divisor: Any, divisions: list[Any]) -> None:
         nearer, farther = (emit_constant(number, f32) for number in (1 / _NEARER, _NEARER))
         scale = create("arith.select", f32, _compare(size, 1 / _FAR, _LESS), farther, emit_constant(1.0, f32))
         scale = create("arith.select", f32, _compare(size, _FAR, _GREATER), nearer, scale)
+        # The sign goes to the dividend: where a zero is divided, only so is that of what is left the right one.
+        scale = create("math.copysign", f32, scale, divisor)
         scaled = create("arith.mulf", f32, divisor, scale)
         reciprocal = create("arith.divf", f32, emit_constant(1.0, f32), scaled)
-        negative = create("arith.negf", f32, scaled)
+        negative = create("arith.negf", f32, reciprocal)
     for op in divisions:
         with ir.InsertionPoint(op), op.location:
             top = create("arith.mulf", f32, _wide(op.operands[0]), scale)
@@ -68,7 +70,7 @@ def _share(divisor: Any, divisions: list[Any]) -> None:
             if kind != f32:
                 found = create("arith.truncf", kind, near)
             elif not _is_rounded(op.results[0]):
-                found = _corrected(near, top, reciprocal, negative)
+                found = _corrected(near, top, scaled, negative)
         op.results[0].replace_all_uses_with(found)
         op.erase()
 
@@ -84,12 +86,12 @@ def _is_rounded(value: Any) -> bool:
     return all(op.name == "arith.truncf" and op.results[0].type.width == 16 for op in users)
 
 
-def _corrected(near: Any, top: Any, reciprocal: Any, negative: Any) -> Any:
-    """The quotient, of one that is nearly it."""
+def _corrected(near: Any, top: Any, divisor: Any, negative: Any) -> Any:
+    """The quotient, of one that is nearly it and the negative reciprocal."""
     f32 = near.type
-    left = create("math.fma", f32, near, negative, top)
-    exact = create("math.fma", f32, left, reciprocal, near)
-    # Of zero, infinity and what overflows nothing is left: the product is the quotient.
+    over = create("math.fma", f32, near, divisor, create("arith.negf", f32, top))
+    exact = create("math.fma", f32, over, negative, near)
+    # For divisors that are zero or infinite, and for what overflows, the product is the quotient.
     return create("arith.select", f32, _compare(exact, exact, _UNORDERED), near, exact)
 
 

@@ -1,9 +1,10 @@
-"""Intrinsics for which the hardware's approximation of 2^x is exact enough: two units in the last place, in f32."""
+"""Intrinsics in f32 for which the hardware's approximations are exact enough: of 2^x, and of 1/x to begin with."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.lower.expansions import errorfunction, hyperbolic
 from mirlo.passes.lower.expansions.exponential import LN_2, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
@@ -14,6 +15,21 @@ _VANISH = -104.0
 """Below this e^x rounds to zero."""
 _CERTAIN = 17.4
 """From here on sigmoid(x) rounds to one."""
+
+
+class _Quick(ValueBuilder):
+    """Divides by positive numbers without branches, which would keep what a thread reads next from being under way."""
+
+    def quotient(self, x: Num, y: Num) -> Num:
+        inverse = self.emit("nvvm.rcp.approx.ftz.f", y.kind, y)
+        near = x * inverse
+        # In this order -0 / y is -0, where y is positive.
+        return self.fma(self.fma(near, y, -x), -inverse, near)
+
+
+def _quick(b: ValueBuilder) -> ValueBuilder:
+    """A builder at the same place; of scalars, that is: the instruction takes no vectors."""
+    return _Quick(None, b.constants) if b.shape is None else b
 
 
 def _exp2(b: ValueBuilder, x: Num) -> Num:
@@ -48,4 +64,16 @@ def sigmoid(op: Any, b: ValueBuilder) -> Any:
     if op.dtype != "f32":
         return decline("only for f32", dtype=op.dtype)
     power = _exp(b, b.clamp_above(op.nums[0], _CERTAIN))
-    return power / (power + 1.0)
+    return _quick(b).quotient(power, power + 1.0)
+
+
+@intrinsic("erf", target="nvvm")
+def erf(op: Any, b: ValueBuilder) -> Any:
+    """That of all targets, by a division without branches."""
+    return errorfunction.erf(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
+
+
+@intrinsic("tanh", target="nvvm")
+def tanh(op: Any, b: ValueBuilder) -> Any:
+    """The same."""
+    return hyperbolic.tanh(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)

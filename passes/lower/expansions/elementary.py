@@ -55,4 +55,5 @@ def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
 
     Near 1 the errors of numerator and denominator cancel, so that short polynomials are enough for both.
     """
-    return (numerator + numerator) * denominator / b.multiply_add(numerator, numerator, denominator * denominator)
+    below = b.multiply_add(numerator, numerator, denominator * denominator)
+    return b.quotient((numerator + numerator) * denominator, below)

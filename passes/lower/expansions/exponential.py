@@ -138,4 +138,4 @@ def expm1(b: ValueBuilder, x: Num) -> Num:
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
     # From this bound on, e^x + 1 is e^x; before it nothing overflows.
     power = _exp_up_to(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2), overflows=False)
-    return power / (power + 1.0)
+    return b.quotient(power, power + 1.0)

@@ -103,8 +103,18 @@ class Block:
     def math_ceil(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = np.ceil(self.env[op.operands[0]])
 
+    def nvvm_rcp_approx_ftz_f(self, op: Any, mask: np.ndarray) -> None:
+        # Not the nearest number, as the hardware's may not be, and nothing of subnormal ones.
+        x = self.env[op.operands[0]]
+        x = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+        made = np.nextafter(np.float32(1) / x, np.float32(np.inf))
+        self.env[op.results[0]] = np.where(np.abs(made) < np.finfo(np.float32).tiny, np.float32(0), made)
+
     def math_absf(self, op: Any, mask: np.ndarray) -> None:
         self.env[op.results[0]] = np.abs(self.env[op.operands[0]])
+
+    def math_copysign(self, op: Any, mask: np.ndarray) -> None:
+        self.env[op.results[0]] = np.copysign(*(self.env[v] for v in op.operands))
 
     def math_fma(self, op: Any, mask: np.ndarray) -> None:
         x, y, z = (self.env[v].astype(np.float64) for v in op.operands)

@@ -1,4 +1,4 @@
-"""The rules of nvvm for e^x, by the interpreter, whose 2^x is exact: the hardware's adds at most two units."""
+"""The rules of nvvm, by the interpreter, whose 2^x is exact: the hardware's adds at most two units. Its 1/x is not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mirlo.tools.conformance.meanings import FLOAT
 from mirlo.tools.conformance.samples import sample
 
 
-@pytest.mark.parametrize("name", ["exp", "sigmoid"])
-def test_errors(name: str) -> None:
+@pytest.mark.parametrize(("name", "most"), [("exp", 2.0), ("sigmoid", 2.0), ("tanh", 2.5), ("erf", 2.8)])
+def test_errors(name: str, most: float) -> None:
     with np.errstate(all="ignore"):
         x = np.concatenate([sample("f32", 4000, FLOAT[name]), np.float32([np.inf, -np.inf, np.nan, 0.0, 88.8, -103.9])])
         kind = f"tensor<{x.size}xf32>"
@@ -22,4 +22,4 @@ def test_errors(name: str) -> None:
 }}"""
         found, _ = run_on_interpreter(text, [x])
         errors = ulp_errors(found, FLOAT[name].function(x.astype(np.longdouble)), "f32")
-    assert errors.max() <= 2.0, (x[errors.argmax()], found[errors.argmax()])
+    assert errors.max() <= most, (x[errors.argmax()], found[errors.argmax()])
