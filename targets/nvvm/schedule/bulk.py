@@ -143,3 +143,16 @@ def wait_for_products(under_way: int) -> None:
     """Until at most so many groups of products are under way."""
     number = ir.IntegerAttr.get(_i(64), under_way)
     ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": number})
+
+
+def wait_at(number: Any, threads: int) -> None:
+    """Wait at a barrier of the block, of which there are 16, until so many threads have waited or arrived there."""
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    ir.Operation.create(
+        "nvvm.barrier", operands=[i32(number), i32(threads)], attributes={"operandSegmentSizes": segments}
+    )
+
+
+def arrive_at(number: Any, threads: int) -> None:
+    """The same without waiting."""
+    ir.Operation.create("nvvm.barrier.arrive", operands=[i32(number), i32(threads)])

@@ -35,6 +35,15 @@ def of_neighbour(value: Any, distance: int) -> Any:
     return create("arith.bitcast", kind, number) if isinstance(kind, ir.FloatType) else number
 
 
+def of_warp(value: Any) -> Any:
+    """An index that is the same in all threads of a warp, so that the assembler knows it."""
+    i32 = ir.IntegerType.get_signless(32)
+    number = create("arith.index_cast", i32, value)
+    mode = ir.Attribute.parse("#gpu<shuffle_mode idx>")
+    made = gpu.ShuffleOp(number, emit_constant(0, i32), emit_constant(WARP, i32), mode)
+    return create("arith.index_cast", value.type, made.operation.results[0])
+
+
 def over_team(
     values: Sequence[Any], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
 ) -> list[Any]:

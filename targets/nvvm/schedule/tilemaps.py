@@ -33,6 +33,38 @@ _PERMUTED_128 = 1 << 62
 
 
 @dataclass(frozen=True)
+class TiledTensor:
+    """A tensor of which boxes are copied: its dims, numbers between neighbours, and the box, the innermost last."""
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    box: Sequence[int]
+    form: Format
+
+    def tensor_map(self, flat: Any) -> Any:
+        """The map of the tensor in this buffer, on the host."""
+        sizes, strides, element = list(self.sizes), list(self.strides), flat.type.element_type
+        whole = ir.Operation.create(
+            "memref.reinterpret_cast",
+            results=[ir.MemRefType.get(sizes, element, ir.StridedLayoutAttr.get(0, strides))], operands=[flat],
+            attributes={
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+                "static_offsets": ir.DenseI64ArrayAttr.get([0]), "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
+                "static_strides": ir.DenseI64ArrayAttr.get(strides),
+            },
+        ).results[0]  # fmt: skip
+        unranked = create("memref.cast", ir.UnrankedMemRefType.get(element, None), whole)
+        shape = "x".join(map(str, self.box))
+        kind = ir.Type.parse(
+            f"!nvgpu.tensormap.descriptor<tensor = memref<{shape}x{element}, 3>, swizzle = swizzle_128b, "
+            "l2promo = l2promo_256b, oob = zero, interleave = none>"
+        )
+        # What the copies make of the numbers on the way: f32 is rounded.
+        form = {"format": ir.StringAttr.get(self.form.name)}
+        return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, self.box), **form)
+
+
+@dataclass(frozen=True)
 class MappedSide:
     """A factor that the copying engine can read: a matrix of lines by steps of the sums, for each of the batch."""
 
@@ -62,25 +94,7 @@ class MappedSide:
         sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
         strides = [stride for _, stride in self.batch] + [self.pitch, 1]
         box = [1] * len(self.batch) + list(self.box(lines))
-        flat, element = memory.slot(self.side.access.value).buffer, self.side.access.element_type
-        layout = ir.StridedLayoutAttr.get(0, strides)
-        whole = ir.Operation.create(
-            "memref.reinterpret_cast", results=[ir.MemRefType.get(sizes, element, layout)], operands=[flat],
-            attributes={
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-                "static_offsets": ir.DenseI64ArrayAttr.get([0]), "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
-                "static_strides": ir.DenseI64ArrayAttr.get(strides),
-            },
-        ).results[0]  # fmt: skip
-        unranked = create("memref.cast", ir.UnrankedMemRefType.get(element, None), whole)
-        shape = "x".join(map(str, box))
-        kind = ir.Type.parse(
-            f"!nvgpu.tensormap.descriptor<tensor = memref<{shape}x{element}, 3>, swizzle = swizzle_128b, "
-            "l2promo = l2promo_256b, oob = zero, interleave = none>"
-        )
-        # What the copies make of the numbers on the way: f32 is rounded.
-        form = {"format": ir.StringAttr.get(self.form.name)}
-        return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, box), **form)
+        return TiledTensor(sizes, strides, box, self.form).tensor_map(memory.slot(self.side.access.value).buffer)
 
     def copy(
         self, tensor_map: Any, target: Any, lines: int, place: tuple[Any, Any, Indices], barriers: Barriers,
@@ -98,13 +112,21 @@ class MappedSide:
 
 def descriptor(form: Format, along_sums: bool, address: Any, product: int) -> Any:
     """What the products of a warpgroup are told of a tile: where it begins, for one of the products of a row."""
-    i64 = ir.IntegerType.get_signless(64)
     # Along the sums a product takes 32 bytes of each row, else so many rows as it has steps.
     moved = DEPTH_BYTES if along_sums else form.depth * ROW_BYTES
-    at = create("arith.index_cast", i64, add(address, product * moved))
+    beside = ACCESS if along_sums else ROW_BYTES // form.bytes * ROW_BYTES
+    return described(add(address, product * moved), beside)
+
+
+def described(address: Any, beside: int) -> Any:
+    """A tile as products of warpgroups take it: where it begins, and after how many bytes the lines beside it do.
+
+    The latter is looked at only where neighbouring lines lie side by side: boxes hold 128 bytes of these.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    at = create("arith.index_cast", i64, address)
     start = create("arith.shrui", i64, at, emit_constant(4, i64))
-    beside = 1 if along_sums else ROW_BYTES // form.bytes * ROW_BYTES // ACCESS
-    rest = _PERMUTED_128 | GROUP_BYTES // ACCESS << 32 | beside << 16
+    rest = _PERMUTED_128 | GROUP_BYTES // ACCESS << 32 | beside // ACCESS << 16
     return create("arith.ori", i64, start, emit_constant(rest, i64))
 
 

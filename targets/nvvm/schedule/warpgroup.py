@@ -7,8 +7,7 @@ memory with two barriers: `full` opens when all bytes have arrived, `empty` when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,18 +24,13 @@ from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered import GatheredSide, Gathering, gathered
+from mirlo.targets.nvvm.schedule.slots import BESIDE, GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
-GROUP = 128
-"""Threads of a warpgroup."""
-LINES = 64
-"""Rows of its products."""
 STAGES = 8
 """Most slots."""
-BESIDE = 2048
-"""Bytes of shared memory that are no slots."""
 COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 """Of a thread; together they are what the unit has."""
 GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
@@ -166,13 +160,9 @@ class _Kernel:
         slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
         states = shared(2 * self.slots, ir.IntegerType.get_signless(64))
         self.slots_memory = slots
-        self.base = bulk.address_of(slots)
-        self.full = bulk.Barriers(bulk.address_of(states))
-        self.empty = bulk.Barriers(add(self.full.address, 8 * self.slots))
-        with _only(less(ids.thread, 1)):
-            for slot in range(self.slots):
-                self.full.make(slot, 1 + (GROUP if self.gathers else 0))
-                self.empty.make(slot, self.together * self.tile.groups * (GROUP // WARP))
+        self.ring = Ring.of(bulk.address_of(slots), self.slot_bytes, self.slots, bulk.address_of(states))
+        with only(less(ids.thread, 1)):
+            self.ring.make(1 + (GROUP if self.gathers else 0), self.together * self.tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
         bulk.meet(self.together > 1)
         cluster, self.rank = split(ids.block, [self.clusters, self.together])
@@ -184,7 +174,7 @@ class _Kernel:
                 self.thread = own
                 self._each_tile(cluster, 1, self._gather)
             else:
-                with _only(less(ids.thread, 1)):
+                with only(less(ids.thread, 1)):
                     self._each_tile(cluster, 1, self._copy)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
@@ -217,19 +207,9 @@ class _Kernel:
         values = values_of(self.roles.batch, batch)
         return values, multiply(down, self.tile.height), multiply(across, self.tile.width)
 
-    def _following(self, slot: Any, turn: Any) -> list[Any]:
-        """The slot after one, and its turn: each time round the turn changes between 0 and 1."""
-        following = add(slot, 1)
-        more = less(following, self.slots)
-        other = create("arith.subi", turn.type, index(1), turn)
-        return [
-            create("arith.select", slot.type, more, following, index(0)),
-            create("arith.select", turn.type, more, turn, other),
-        ]
-
     def _sides(self, slot: Any) -> tuple[Any, Any]:
         """Where the tiles of both factors are."""
-        left = add(self.base, multiply(slot, self.slot_bytes))
+        left = self.ring.at(slot)
         return left, add(left, self.left_bytes)
 
     # The warpgroup that copies: one thread of it
@@ -240,12 +220,12 @@ class _Kernel:
         assert isinstance(factor, MappedSide)
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
-            self.empty.wait(slot, turn)
-            self.full.expect(slot, self.slot_bytes)
+            self.ring.empty.wait(slot, turn)
+            self.ring.full.expect(slot, self.slot_bytes)
             left, _ = self._sides(slot)
-            factor.copy(self.left_map, left, self.tile.height, (row, first, values), self.full, slot)
+            factor.copy(self.left_map, left, self.tile.height, (row, first, values), self.ring.full, slot)
             self._copy_columns(place, first, slot)
-            return self._following(slot, turn)
+            return self.ring.following(slot, turn)
 
         return for_loop(0, self.roles.depth, self.step, step, at)
 
@@ -255,7 +235,7 @@ class _Kernel:
         _, right = self._sides(slot)
         part = multiply(self.rank, self.shared_lines)
         mine, corner = add(right, multiply(part, ROW_BYTES)), (add(column, part), first, values)
-        self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.full, slot, self.together)
+        self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.ring.full, slot, self.together)
 
     # The same where the rows are no matrix: all threads of the warpgroup copy pieces of these
 
@@ -271,21 +251,21 @@ class _Kernel:
         later = min(LATER, -(-self.roles.depth // self.step))
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
-            self.empty.wait(slot, turn)
-            with _only(less(self.thread, 1)):
-                self.full.expect(slot, self.slot_bytes - self.left_bytes)
+            self.ring.empty.wait(slot, turn)
+            with only(less(self.thread, 1)):
+                self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)
                 self._copy_columns(place, first, slot)
             pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
             copies.commit()
             self._arrived(later)
-            with _only(_compare(first, later * self.step, _AT_LEAST)):
-                self.full.arrive(self._before(slot, later))
-            return self._following(slot, turn)
+            with only(_compare(first, later * self.step, _AT_LEAST)):
+                self.ring.full.arrive(self.ring.before(slot, later))
+            return self.ring.following(slot, turn)
 
         slot, turn = for_loop(0, self.roles.depth, self.step, step, at)
         self._arrived(0)
         for number in range(later, 0, -1):
-            self.full.arrive(self._before(slot, number))
+            self.ring.full.arrive(self.ring.before(slot, number))
         return [slot, turn]
 
     @staticmethod
@@ -294,17 +274,11 @@ class _Kernel:
         copies.wait(under_way)
         bulk.publish_copies()
 
-    def _before(self, slot: Any, number: int) -> Any:
-        """The slot so many before one."""
-        far = add(slot, self.slots - number)
-        wrapped = create("arith.subi", slot.type, far, index(self.slots))
-        return create("arith.select", slot.type, less(far, self.slots), far, wrapped)
-
     # Those that multiply
 
     def _multiply(self, place: Any, at: list[Any]) -> list[Any]:
         def step(first: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
-            self.full.wait(slot, turn)
+            self.ring.full.wait(slot, turn)
             bulk.begin_products()
             left, right = self._sides(slot)
             left = add(left, multiply(self.number, LINES * ROW_BYTES))
@@ -312,24 +286,24 @@ class _Kernel:
                 sums = self._product(sums, left, right, product)
             bulk.end_products(under_way=1)
             # The products of the step before are done: what they read may be written over.
-            with _only(_compare(first, 0, _OTHER_THAN)):
-                self._release(self._before(slot, 1))
-            return [sums, *self._following(slot, turn)]
+            with only(_compare(first, 0, _OTHER_THAN)):
+                self._release(self.ring.before(slot, 1))
+            return [sums, *self.ring.following(slot, turn)]
 
         start = bulk.zero_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
         sums, slot, turn = for_loop(0, self.roles.depth, self.step, step, [start, *at])
         bulk.wait_for_products(0)
-        self._release(self._before(slot, 1))
+        self._release(self.ring.before(slot, 1))
         self._finish(place, sums)
         return [slot, turn]
 
     def _release(self, slot: Any) -> None:
         """Each warp says that it has multiplied what is in a slot, to all who copy to it."""
-        with _only(less(self.lane.number, self.together)):
+        with only(less(self.lane.number, self.together)):
             if self.together > 1:
-                self.empty.arrive_at(slot, self.lane.number)
+                self.ring.empty.arrive_at(slot, self.lane.number)
             else:
-                self.empty.arrive(slot)
+                self.ring.empty.arrive(slot)
 
     def _product(self, sums: Any, left: Any, right: Any, product: int) -> Any:
         a, b = self.plan.left, self.plan.right
@@ -358,15 +332,6 @@ class _Kernel:
                 at = ir.DenseI64ArrayAttr.get([len(places) * j + PAIR * half + i])
                 total = create("llvm.extractvalue", kind, sums, position=at)
                 finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
-
-
-@contextmanager
-def _only(condition: Any) -> Iterator[None]:
-    """Operations for the threads for which a condition holds."""
-    branch = scf.IfOp(condition)
-    with ir.InsertionPoint(branch.then_block):
-        yield
-        scf.YieldOp([])
 
 
 _OTHER_THAN, _AT_LEAST = 1, 9

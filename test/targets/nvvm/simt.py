@@ -37,6 +37,10 @@ _AFFINE = {
     ir.AffineAddExpr: np.add, ir.AffineMulExpr: np.multiply, ir.AffineModExpr: np.remainder,
     ir.AffineFloorDivExpr: np.floor_divide,
 }  # fmt: skip
+_ASSEMBLY = {
+    "mov.b64 $0, $1;": lambda x: x,
+    "ex2.approx.ftz.f32 $0, $1;": lambda x: np.exp2(np.where(x < -126, -np.inf, x), dtype=np.float32),
+}  # fmt: skip
 _UNSIGNED = 6
 WARP = 32
 
@@ -162,14 +166,21 @@ class Block:
         self.env[op.results[0]] = np.broadcast_to(of(result), (self.threads,)).astype(np.int64)
 
     def gpu_shuffle(self, op: Any, mask: np.ndarray) -> None:
-        value, distance = (self.env[v] for v in list(op.operands)[:2])
-        assert "xor" in str(op.attributes["mode"]) and mask.all(), "threads of a warp do not meet"
-        self.env[op.results[0]] = value[np.arange(self.threads) ^ distance]
+        value, offset = (self.env[v] for v in list(op.operands)[:2])
+        assert mask.all(), "threads of a warp do not meet"
+        lanes = np.arange(self.threads)
+        at = lanes ^ offset if "xor" in str(op.attributes["mode"]) else lanes // WARP * WARP + offset
+        self.env[op.results[0]] = value[at]
         self.env[op.results[1]] = mask
 
     def llvm_inline_asm(self, op: Any, mask: np.ndarray) -> None:
-        assert str(op.attributes["asm_string"]) == '"mov.b64 $0, $1;"', "unknown assembly"
-        self.env[op.results[0]] = self.env[op.operands[0]]
+        x = self.env[op.operands[0]]
+        text = ir.StringAttr(op.attributes["asm_string"]).value
+        if not len(op.results):
+            limit = re.search(r"setp\.gt\.f32 never, \$0, 0f(\w+);\n@never st", text)
+            assert limit and (x[mask] <= np.frombuffer(bytes.fromhex(limit[1]), ">f4")).all(), "what never happens did"
+            return
+        self.env[op.results[0]] = _ASSEMBLY[text](x)
 
     # Where a thread is
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from assembly import Register, run_assembly
 from fragments import KINDS, rounded_to_tf32, seen
 from simt import Block, dtype_of
+
+from mirlo.dialects.bindings import ir
 
 GROUP = 128
 MEMORY = 227 * 1024
@@ -95,6 +98,23 @@ class Unit:
         self.changed = threading.Condition()
         self.together = threading.Barrier(groups)
         self.registers: dict[int, int] = {}
+        self.meetings: dict[int, int] = {}
+        """Threads that came so far to each of the numbered barriers."""
+
+    def meet(self, number: int, count: int, waits: bool) -> None:
+        """A warpgroup comes to a barrier that opens whenever so many threads have come."""
+        with self.changed:
+            before = self.meetings.get(number, 0)
+            self.meetings[number] = before + GROUP
+            self.changed.notify_all()
+            if waits:
+                opens = before // count * count + count
+
+                def is_open() -> bool:
+                    return self.cluster.failure is not None or self.meetings[number] >= opens
+
+                assert self.changed.wait_for(is_open, PATIENCE), "a barrier that never opens"
+                assert self.cluster.failure is None, "another warpgroup failed"
 
     def place(self, number: int, size: int) -> int:
         """Where the memory of this number begins."""
@@ -339,9 +359,26 @@ class Warpgroup(Block):
         if not isinstance(held, Sums):
             super().llvm_extractvalue(op, mask)
             return
-        assert held.under_way == 0, "sums are read while products are under way"
         (position,) = op.attributes["position"]
-        self.env[op.results[0]] = held.values[:, position]
+        # Only what waits may take registers while products are under way; anything else does not know them.
+        known = held.under_way == 0
+        self.env[op.results[0]] = held.values[:, position] if known else Register(held, position)
+
+    def llvm_inline_asm(self, op: Any, mask: np.ndarray) -> None:
+        text = ir.StringAttr(op.attributes["asm_string"]).value
+        if "wgmma" not in text:
+            super().llvm_inline_asm(op, mask)
+            return
+        assert mask.all(), "a warpgroup multiplies together"
+        run_assembly(self, op, text)
+
+    def nvvm_barrier(self, op: Any, mask: np.ndarray) -> None:
+        assert mask.all()
+        self.unit.meet(*(self._one(value, mask) for value in op.operands), waits=True)
+
+    def nvvm_barrier_arrive(self, op: Any, mask: np.ndarray) -> None:
+        assert mask.all()
+        self.unit.meet(*(self._one(value, mask) for value in op.operands), waits=False)
 
 
 def run_cluster(body: Any, positions: list[tuple[int, int, int]], threads: int, arguments: list[Any]) -> None:

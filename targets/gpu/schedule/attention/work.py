@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
+from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import Attention, Read
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
@@ -47,10 +48,8 @@ class Work:
             for operand in place.needed_inputs:
                 if operand.value not in made:
                     self.memory.slot(operand.value)
-        for place in found.after:
-            for output in place.block.outputs:
-                if output.value in found.group.kept:
-                    self.memory.slot(output.value)
+        for _, output in self.kept:
+            self.memory.slot(output.value)
 
     # Positions
 
@@ -95,15 +94,24 @@ class Work:
 
     def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
         """The elementwise blocks on a finished element, and the stores; `total` is the sum of its row's weights."""
+        made = self.finished(total, weighted, loops)
+        point = Point(Frame(self.memory, None), self.indices(loops))
+        for place, output in self.kept:
+            point.store(place, output, made[output.value])
+
+    def finished(self, total: Any, weighted: Any, loops: Loops) -> dict[Any, Any]:
+        """What the elementwise blocks make of a finished element, by tensor."""
         found = self.found
         (product,) = found.value.place.block.outputs
         held = {found.total: total, found.weighted: narrowed(weighted, product.element_type)}
-        made = self._chain(found.after, held, loops)
-        point = Point(Frame(self.memory, None), self.indices(loops))
-        for place in found.after:
-            for output in place.block.outputs:
-                if output.value in found.group.kept:
-                    point.store(place, output, made[output.value])
+        return self._chain(found.after, held, loops)
+
+    @property
+    def kept(self) -> list[tuple[Place, OperandView]]:
+        """What is stored of it, and the blocks that make that."""
+        found = self.found
+        outputs = [(place, output) for place in found.after for output in place.block.outputs]
+        return [(place, output) for place, output in outputs if output.value in found.group.kept]
 
     def _chain(
         self, places: Sequence[Place], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None

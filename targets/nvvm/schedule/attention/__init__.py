@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
+from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
@@ -45,17 +46,30 @@ class MmaAttentionPlan:
     form: Format
     tile: Tile
     parts: Dim
+    no_groups: str = ""
+    """Why it is not computed by warpgroups, on chips that have these."""
 
     def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
         MmaKernel(Work(self.found, memory, times), self.form, self.tile, self.parts).emit()
 
     def describe(self) -> dict[str, Any]:
-        return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts}
+        why = {"no_warpgroups": self.no_groups} if self.no_groups else {}
+        return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts, **why}
+
+
+def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPlan | Decline:
+    """How to compute an attention by warpgroups."""
+    if not options.chip.has_warpgroups:
+        return decline("the chip has no products of warpgroups", chip=options.chip.name)
+    if str(found.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(found.sum_type))
+    form = _common_form(found, options)
+    return form if isinstance(form, Decline) else plan_groups(found, form, options)
 
 
 def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan | Decline:
-    """How to compute an attention on the matrix units."""
+    """How to compute an attention on the matrix units, by warps."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     form = _common_form(found, options)
@@ -158,17 +172,29 @@ def choose_tile(found: Attention) -> Tile:
     return Tile(warps, 1, min(keys, most), columns)
 
 
-Plan = DecodePlan | MmaAttentionPlan | AttentionPlan
+Plan = DecodePlan | GroupAttentionPlan | MmaAttentionPlan | AttentionPlan
+PLANNERS: tuple[Callable[[Attention, Options], Plan | Decline], ...] = (
+    plan_decode,
+    plan_group_attention,
+    plan_mma_attention,
+)
 
 
 def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
     """How to compute these blocks, if they are an attention."""
 
     def plan(found: Attention) -> Plan:
-        ways: tuple[Callable[..., Plan | Decline], ...] = (plan_decode, plan_mma_attention)
-        possible = (made for way in ways if not isinstance(made := way(found, options), Decline))
-        by_sums = partial(plan_attention, busy=options.chip.units, team=_by_shuffles)
-        chosen: Plan = with_choices(next(possible, None) or by_sums(found), tuned)
+        reasons = []
+        for way in PLANNERS:
+            made = way(found, options)
+            if not isinstance(made, Decline):
+                break
+            reasons.append(made)
+        else:
+            made = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
+        if isinstance(made, MmaAttentionPlan) and options.chip.has_warpgroups:
+            made = replace(made, no_groups=str(reasons[PLANNERS.index(plan_group_attention)]))
+        chosen: Plan = with_choices(made, tuned)
         return chosen
 
     return plan_group(group, plan)

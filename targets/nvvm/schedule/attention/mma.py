@@ -20,7 +20,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
-from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
@@ -34,7 +34,7 @@ from mirlo.targets.gpu.schedule.launch import (
     when,
 )
 from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew
-from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.copies import async_copy, commit, wait
 from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
@@ -45,8 +45,7 @@ from mirlo.targets.nvvm.schedule.fragments import (
     number_of,
     registers,
 )
-from mirlo.targets.nvvm.schedule.shuffles import over_team
-from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format
+from mirlo.targets.nvvm.schedule.units import COLUMNS, F16, ROWS, Format
 
 STEP = 16
 """Steps of the sums of one product."""
@@ -242,16 +241,10 @@ class MmaKernel:
         barrier()
         self._copy_keys(add(number, 1))
         commit()
-        masked = self._masked(scores, multiply(number, tile.keys), inside)
-        own = [fold(larger, line) for line in masked]
-        met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], 4)
-        new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
-        scale = emit_constant(self.factor * LOG2_E, self.f32)
-        away = [times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32)) for peak in new]
-        fades = [exp2(fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
-        weights = [[exp2(fma(score, scale, by)) for score in line] for line, by in zip(masked, away, strict=True)]
-        totals = [fma(total, fade, fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
-        return [*new, *totals, *self._weighted(weights, fades, sums)]
+        first = add(multiply(number, tile.keys), anew(multiply(self.lane.member, 2)))
+        seen = masked(self.work, self._by_rows(scores), self.row_loops, first, tile.keys, inside)
+        made = weigh(seen, peaks, totals, self.factor)
+        return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
 
     def _scores(self) -> list[list[Any]]:
         """Fragments of a tile of scores: for each of the rows' fragments one for 8 keys."""
@@ -266,27 +259,13 @@ class MmaKernel:
                         sums[r][j] = multiply_add(self.query[r][step // STEP + k], keys, sums[r][j])
         return sums
 
-    def _masked(self, scores: list[list[Any]], first_key: Any, inside: bool) -> list[list[Any]]:
-        """This thread's scores of each of its rows, masks applied; in units of the factor."""
-        found, tile = self.found, self.tile
-        first = add(first_key, anew(multiply(self.lane.member, 2)))
-        lines = []
-        for r in range(2 * tile.rows):
-            line = []
-            for j in range(tile.keys // COLUMNS):
-                for c in range(2):
-                    key = add(first, j * COLUMNS + c)
-                    score = number_of(scores[r // 2][j], (r % 2, c))
-                    is_ragged = bool(found.keys % tile.keys) and not inside
-                    at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
-                    loops = {**self.row_loops[r], found.key_loop: at}
-                    score = self.work.score(score, loops, inside, in_units=True)
-                    if is_ragged:
-                        exists = less(key, found.keys)
-                        score = create("arith.select", score.type, exists, score, hidden(score.type))
-                    line.append(score)
-            lines.append(line)
-        return lines
+    def _by_rows(self, scores: list[list[Any]]) -> list[list[Any]]:
+        """This thread's scores of each of its rows."""
+        return [
+            [number_of(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
+            for r in range(self.tile.rows)
+            for half in range(2)
+        ]
 
     def _weighted(self, weights: list[list[Any]], fades: list[Any], sums: list[Any]) -> list[Any]:
         """The weights times the values, added to the sums, which fade first."""
@@ -309,19 +288,9 @@ class MmaKernel:
 
     def _as_factor(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
         """Weights of 16 keys as the first factor of a product: each register two neighbours of a row."""
-        first = step // COLUMNS * 2
-        pairs = [line[at : at + 2] for at in (first, first + 2) for line in (upper, lower)]
-        return Registers(self.form, tuple(self._packed(a, b) for a, b in pairs))
-
-    def _packed(self, a: Any, b: Any) -> Any:
         element = self.found.value.operand.element_type
-        wide = create("vector.from_elements", ir.VectorType.get([2], self.f32), a, b)
-        pair = create("arith.truncf", ir.VectorType.get([2], element), wide)
-        if isinstance(element, ir.F16Type):
-            return pair
-        i32 = ir.IntegerType.get_signless(32)
-        words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)
-        return create("vector.extract", i32, words, static_position=ir.DenseI64ArrayAttr.get([0]))
+        pairs = [packed(element, a, b) for a, b in pairs_of(upper, lower, step)]
+        return Registers(self.form, tuple(pairs if self.form is F16 else map(as_word, pairs)))
 
     # Finished rows
 
@@ -329,9 +298,7 @@ class MmaKernel:
         tile = self.tile
         lines = 2 * tile.rows
         peaks = carried[:lines]
-        totals = over_team(
-            carried[lines : 2 * lines], lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], 4
-        )  # fmt: skip
+        totals = in_all(carried[lines : 2 * lines])
         for line in range(lines):
             exists = less(self.own_rows[line], self.work.rows) if self.work.rows % tile.height else None
             when(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))

@@ -11,7 +11,7 @@
 // CHECK:         nvgpu.ldmatrix {{.*}}transpose = false
 // CHECK:         nvvm.mma.sync
 // CHECK:         gpu.shuffle xor
-// CHECK:         math.exp2
+// CHECK:         ex2.approx.ftz.f32
 // CHECK:         nvgpu.ldmatrix {{.*}}transpose = true
 // CHECK-NOT:     arith.cmpi sle
 // CHECK:       scf.for

@@ -1,0 +1,150 @@
+"""Whether warpgroups compute an attention, and with what tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
+from mirlo.targets.gpu.schedule.attention.work import Work
+from mirlo.targets.nvvm.options import Options
+from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, Factors, GroupKernel, GroupTile
+from mirlo.targets.nvvm.schedule.attention.mapped import known, mapped_read, uniform_pitch
+from mirlo.targets.nvvm.schedule.slots import BESIDE
+from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
+
+RATE = 2.2e12
+"""Multiply-and-adds a second of a unit's warpgroups, about."""
+FEWEST_ROWS = 48
+"""Rows of a head that are worth a warpgroup."""
+LARGEST = 256
+STAGES = 4
+"""Most slots for tiles of keys, and of values."""
+OTHER_REGISTERS = 32
+"""Of a thread, for what is not a score, weight or sum."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Warpgroups and keys of a tile, and how fast such tiles are, as is estimated."""
+
+    groups: int
+    keys: int
+    speed: float
+    plain: bool = False
+    """Only without bounds: tests of keys take registers, and half of a wide tile may be hidden."""
+
+
+WAYS = (
+    Way(3, 128, 1.0), Way(2, 176, 1.0, plain=True), Way(2, 128, 0.95), Way(2, 112, 0.93), Way(2, 96, 0.91),
+    Way(2, 80, 0.88), Way(2, 64, 0.8), Way(1, 128, 0.6), Way(1, 64, 0.5), Way(1, 32, 0.3),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GroupAttentionPlan:
+    """An attention by warpgroups."""
+
+    name = "attention on warpgroups"
+
+    found: Attention
+    factors: Factors
+    tile: GroupTile
+    parts: int
+    units: int
+
+    def emit(self, memory: Memory, times: Dim = 1) -> None:
+        """Emit the launches at the insertion point."""
+        GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.units).emit()
+
+    def describe(self) -> dict[str, Any]:
+        tile = self.tile
+        return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
+
+
+def plan_groups(found: Attention, form: Format, options: Options) -> GroupAttentionPlan | Decline:
+    """How to compute an attention of these numbers by warpgroups."""
+    chip = options.chip
+    if not all(isinstance(extent, int) for extent in found.extents):
+        return decline("sizes are known at run time only, which tensor maps must be made for")
+    if max(found.size, found.value_size) > LARGEST or found.value_size % COLUMNS:
+        return decline("heads are too large for registers", size=max(found.size, found.value_size))
+    factors = factors_of(found, form)
+    if isinstance(factors, Decline):
+        return factors
+    if factors.query.lines < FEWEST_ROWS:
+        return decline("there are too few rows for warpgroups", rows=factors.query.lines)
+    tile = choose_tile(found, factors, options)
+    if tile is None:
+        return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
+    blocks = Blocks(tile.height, tile.keys, found.value_size, chip.units, RATE)
+    parts = even_parts(found, tile, known(choose_parts(found, blocks)))
+    if 2 * jobs(found, factors, tile) * parts < chip.units:
+        return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
+    return GroupAttentionPlan(found, factors, tile, parts, chip.units)
+
+
+def factors_of(found: Attention, form: Format) -> Factors | Decline:
+    """Queries, keys and values as they are copied; rows of a tile are those that lie the same distance apart."""
+    inner = found.rows
+    while len(inner) > 1 and uniform_pitch(found, found.query, inner) is None:
+        inner = inner[1:]
+    outer = found.rows[: len(found.rows) - len(inner)]
+    reads = (
+        (found.query, found.size_loop, inner), (found.key, found.size_loop, (found.key_loop,)),
+        (found.value, found.value_loop, (found.key_loop,)),
+    )  # fmt: skip
+    mapped = []
+    for read, across, down in reads:
+        made = mapped_read(found, read, form, across, down)
+        if isinstance(made, Decline):
+            return made
+        mapped.append(made)
+    query, key, value = mapped
+    return Factors(query, key, value, outer)
+
+
+def tiles(found: Attention, factors: Factors, options: Options) -> Iterator[tuple[GroupTile, float]]:
+    """Tiles that registers and shared memory hold, and how fast they are."""
+    for way in WAYS:
+        _, registers = REGISTERS[way.groups]
+        taken = found.value_size / 2 + way.keys / 2 + way.keys / 4
+        if taken + OTHER_REGISTERS > registers or (way.plain and found.bounds):
+            continue
+        for stages in range(STAGES, 1, -1):
+            tile = GroupTile(way.groups, way.keys, stages)
+            if factors.shared_bytes(tile) + BESIDE <= options.chip.shared_bytes:
+                yield tile, way.speed
+                break
+
+
+def choose_tile(found: Attention, factors: Factors, options: Options) -> GroupTile | None:
+    """The tile that takes the least time, as is estimated from what is multiplied for nothing."""
+
+    keys = known(found.keys)
+
+    def cost(tile: GroupTile, speed: float) -> float:
+        whole = -(-keys // tile.keys) * tile.keys
+        length = (keys + tile.height + tile.keys) / 2 if found.bounds else whole
+        rounds = -(-jobs(found, factors, tile) // options.chip.units)
+        return rounds * tile.height * length / speed
+
+    found_tiles = list(tiles(found, factors, options))
+    return min(found_tiles, key=lambda pair: cost(*pair))[0] if found_tiles else None
+
+
+def jobs(found: Attention, factors: Factors, tile: GroupTile) -> int:
+    """Tiles of rows."""
+    heads = known(found.count(found.batch)) * known(found.count(factors.outer))
+    return heads * -(-factors.query.lines // tile.height)
+
+
+def even_parts(found: Attention, tile: GroupTile, parts: int) -> int:
+    """As many parts as have a tile of keys, where each has as many as the first one."""
+    whole = -(-known(found.keys) // tile.keys)
+    return -(-whole // -(-whole // min(parts, whole)))

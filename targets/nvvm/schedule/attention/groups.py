@@ -1,0 +1,301 @@
+"""Attention by warpgroups (`wgmma`, sm_90a): one has queries, keys and values copied, the others have 64 rows each.
+
+A block is there for as long as the kernel: it computes one tile of rows after the other, of those with the most keys
+first, and the first keys of the next tile are on their way while rows are finished. Scores of the next keys and the
+product of the weights with the values are under way together; while a warpgroup makes weights of its scores, in
+registers, another one has the matrix units: they let each other go first in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.attention.partial import Parts, parts_of
+from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
+from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
+from mirlo.targets.nvvm.schedule import bulk, underway
+from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs
+from mirlo.targets.nvvm.schedule.attention.lines import Lines
+from mirlo.targets.nvvm.schedule.attention.mapped import MappedRead
+from mirlo.targets.nvvm.schedule.attention.memory import anew
+from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
+from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.shuffles import of_warp
+from mirlo.targets.nvvm.schedule.slots import GROUP, LINES, Ring, only
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
+from mirlo.targets.nvvm.schedule.underway import InMemory
+from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
+
+REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
+"""Of a thread that copies and of one that multiplies, by the warpgroups that do: together what the unit has."""
+FIRST_TURN = 1
+"""The barrier at which the first warpgroup waits until it is its turn; those of the others follow. 0 is the block's."""
+NEVER = 1e30
+"""Above the sum of any row's weights."""
+TURNS_UP_TO = 128
+"""Size of heads up to which warpgroups take turns: with larger ones products take longer than the weights anyway."""
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """What a block has at a time: rows of so many warpgroups that multiply, keys, slots for tiles of keys."""
+
+    groups: int
+    keys: int
+    stages: int
+
+    @property
+    def height(self) -> int:
+        return self.groups * LINES
+
+    @property
+    def threads(self) -> int:
+        return (self.groups + 1) * GROUP
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The tensors of an attention as they are copied."""
+
+    query: MappedRead
+    key: MappedRead
+    value: MappedRead
+    outer: tuple[int, ...]
+    """Loops of the rows that the rows of a tile do not run over."""
+
+    def shared_bytes(self, tile: GroupTile) -> int:
+        """Of all slots."""
+        return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
+
+
+class GroupKernel:
+    """The kernel of one attention by warpgroups."""
+
+    def __init__(self, work: Work, factors: Factors, tile: GroupTile, parts: int, units: int):
+        self.work = work
+        self.found = work.found
+        self.factors = factors
+        self.tile = tile
+        self.parts = parts_of(work, parts)
+        self.jobs = Jobs(work, factors, tile, parts, units)
+        self.form = factors.key.form
+        self.f32 = ir.F32Type.get()
+        self.factor = work.factor_of_scores or 1.0
+        self.in_turns = tile.groups > 1 and max(self.found.size, self.found.value_size) <= TURNS_UP_TO
+
+    def emit(self) -> None:
+        self.work.touch()
+        memory, tile = self.work.memory, self.tile
+        lines = ((self.factors.query, tile.height), (self.factors.key, tile.keys), (self.factors.value, tile.keys))
+        self.query_map, self.key_map, self.value_map = (read.tensor_map(memory, count) for read, count in lines)
+        launch(self.jobs.blocks * self.work.times, tile.threads, self._block)
+        if self.parts is not None:
+            self.parts.combine()
+
+    def _block(self, ids: Ids) -> None:
+        self._place_memory(ids)
+        group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
+        group = of_warp(group)
+        copying, multiplying = REGISTERS[self.tile.groups]
+        branch = scf.IfOp(less(group, 1), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            bulk.set_registers(copying, more=False)
+            with only(less(ids.thread, 1)):
+                self.jobs.each(ids.block, self._copy, [index(1), index(0), index(1)])
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            bulk.set_registers(multiplying, more=True)
+            self.number = create("arith.subi", group.type, group, index(1))
+            warp, lane = split(own, [GROUP // WARP, WARP])
+            self.lane = Lane.of(lane)
+            self.group_row = multiply(self.number, LINES)
+            self.own_row = add(self.group_row, add(multiply(warp, ROWS), self.lane.group))
+            if self.in_turns:
+                with only(less(self.number, 1)):
+                    bulk.arrive_at(FIRST_TURN, 2 * GROUP)
+            self.jobs.each(ids.block, self._attend, [index(0), index(0), index(0)])
+            scf.YieldOp([])
+
+    def _place_memory(self, ids: Ids) -> None:
+        tile, factors = self.tile, self.factors
+        slots = bulk.address_of(shared(factors.shared_bytes(tile), ir.IntegerType.get_signless(8)))
+        states = bulk.address_of(shared(2 + 4 * tile.stages, ir.IntegerType.get_signless(64)))
+        self.unused = bulk.address_of(shared(1, self.f32))
+        sizes = [factors.query.bytes(tile.height), factors.key.bytes(tile.keys), factors.value.bytes(tile.keys)]
+        self.query = Ring.of(slots, sizes[0], 1, states)
+        self.keys = Ring.of(add(slots, sizes[0]), sizes[1], tile.stages, add(states, 16))
+        after = add(self.keys.base, tile.stages * sizes[1])
+        self.values = Ring.of(after, sizes[2], tile.stages, add(states, 16 + 16 * tile.stages))
+        with only(less(ids.thread, 1)):
+            for ring in (self.query, self.keys, self.values):
+                ring.make(1, tile.groups * (GROUP // WARP))
+            bulk.publish_barriers()
+        bulk.meet(cluster=False)
+
+    # The warpgroup that copies: one thread of it
+
+    def _copy(self, job: Job, at: Sequence[Any]) -> list[Any]:
+        turn_of_query, slot, turn = at
+        self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
+        query = self.factors.query
+        self.query.empty.wait(index(0), turn_of_query)
+        self.query.full.expect(index(0), self.query.size)
+        target, full = self.query.base, self.query.full
+        query.copy(self.query_map, target, self.tile.height, job.first_row, job.loops, full, index(0))
+
+        def step(tile: Any, slot: Any, turn: Any) -> list[Any]:
+            following = self.keys.following(slot, turn)
+            self._fetch(self.keys, self.factors.key, self.key_map, job, tile, *following)
+            self._fetch(self.values, self.factors.value, self.value_map, job, add(tile, 1), slot, turn)
+            return following
+
+        slot, turn = downwards(job.last, job.begin, step, [slot, turn])
+        self._fetch(self.values, self.factors.value, self.value_map, job, job.begin, slot, turn)
+        return [other(turn_of_query), *self.keys.following(slot, turn)]
+
+    def _fetch(self, ring: Ring, read: MappedRead, tensor_map: Any, job: Job, tile: Any, slot: Any, turn: Any) -> None:
+        """Bring a tile of keys or values to its slot, when that is empty."""
+        ring.empty.wait(slot, turn)
+        ring.full.expect(slot, ring.size)
+        first = multiply(tile, self.tile.keys)
+        read.copy(tensor_map, ring.at(slot), self.tile.keys, first, job.loops, ring.full, slot)
+
+    # Those that multiply
+
+    def _attend(self, job: Job, at: Sequence[Any]) -> list[Any]:
+        turn_of_query, slot, turn = at
+        self.rows = [self.jobs.row(job, add(self.own_row, half * (ROWS // 2))) for half in range(2)]
+        self.query.full.wait(index(0), turn_of_query)
+        self.keys.full.wait(slot, turn)
+        scores = underway.settle(0, self._scores(slot))
+        self._release(self.keys, slot)
+        zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
+        made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
+        sums = [zero] * (self.found.value_size * LINES // GROUP)
+        carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, turn]
+        if self.found.bounds:
+            carried = downwards(job.last, job.edge, partial(self._step, inside=False), carried)
+        carried = downwards(job.edge, job.begin, partial(self._step, inside=True), carried)
+        peaks, totals, words, sums, (slot, turn) = self._apart(carried)
+        # All products with these queries are done.
+        self._release(self.query, index(0))
+        self.values.full.wait(slot, turn)
+        sums = underway.settle(0, self._weighted(words, slot, sums), words)
+        self._release(self.values, slot)
+        self._finish(job, peaks, in_all(totals), sums)
+        return [other(turn_of_query), *self.keys.following(slot, turn)]
+
+    def _step(self, tile: Any, *carried: Any, inside: bool) -> list[Any]:
+        """A tile of keys, and the weights of the one before times their values."""
+        peaks, totals, words, sums, (slot, turn) = self._apart(carried)
+        following = self.keys.following(slot, turn)
+        self.keys.full.wait(*following)
+        if self.in_turns:
+            bulk.wait_at(add(self.number, FIRST_TURN), 2 * GROUP)
+        scores = self._scores(following[0])
+        self.values.full.wait(slot, turn)
+        sums = self._weighted(words, slot, sums)
+        if self.in_turns:
+            bulk.arrive_at(self._next_turn(), 2 * GROUP)
+        scores = underway.settle(1, scores)
+        self._release(self.keys, following[0])
+        made = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
+        underway.stay_before(plus(*made.totals), NEVER, self.unused)
+        sums = underway.settle(0, sums, words)
+        self._release(self.values, slot)
+        sums = [times(total, made.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
+        return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
+
+    def _apart(self, carried: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
+        """What goes on from tile to tile: peaks, totals, weights, sums, and the slot of the values with its turn."""
+        ends = [2, 4, 4 + self.tile.keys * LINES // GROUP // PAIR, len(carried) - 2, len(carried)]
+        peaks, totals, words, sums, place = (
+            list(carried[first:last]) for first, last in zip([0, *ends], ends, strict=False)
+        )
+        return peaks, totals, words, sums, place
+
+    def _next_turn(self) -> Any:
+        """The barrier of the warpgroup whose turn is next."""
+        following = add(self.number, 1)
+        more = less(following, self.tile.groups)
+        return create("arith.select", following.type, more, add(following, FIRST_TURN), index(FIRST_TURN))
+
+    def _release(self, ring: Ring, slot: Any) -> None:
+        """Each warp says that it has multiplied what is in a slot."""
+        with only(less(self.lane.number, 1)):
+            ring.empty.arrive(slot)
+
+    def _scores(self, slot: Any) -> list[Any]:
+        """Scores of a tile of keys, under way."""
+        products = -(-self.found.size // self.form.depth)
+        queries = add(self.query.base, multiply(self.group_row, ROW_BYTES))
+        left, right = (
+            InMemory(start, underway.steps_along(rows, products, DEPTH_BYTES, ROW_BYTES))
+            for start, rows in ((queries, self.tile.height), (self.keys.at(slot), self.tile.keys))
+        )
+        return underway.multiply(self.form, self.tile.keys, left, right, [])
+
+    def _weighted(self, words: Sequence[Any], slot: Any, sums: Sequence[Any]) -> list[Any]:
+        """Weights times values, added to the sums, under way."""
+        depth = self.form.depth
+        moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
+        values = InMemory(self.values.at(slot), moved, along_sums=False, beside=self.tile.keys * ROW_BYTES)
+        return underway.multiply(self.form, self.found.value_size, words, values, sums)
+
+    def _masked(self, scores: Sequence[Any], tile: Any, inside: bool) -> list[list[Any]]:
+        first = add(multiply(tile, self.tile.keys), anew(multiply(self.lane.member, PAIR)))
+        return masked(self.work, by_rows(scores), [row.loops for row in self.rows], first, self.tile.keys, inside)
+
+    def _words(self, weights: Sequence[Sequence[Any]]) -> list[Any]:
+        """Weights as the first factor: four registers of two for each 16 keys."""
+        element = self.found.value.operand.element_type
+        upper, lower = weights
+        pairs = [pair for step in range(0, self.tile.keys, 2 * COLUMNS) for pair in pairs_of(upper, lower, step)]
+        return [as_word(packed(element, *pair)) for pair in pairs]
+
+    # Finished rows
+
+    def _finish(self, job: Job, peaks: Sequence[Any], totals: Sequence[Any], sums: Sequence[Any]) -> None:
+        lines = Lines(self.work, self.lane)
+        for row, peak, total, own in zip(self.rows, peaks, totals, by_rows(sums), strict=True):
+            if self.parts is None:
+                lines.store(total, own, row.loops, row.exists)
+            else:
+                when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
+
+    def _keep(self, parts: Parts, job: Job, row: Any, peak: Any, total: Any, sums: Sequence[Any]) -> None:
+        """Keep what a part of the keys makes of a row."""
+        line = parts.line(job.part, job.batch_number, row)
+        in_full = times(peak, emit_constant(self.factor, self.f32))
+        parts.store_row(line, in_full, total, less(self.lane.member, 1))
+        for i, weighted in enumerate(sums):
+            column = add(multiply(self.lane.member, PAIR), i // PAIR * COLUMNS + i % PAIR)
+            loops = {**self.work.row(row), **job.loops, self.found.value_loop: column}
+            parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
+
+
+def by_rows(registers: Sequence[Any]) -> list[list[Any]]:
+    """What a thread has of a warpgroup's product: pairs of neighbours of two rows in turns."""
+    return [[value for i, value in enumerate(registers) if i // PAIR % 2 == half] for half in range(2)]
+
+
+def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
+    """`body` for the numbers below `after` down to `last`."""
+    count = create("arith.subi", after.type, after, last)
+
+    def one(i: Any, *held: Any) -> Sequence[Any]:
+        below = create("arith.subi", after.type, after, add(i, 1))
+        return body(below, *held)
+
+    return for_loop(0, count, 1, one, carried)
+
+
+def other(turn: Any) -> Any:
+    """The turn after one of a single slot."""
+    return create("arith.subi", turn.type, index(1), turn)

@@ -1,0 +1,114 @@
+"""Which rows and keys the blocks of a kernel have, one job after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.attention.partial import tiles_of
+from mirlo.targets.gpu.schedule.attention.work import Loops, Work
+from mirlo.targets.gpu.schedule.launch import add, at_most, less, multiply, split
+from mirlo.targets.nvvm.schedule.attention.mapped import known
+
+if TYPE_CHECKING:
+    from mirlo.targets.nvvm.schedule.attention.groups import Factors, GroupTile
+
+CACHED = 24 << 20
+"""Bytes of keys and values that stay in the second-level cache: blocks that run together read no more."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A tile of rows, and the tiles of keys that it sees, from the last one down."""
+
+    loops: Loops
+    """The loops of the rows that are the same in all rows of the tile."""
+    batch_number: Any
+    before: Any
+    """Rows of the batch before the first head of these rows."""
+    first_row: Any
+    """Within its head."""
+    part: Any
+    begin: Any
+    """The first tile of keys."""
+    edge: Any
+    """The first that some row sees in part only; the last tile, if there is none before."""
+    last: Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a thread."""
+
+    number: Any
+    """In its batch."""
+    loops: Loops
+    exists: Any
+    """Whether there is such a row; None where that is sure."""
+
+
+class Jobs:
+    """All tiles of rows, and the blocks that share them: those with the most keys are computed first."""
+
+    def __init__(self, work: Work, factors: Factors, tile: GroupTile, parts: int, units: int):
+        self.work, self.factors, self.tile, self.parts = work, factors, tile, parts
+        found = work.found
+        self.rows = factors.query.lines
+        self.outers = known(found.count(factors.outer))
+        self.heads = known(work.batches) * self.outers
+        self.high = -(-self.rows // tile.height)
+        self.tiles = -(-known(found.keys) // tile.keys)
+        self.count = self.heads * self.high * parts
+        self.blocks = min(units, self.count)
+        element = factors.key.form.bytes
+        read = known(found.keys) * (found.size + found.value_size) * element // self.outers
+        near = max(1, CACHED // read)
+        self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
+
+    def each(self, block: Any, body: Callable[[Job, list[Any]], list[Any]], carried: Sequence[Any]) -> None:
+        """`body` for each job of a block; every other round goes backwards, so that blocks have as much to do."""
+        whole, rest = divmod(self.count, self.blocks)
+        back = create("arith.subi", block.type, index(self.blocks - 1), block)
+        rounds = index(whole)
+        if rest:
+            has_more = less(back if whole % 2 else block, rest)
+            rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
+
+        def one(turn: Any, *held: Any) -> list[Any]:
+            odd = create("arith.remui", turn.type, turn, index(2))
+            mine = create("arith.select", block.type, less(odd, 1), block, back)
+            return body(self._job(add(multiply(turn, self.blocks), mine)), list(held))
+
+        for_loop(0, rounds, 1, one, carried)
+
+    def _job(self, number: Any) -> Job:
+        work, tile = self.work, self.tile
+        section, turn, within, part = split(number, [self.heads // self.near, self.high, self.near, self.parts])
+        batch_number, outer = split(add(multiply(section, self.near), within), [work.batches, self.outers])
+        # The last rows see most keys where there is a bound.
+        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
+        first = multiply(down, tile.height)
+        batch, before = work.batch(batch_number), multiply(outer, self.rows)
+        last = at_most(add(first, tile.height - 1), self.rows, tile.height)
+        ends = add(before, first), add(before, last)
+        seen = work.seen(batch, *ends)
+        tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
+        begin, end = tiles_of(part, self.parts, self.tiles, tiles)
+        # Rows that see no key at all see a tile whose keys are all hidden.
+        end = create("arith.maxui", end.type, end, add(begin, 1))
+        last_tile = create("arith.subi", end.type, end, index(1))
+        by_all = work.seen(batch, *ends, by_all=True)
+        whole = create("arith.divui", seen.type, by_all, index(tile.keys))
+        edge = create("arith.minui", seen.type, create("arith.maxui", seen.type, whole, begin), last_tile)
+        same = {loop: work.row(before)[loop] for loop in self.factors.outer}
+        return Job({**batch, **same}, batch_number, before, first, part, begin, edge, last_tile)
+
+    def row(self, job: Job, own: Any) -> Row:
+        """The row of this number in the tile of a job."""
+        row = add(job.first_row, own)
+        exists = less(row, self.rows) if self.rows % self.tile.height else None
+        number = add(job.before, at_most(row, self.rows, self.tile.height))
+        return Row(number, {**job.loops, **self.work.row(number)}, exists)

@@ -1,0 +1,111 @@
+"""Finished rows of attention: 16 bytes of the result a thread, where it lies side by side in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.evaluate import Frame, Point
+from mirlo.targets.gpu.schedule.attention.work import Work
+from mirlo.targets.gpu.schedule.launch import add, equal, less, multiply, split, when
+from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
+from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
+from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
+from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How the threads that share rows write them."""
+
+    work: Work
+    lane: Lane
+
+    def store(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
+        """Write a row from this thread's part of it: pairs of neighbouring columns, eight columns apart.
+
+        `row` are the row's loops, `exists` is whether there is such a row, None where that is sure.
+        """
+        if self.side_by_side:
+            self._together(total, sums, row, exists)
+            return
+
+        def each() -> None:
+            for i, weighted in enumerate(sums):
+                self.work.finish(total, weighted, {**row, self.work.found.value_loop: self._column(i)})
+
+        when(exists, each)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the one result has numbers of 16 bits, of which eight of a row begin at multiples of 16 bytes."""
+        found, kept = self.work.found, self.work.kept
+        if len(kept) != 1:
+            return False
+        place, output = kept[0]
+        if str(output.element_type) not in ("f16", "bf16"):
+            return False
+        flat = place.flat(output)
+        if flat.divisions or flat.coefficient(found.value_loop) != 1 or found.value_size % COLUMNS:
+            return False
+        others = [factor for axis, factor in flat.terms.items() if axis != found.value_loop]
+        return all(number % COLUMNS == 0 for number in (*others, flat.constant))
+
+    def _column(self, number: int) -> Any:
+        """The column of one of this thread's numbers."""
+        return add(multiply(self.lane.member, PAIR), number // PAIR * COLUMNS + number % PAIR)
+
+    def _together(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
+        found, ((place, output),) = self.work.found, self.work.kept
+        element = output.element_type
+        numbers = []
+        for i, weighted in enumerate(sums):
+            loops = {**row, found.value_loop: self._column(i)}
+            numbers.append(self.work.finished(total, weighted, loops)[output.value])
+        words = [self._word(element, numbers[i : i + PAIR]) for i in range(0, len(numbers), PAIR)]
+        for first in range(0, len(words), TEAM):
+            here = words[first : first + TEAM]
+            whole = exchanged(self.lane.member, here + here[-1:] * (TEAM - len(here)))
+            column = add(multiply(self.lane.member, COLUMNS), first * COLUMNS)
+            condition = exists
+            if len(here) < TEAM:
+                inside = less(self.lane.member, len(here))
+                condition = inside if exists is None else create("arith.andi", inside.type, exists, inside)
+            loops = {**row, found.value_loop: column}
+            when(condition, partial(self._write, place, output, whole, loops))
+
+    @staticmethod
+    def _word(element: Any, pair: Sequence[Any]) -> Any:
+        return as_word(create("vector.from_elements", ir.VectorType.get([PAIR], element), *pair))
+
+    def _write(self, place: Any, output: Any, words: Sequence[Any], loops: Mapping[int, Any]) -> None:
+        slot = self.work.memory.slot(output.value)
+        at = Point(Frame(self.work.memory, None), self.work.indices(loops)).first(place.flat(output, slot.strides))
+        i32 = ir.IntegerType.get_signless(32)
+        made = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
+        made = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), made)
+        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ACCESS)
+        ir.Operation.create("vector.store", operands=[made, slot.buffer, at], attributes={"alignment": aligned})
+
+
+def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
+    """Four words of each of four threads, rows and columns exchanged: a thread gets its own word of all."""
+    _, high, low = split(member, [1, 2, 2])
+    odd, upper = equal(low, 1), equal(high, 1)
+
+    def choose(condition: Any, yes: Any, no: Any) -> Any:
+        return create("arith.select", yes.type, condition, yes, no)
+
+    pairs = []
+    for first, second in (words[:2], words[2:]):
+        got = of_neighbour(choose(odd, first, second), 1)
+        pairs.append((choose(odd, got, first), choose(odd, second, got)))
+    lower, higher = pairs
+    got = [of_neighbour(choose(upper, a, b), 2) for a, b in zip(lower, higher, strict=True)]
+    before = [choose(upper, a, b) for a, b in zip(got, lower, strict=True)]
+    after = [choose(upper, a, b) for a, b in zip(higher, got, strict=True)]
+    return [*before, *after]

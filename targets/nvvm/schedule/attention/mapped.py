@@ -1,0 +1,109 @@
+"""Queries, keys and values as the copying engine sees them: matrices of lines, one for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.attention import Attention, Read
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.targets.gpu.schedule.launch import add
+from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
+from mirlo.targets.nvvm.schedule.tilemaps import MOST_DIMS, ROW_BYTES, TiledTensor
+from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+
+
+@dataclass(frozen=True)
+class MappedRead:
+    """A tensor of attention: lines of numbers that lie side by side, the same distance apart."""
+
+    read: Read
+    form: Format
+    lines: int
+    width: int
+    pitch: int
+    """Numbers from one line to the next."""
+    outside: tuple[tuple[int, int, int], ...]
+    """The other loops that move in it, their extents, and numbers between neighbours along them."""
+
+    @property
+    def row(self) -> int:
+        """Numbers of a tile's row in shared memory."""
+        return ROW_BYTES // self.form.bytes
+
+    def bytes(self, lines: int) -> int:
+        """Of shared memory for a tile of so many lines."""
+        return self.boxes * lines * ROW_BYTES
+
+    @property
+    def boxes(self) -> int:
+        """Rows of shared memory for a line: each is a part of its own of a tile."""
+        return -(-self.width // self.row)
+
+    def tensor_map(self, memory: Memory, lines: int) -> Any:
+        """The map, on the host, for tiles of so many lines."""
+        sizes = [extent for _, extent, _ in self.outside] + [self.lines, self.width]
+        strides = [stride for _, _, stride in self.outside] + [self.pitch, 1]
+        box = [1] * len(self.outside) + [lines, self.row]
+        buffer = memory.slot(self.read.operand.value).buffer
+        return TiledTensor(sizes, strides, box, self.form).tensor_map(buffer)
+
+    def copy(
+        self, tensor_map: Any, target: Any, lines: int, first: Any, loops: Mapping[int, Any],
+        barriers: Barriers, number: Any,
+    ) -> None:  # fmt: skip
+        """Start the copy of a tile, from its first line on; what is beyond the edges is zero."""
+        others = [loops[loop] for loop, _, _ in reversed(self.outside)]
+        for box in range(self.boxes):
+            # The first number of a box is known here, the line is not.
+            corner = [box * self.row, first, *others]
+            copy_tile(add(target, box * lines * ROW_BYTES), tensor_map, corner, barriers, number)
+
+
+def known(size: Dim) -> int:
+    """A size of an attention all of whose sizes are known."""
+    assert isinstance(size, int)
+    return size
+
+
+def mapped_read(found: Attention, read: Read, form: Format, across: int, down: Sequence[int]) -> MappedRead | Decline:
+    """A tensor whose lines run over the loops `down` and whose numbers lie side by side along `across`."""
+    if read.operand.outside is not None:
+        return decline("a factor is read beyond its edges")
+    flat = read.place.flat(read.operand)
+    if flat.divisions or flat.constant:
+        return decline("a factor does not begin where its tensor does, or its loops are no dims")
+    if not flat.is_numeric:
+        return decline("where a factor lies is known at run time only", shape=read.operand.shape)
+    if flat.coefficient(across) != 1:
+        return decline("the numbers of a head do not lie side by side", shape=read.operand.shape)
+    pitch = uniform_pitch(found, read, down)
+    if pitch is None:
+        return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
+    moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.coefficient(loop)]
+    outside = tuple((loop, known(found.extents[loop]), flat.coefficient(loop)) for loop in moving)
+    distances = [pitch, *(stride for _, _, stride in outside)]
+    if any(distance <= 0 or distance * form.bytes % ACCESS for distance in distances):
+        return decline("lines of a factor do not begin at multiples of 16 bytes", distances=distances)
+    if len(outside) + 2 > MOST_DIMS:
+        return decline("a factor has more dims than tensor maps", dims=len(outside) + 2)
+    lines = prod(known(found.extents[loop]) for loop in down)
+    return MappedRead(read, form, lines, known(found.extents[across]), pitch, outside)
+
+
+def uniform_pitch(found: Attention, read: Read, down: Sequence[int]) -> int | None:
+    """Numbers from one line to the next along loops, the last one running fastest; None where it is not the same."""
+    flat = read.place.flat(read.operand)
+    wide = [loop for loop in down if known(found.extents[loop]) > 1]
+    if not wide:
+        return known(found.extents[-1]) * ACCESS  # one line: any distance will do
+    pitch = stride = flat.coefficient(wide[-1])
+    for loop in reversed(wide):
+        if flat.coefficient(loop) != stride:
+            return None
+        stride *= known(found.extents[loop])
+    return pitch

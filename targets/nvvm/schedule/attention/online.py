@@ -1,0 +1,98 @@
+"""A tile of scores in the registers of a thread: masks, and what becomes of rows when more keys come.
+
+Matrix units of all kinds leave scores in the same places: each thread has pairs of neighbouring keys, eight keys apart,
+of rows that four threads share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.launch import add, less
+from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.fragments import PAIR
+from mirlo.targets.nvvm.schedule.shuffles import over_team
+from mirlo.targets.nvvm.schedule.units import COLUMNS
+
+TEAM = 4
+"""Threads that share a row."""
+
+
+def masked(
+    work: Work, scores: Sequence[Sequence[Any]], rows: Sequence[Mapping[int, Any]], first: Any, keys: int, inside: bool
+) -> list[list[Any]]:
+    """A thread's scores of each of its rows with the masks on them, in units of the factor of all scores.
+
+    `first` is the thread's first key in a tile of so many; `inside` says that all of them are within all bounds.
+    """
+    found = work.found
+    is_ragged = bool(found.keys % keys) and not inside
+    lines = []
+    for line, loops in zip(scores, rows, strict=True):
+        made = []
+        for i, total in enumerate(line):
+            key = add(first, i // PAIR * COLUMNS + i % PAIR)
+            at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
+            score = work.score(total, {**loops, found.key_loop: at}, inside, in_units=True)
+            if is_ragged:
+                exists = less(key, found.keys)
+                score = create("arith.select", score.type, exists, score, hidden(score.type))
+            made.append(score)
+        lines.append(made)
+    return lines
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What a tile of scores makes of rows."""
+
+    peaks: list[Any]
+    totals: list[Any]
+    """This thread's part of the sum of each row's weights."""
+    fades: list[Any]
+    """What sums of the tiles before are multiplied with."""
+    weights: list[list[Any]]
+
+
+def weigh(scores: Sequence[Sequence[Any]], peaks: Sequence[Any], totals: Sequence[Any], factor: float) -> Weighed:
+    """Weights of the keys of a tile; the largest score so far and the sum of the weights go on."""
+    f32 = peaks[0].type
+    own = [fold(larger, line) for line in scores]
+    met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], TEAM)
+    new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
+    scale = emit_constant(factor * LOG2_E, f32)
+    away = [times(above(peak), emit_constant(-factor * LOG2_E, f32)) for peak in new]
+    fades = [exp2(fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
+    weights = [[exp2(fma(score, scale, by)) for score in line] for line, by in zip(scores, away, strict=True)]
+    after = [fma(total, fade, fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
+    return Weighed(new, after, fades, weights)
+
+
+def in_all(totals: Sequence[Any]) -> list[Any]:
+    """The sum of each row's weights, from the parts of the threads that share it."""
+    return over_team(totals, lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], TEAM)
+
+
+def pairs_of(upper: Sequence[Any], lower: Sequence[Any], step: int) -> list[tuple[Any, Any]]:
+    """Weights of 16 keys of two rows as they are the first factor of a product: two neighbours a register."""
+    first = step // COLUMNS * PAIR
+    return [(line[at], line[at + 1]) for at in (first, first + PAIR) for line in (upper, lower)]
+
+
+def packed(element: Any, a: Any, b: Any) -> Any:
+    """Two numbers rounded to 16 bits, as a vector."""
+    wide = create("vector.from_elements", ir.VectorType.get([2], a.type), a, b)
+    return create("arith.truncf", ir.VectorType.get([2], element), wide)
+
+
+def as_word(pair: Any) -> Any:
+    """Two numbers of 16 bits as one register."""
+    i32 = ir.IntegerType.get_signless(32)
+    words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)
+    return create("vector.extract", i32, words, static_position=ir.DenseI64ArrayAttr.get([0]))

@@ -1,0 +1,104 @@
+"""Attention by warpgroups: executed by an interpreter of warpgroups, and assembled with ptxas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from assembled import needs_ptxas, ptx_of_module
+from attention_cases import CASES, Case
+from interpreted import run_on_interpreter
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.chips import CHIPS, find_chip
+from mirlo.targets.nvvm.ptxas import run_ptxas
+from mirlo.targets.nvvm.schedule.attention import grouped
+from mirlo.targets.nvvm.schedule.attention.groups import GroupTile
+
+SLACK = {"f16": 2e-3, "bf16": 1e-2}
+
+
+@pytest.fixture(autouse=True)
+def small_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three units: a block computes several tiles of rows."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=3))
+
+
+def check(case: Case, dtype: str = "f16") -> str:
+    """Compile and run it; its schedule."""
+    arrays = case.arrays(dtype)
+    found, schedule = run_on_interpreter(case.text(dtype), arrays, "chip=sm_90a")
+    assert '"attention on warpgroups"' in schedule, schedule
+    np.testing.assert_allclose(found.astype(np.float64), case.expected(arrays), rtol=SLACK[dtype], atol=SLACK[dtype])
+    return schedule
+
+
+def with_tile(monkeypatch: pytest.MonkeyPatch, *tile: int) -> None:
+    monkeypatch.setattr(grouped, "choose_tile", lambda *_: GroupTile(*tile))
+
+
+KINDS = {
+    "causal": Case((1, 2, 300, 64), (1, 2, 300, 64), 64, causal=True),
+    "all keys": Case((1, 2, 200, 32), (1, 2, 300, 32), 32),
+    "causal, fewer keys than rows": Case((1, 2, 200, 32), (1, 2, 70, 32), 32, causal=True),
+    "grouped, causal": Case((2, 4, 90, 32), (2, 2, 90, 32), 32, causal=True),
+    "grouped, a mask of each head": Case((1, 4, 60, 16), (1, 2, 130, 16), 16, (1, 4, 60, 130)),
+    "a mask for all rows": Case((2, 3, 64, 32), (2, 3, 100, 32), 32, (2, 1, 1, 100)),
+    "bool mask": Case((1, 3, 90, 16), (1, 3, 90, 16), 16, (90, 90), "i1"),
+    "another scale": Case((1, 2, 70, 48), (1, 2, 70, 48), 48, scale=0.3),
+    "heads that 16 does not divide": Case((1, 3, 70, 24), (1, 3, 90, 24), 40),
+    "values larger than keys": Case((1, 3, 64, 32), (1, 3, 128, 32), 136),
+    "heads of 80": Case((1, 3, 64, 80), (1, 3, 128, 80), 80, causal=True),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds(name: str) -> None:
+    assert "parts = 1 " in check(KINDS[name])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_keys_in_parts(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouped, "choose_parts", lambda *_: 4)
+    assert "parts = 1 " not in check(Case((1, 2, 100, 16), (1, 2, 1000, 16), 24, causal=causal))
+
+
+def test_bf16() -> None:
+    check(KINDS["causal"], "bf16")
+
+
+@pytest.mark.parametrize(
+    ("tile", "size"), [((3, 128, 2), 64), ((2, 176, 2), 128), ((1, 32, 4), 64), ((2, 80, 2), 256), ((2, 112, 2), 192)]
+)
+def test_tiles(tile: tuple[int, int, int], size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_tile(monkeypatch, *tile)
+    check(Case((1, 2, 200, size), (1, 2, 380, size), size, causal=True))
+
+
+def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some more than others, of several heads, forwards and backwards."""
+    with_tile(monkeypatch, 1, 32, 3)
+    check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 80, 128, 192])
+def test_large_heads_without_spills(size: int, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    shape = (1, 16, 4096, size)
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(Case(shape, shape, size, causal=causal).text("f16")), "sm_90a")
+    made = run_ptxas(ptx, find_chip("sm_90a"))
+    # Serialized products would be a warning.
+    assert (made.spilled_bytes, made.warnings) == (0, ())
+    assert "wgmma.wait_group.sync.aligned 1" in ptx and "st.global.v4.b32" in ptx
+
+
+def test_others_are_left_to_warps() -> None:
+    for case, dtype in ((CASES["bert"], "f16"), (Case((1, 2, 40, 16), (1, 2, 40, 16), 16), "f16")):
+        arrays = case.arrays(dtype)
+        _, schedule = run_on_interpreter(case.text(dtype), arrays, "chip=sm_90a")
+        assert '"attention on tensor cores"' in schedule
