@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +13,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import Space, merge_all
+from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import add, launch_points, launch_runs, multiply
 
@@ -30,14 +31,19 @@ class PointsPlan:
     runs: int = 1
     """How many times a thread has so many, a block of threads apart: what they read is under way together."""
 
-    def emit(self, memory: Memory) -> None:
-        """Emit the launch at the insertion point."""
-        made = {
+    @property
+    def made(self) -> dict[Any, tuple[Place, Any]]:
+        """Tensor values that are computed here: the block, and the body's value."""
+        return {
             output.value: (place, value)
             for place in self.space.places
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
-        self._touch(memory, set(made))
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launch at the insertion point."""
+        made = self.made
+        self.touch(memory)
         *outer, last = self.space.extents or (1,)
 
         def thread(runs: list[list[Any]]) -> None:
@@ -52,10 +58,7 @@ class PointsPlan:
             for point in points:
                 for place in self.space.places:
                     point.run(place)
-            for place in self.space.places:
-                for output, value in zip(place.block.outputs, place.roots, strict=True):
-                    for point in points if output.value in self.group.kept else ():
-                        point.store(place, output, point.find(value))
+            self.store(points)
 
         extents = [*outer, last // self.width]
         if self.runs > 1:
@@ -63,8 +66,16 @@ class PointsPlan:
         else:
             launch_points(extents, lambda indices: thread([indices]))
 
-    def _touch(self, memory: Memory, made: set[Any]) -> None:
+    def store(self, points: Sequence[Point]) -> None:
+        """Write what others read of these points, neighbours one after the other."""
+        for place in self.space.places:
+            for output, value in zip(place.block.outputs, place.roots, strict=True):
+                for point in points if output.value in self.group.kept else ():
+                    point.store(place, output, point.find(value))
+
+    def touch(self, memory: Memory) -> None:
         """Make the views of all buffers outside of the launch."""
+        made = self.made
         for place in self.space.places:
             read = [operand.value for operand in place.needed_inputs if operand.value not in made]
             written = [output.value for output in place.block.outputs if output.value in self.group.kept]

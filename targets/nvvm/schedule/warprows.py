@@ -23,6 +23,7 @@ from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import over_team
+from mirlo.targets.nvvm.schedule.turned import plan_turned
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MOST_CODE, plan_wide_points
 
 MOST_THREADS = 512
@@ -107,7 +108,7 @@ def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[
     return total or found
 
 
-AROUND = (plan_wide_points, plan_warp_rows)
+AROUND = (plan_turned, plan_wide_points, plan_warp_rows)
 """Plans for what is around products."""
 
 

@@ -13,6 +13,7 @@ from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.nvvm.schedule.turned import TurnedPlan, plan_turned
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""
@@ -77,11 +78,11 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 @schedule("any", target="nvvm", priority=55)
 def wide_points(kernel: Any, context: Any) -> Any:
-    """Elementwise blocks in accesses of 16 bytes; what is around them by the plans of all GPUs."""
+    """Elementwise blocks in accesses of 16 bytes, or in tiles that are turned; others by the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
-    found = plan_stages(kernel.view, (plan_wide_points,))
-    if not any(isinstance(stage, PointsPlan) and stage.width > 1 for stage in found):
+    found = plan_stages(kernel.view, (plan_turned, plan_wide_points))
+    if not any(isinstance(s, TurnedPlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in found):
         return decline("no elementwise blocks with many elements side by side")
     return build(kernel, found)
