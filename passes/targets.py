@@ -6,7 +6,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -43,6 +43,10 @@ class Target:
     space: Callable[[Any, Any], list[dict[str, int]]] | None = None
     """What can be chosen for a prim function in tensor form, the likeliest first: numbers by name, which its rules read
     from `tir.tuned`."""
+    expected: Callable[[Any, Mapping[str, int], Any], float | None] | None = None
+    """What a prim function is expected to take with some choices, in any unit; None where that is not known.
+
+    `mirlo tune` measures first what is expected to be fast, and not at all what is expected to be slow."""
     pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
     codegen: Any = None

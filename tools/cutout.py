@@ -7,11 +7,6 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 
 
-def is_constant(value: Any) -> bool:
-    """Whether a value is a weight, or another constant."""
-    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
-
-
 def again(op: Any, operands: list[Any]) -> Any:
     """A copy of an operation with these operands."""
     attributes = {named.name: named.attr for named in (op.attributes[i] for i in range(len(op.attributes)))}

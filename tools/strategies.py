@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.passes.files import FileError
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.runner import PassFailed
 from mirlo.passes.session import Session
-from mirlo.tools.cutout import again, is_constant
+from mirlo.tools.cutout import again
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

@@ -2,19 +2,22 @@
 
 A target says what can be chosen for a prim function, as numbers by name; what was measured best is in a database, under
 a key that tells the function by its content, the target and the machine. The pass leaves the numbers on the function as
-`tir.tuned`; the target's rules take them in place of those that they would choose.
+`tir.tuned`; the target's rules take them in place of those that they would choose. Where a target chooses for operators
+before they become functions, its pipeline has the pass a second time, with their names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
 
 TUNED = "tir.tuned"
@@ -34,32 +37,70 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """A prim function that was tuned."""
+    """A prim function that was tuned, or an operator of some nodes."""
 
     function: str
     values: dict[str, int]
+    nodes: tuple[str, ...] = ()
+    """Of an operator: the nodes that it computes, or its place."""
 
 
 @register_pass
 @dataclass(frozen=True)
 class ApplyTuning(Pass):
-    """Tell prim functions what measurements on this machine found best for them (see `mirlo tune`)."""
+    """Tell prim functions, or operators, what measurements on this machine found best for them (see `mirlo tune`).
+
+    What was found for several threads is for as many; where nothing was, what was found for one thread is taken.
+    """
 
     name = "apply-tuning"
     trusted = True
     target: str = option("llvm", "the target that was measured")
+    threads: int = option(1, "threads that it was measured with")
+    operators: str = option("", "operators to tell instead of prim functions, with spaces between")
 
     def run(self, op: Any, session: Any) -> None:
         database: Lookup | None = session.options.get(TUNING)
         if database is None:
             return
+        if self.operators:
+            self._tell_operators(op, database, session)
+            return
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
-            values = database.find(kernel_key(function, self.target))
+            values = self._find(database, function)
             if values:
                 set_tuned(function, values)
                 session.notes.append(TuningRecord(name_of(function), dict(values)))
+
+    def _tell_operators(self, module: Any, database: Lookup, session: Any) -> None:
+        for op in operations_named(module, self.operators.split()):
+            values = self._find(database, op)
+            if values:
+                set_tuned(op, values)
+                nodes = tuple(names_of(op.location)) or (describe(op.location),)
+                session.notes.append(TuningRecord(op.name, dict(values), nodes))
+
+    def _find(self, database: Lookup, op: Any) -> Values | None:
+        for threads in sorted({1, self.threads}, reverse=True):
+            found = database.find(tuning_key(op, self.target, threads))
+            if found is not None:
+                return found
+        return None
+
+
+def operations_named(module: Any, names: Collection[str]) -> list[Any]:
+    """The operations of these kinds in a module."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name in names:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
 
 
 def name_of(function: Any) -> str:
@@ -74,7 +115,7 @@ def set_tuned(function: Any, values: Values) -> None:
 
 
 def tuned_values(function: Any) -> dict[str, int]:
-    """What a prim function was told; empty where nothing is known of it."""
+    """What a prim function, or an operator, was told; empty where nothing is known of it."""
     attributes = function.operation.attributes
     if TUNED not in attributes:
         return {}
@@ -82,12 +123,35 @@ def tuned_values(function: Any) -> dict[str, int]:
     return {found[i].name: ir.IntegerAttr(found[i].attr).value for i in range(len(found))}
 
 
-def kernel_key(function: Any, target: str) -> str:
-    """Tells a prim function by what it computes, whatever it is called and where it comes from."""
+def take_tuned(op: Any) -> dict[str, int]:
+    """What an operator was told, which it no longer says then."""
+    found = tuned_values(op)
+    if found:
+        del op.operation.attributes[TUNED]
+    return found
+
+
+def tuning_key(op: Any, target: str, threads: int = 1) -> str:
+    """Tells a prim function, or an operator, by what it computes, whatever it is called and where it comes from."""
     from mirlo.passes.targets import find_target
 
-    text = function.operation.get_asm(enable_debug_info=False, print_generic_op_form=True)
-    text = re.sub(r'sym_name = "[^"]*"', "", text, count=1)
+    op = op.operation
+    if op.name == "func.func":
+        text = op.get_asm(enable_debug_info=False, print_generic_op_form=True)
+        text = re.sub(r'sym_name = "[^"]*"', "", text, count=1)
+    else:
+        text = _operator_text(op)
+    text += f" {threads} threads" if threads > 1 else ""
     fingerprint = find_target(target).fingerprint
     machine = fingerprint() if fingerprint is not None else ""
     return hashlib.sha256(f"{target}\n{machine}\n{text}".encode()).hexdigest()[:32]
+
+
+def _operator_text(op: Any) -> str:
+    """An operator without the names of its values: attributes, types, which operands are constants."""
+    attributes = sorted(
+        f"{named.name} = {named.attr}" for named in map(op.attributes.__getitem__, range(len(op.attributes)))
+    )
+    operands = [f"{'constant ' * is_constant(value)}{value.type}" for value in op.operands]
+    told = [text for text in attributes if not text.startswith(f"{TUNED} ")]
+    return f"{op.name} {told} {operands} {[str(result.type) for result in op.results]}"

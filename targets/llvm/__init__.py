@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mirlo.passes.figures import Figures
@@ -39,6 +40,12 @@ def _space(function: Any, options: Any) -> Any:
     return space(function, options)
 
 
+def _expected(function: Any, values: Mapping[str, int], options: Any) -> float | None:
+    from mirlo.targets.llvm.tuning import expected
+
+    return expected(function, values, options)
+
+
 TARGET = Target(
     name="llvm",
     help="the CPU of this machine, through LLVM",
@@ -60,4 +67,5 @@ TARGET = Target(
     fingerprint=_fingerprint,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,
+    expected=_expected,
 )

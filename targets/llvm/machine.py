@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What measurements chose for one kernel (`mirlo tune`); None where its schedule is to choose."""
+
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of the register tile."""
+    pack: bool | None = None
+    """Whether panels of columns are copied."""
+    dot: bool | None = None
+    """Whether the lanes run along the sum."""
+    rows_outside: bool | None = None
+    """Whether loops over rows are outside of those over panels of columns."""
+    row_block: int | None = None
+    """Tiles of rows that are computed with one panel before the next one; 0 for all."""
+    depth_block: int | None = None
+    """Products of a sum that are added before those of other elements; 0 for all."""
+    share: int | None = None
+    """What threads share: panels (0), the rows of each (1), or both as one loop (2)."""
+    lead_bytes: int | None = None
+    """How far ahead of what is read weights are fetched that are read once."""
+    block_rows: int | None = None
+    """Rows of a block of attention."""
+    unroll: int | None = None
+    """Vectors side by side in loops that are not products."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +50,11 @@ class Machine:
     l1_ways: int = 8
     """Lines of the first cache that may hold addresses of the same remainder."""
     l2_bytes: int = 512 * 1024
-    tile: tuple[int, int] | None = None
-    """Rows and vectors of the register tile, where measurements chose them (`mirlo tune`)."""
-    pack: bool | None = None
-    """Whether panels of columns are copied, where measurements chose that."""
-    lead_bytes: int | None = None
-    """How far ahead of what is read weights are fetched that are read once, where measurements chose that."""
-    block_rows: int | None = None
-    """Rows of a block of attention, where measurements chose that."""
-    unroll: int | None = None
-    """Vectors side by side in loops that are not products, where measurements chose that."""
-
     dots: tuple[str, ...] = ()
     """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
     four of bytes with and without sign (VNNI), `i16`, two of 16-bit integers, and `bf16`, two."""
+    chosen: Choices = field(default=Choices(), repr=False)
+    """For the kernel at hand."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of this size in one vector register."""

@@ -1,7 +1,9 @@
-"""What can be chosen for kernels of target `llvm`.
+"""What can be chosen for kernels of target `llvm`, and what the model of the machine expects of it.
 
-Of products the register tile, whether a panel of columns is copied, and how far ahead weights are fetched; of attention
-the rows of a block; of everything else how many vectors are computed side by side.
+Of products the register tile, the order of the loops and where they are cut, what threads share, whether a panel of
+columns is copied or the lanes run along the sum, and how far ahead weights are fetched; of convolutions whether
+Winograd's algorithm computes them; of attention the rows of a block; of everything else how many vectors are computed
+side by side.
 """
 
 from __future__ import annotations
@@ -11,16 +13,28 @@ from dataclasses import replace
 from typing import Any
 
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.stored import calls_of
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.llvm.machine import Machine, find_machine
 
 ROWS, VECTORS, PACK = "tile_rows", "tile_vectors", "pack"
 LEAD, BLOCK, UNROLL = "lead_bytes", "block_rows", "unroll"
+OUTSIDE, ROW_BLOCK, DEPTH_BLOCK, SHARE, DOT = "rows_outside", "row_block", "depth_block", "share", "dot"
+CONV = "relax.conv"
+"""The operator that is computed in several ways."""
+NUMBERS = (LEAD, BLOCK, UNROLL, ROW_BLOCK, DEPTH_BLOCK, SHARE)
+FLAGS = (PACK, OUTSIDE, DOT)
 CANDIDATES = 24
 """Most tiles that are offered for one kernel; the model of the machine puts the likeliest first."""
 LEADS = (0, 2048, 8192)
+ROW_BLOCKS = (1, 2, 4, 8)
+DEPTH_BLOCKS = (256, 512, 1024)
+DEPTH_PARTS = (2, 3, 4)
+DOT_AT_MOST_ROWS = 64
+"""Of more rows, dot products are not worth a try."""
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
 UNROLLS = (1, 2, 4, 8)
 
@@ -32,55 +46,124 @@ def tuned_machine(function: Any, machine: Machine) -> Machine:
 
 def with_choices(machine: Machine, values: Mapping[str, int]) -> Machine:
     """The machine with these choices in place of the schedules' own."""
-    numbers: dict[str, Any] = {name: values[name] for name in (LEAD, BLOCK, UNROLL) if name in values}
+    found: dict[str, Any] = {name: values[name] for name in NUMBERS if name in values}
+    found |= {name: bool(values[name]) for name in FLAGS if name in values}
     if ROWS in values and VECTORS in values:
-        numbers["tile"] = (values[ROWS], values[VECTORS])
-    if PACK in values:
-        numbers["pack"] = bool(values[PACK])
-    return replace(machine, **numbers) if numbers else machine
+        found["tile"] = (values[ROWS], values[VECTORS])
+    return replace(machine, chosen=replace(machine.chosen, **found)) if found else machine
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:
-    """What may be tried for a prim function in tensor form, the likeliest first; empty for what has no choices."""
+    """What may be tried for a prim function in tensor form, or a convolution; empty for what has no choices."""
     from mirlo.targets.llvm.schedule.blocked import plan_blocked
-    from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 
-    view = PrimView(function)
     machine = find_machine(None)
-    group = Group(tuple(view.blocks), frozenset(view.returned), machine)
+    if function.operation.name == CONV:
+        return _of_convolutions(function.operation, machine)
+    view = PrimView(function)
     if unfit(view) is not None:
         return []
-    plan = plan_of(view.blocks, group.kept, machine)
+    plan = _product_plan(view, machine)
     if not isinstance(plan, Decline):
-        return [] if plan.dot else _of_products(plan, machine)
-    blocked = plan_blocked(view, group)
+        return _of_products(plan, machine, getattr(options, "threads", 1))
+    blocked = plan_blocked(view, Group(tuple(view.blocks), frozenset(view.returned), machine))
     if not isinstance(blocked, Decline):
         rows = {min(count, blocked.extent) for count in BLOCKS} - {blocked.block}
         return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - blocked.block))]
     return [{UNROLL: count} for count in UNROLLS]
 
 
-def _of_products(plan: Any, machine: Machine) -> list[dict[str, int]]:
-    from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need
+def expected(function: Any, values: Mapping[str, int], options: Any = None) -> float | None:
+    """Cycles that the model of the machine expects of a product with these choices; None where it cannot tell."""
+    from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 
+    if function.operation.name == CONV:
+        return _cycles_of_convolution(function.operation, values, find_machine(None))
+    view = PrimView(function)
+    if unfit(view) is not None or {LEAD, SHARE} & set(values):
+        return None
+    plan = _product_plan(view, with_choices(find_machine(None), values))
+    return None if isinstance(plan, Decline) else expected_cycles(plan)
+
+
+def _of_convolutions(op: Any, machine: Machine) -> list[dict[str, int]]:
+    """Tiles of results that Winograd's algorithm may compute at a time, and 0 for the direct way."""
+    from mirlo.targets.llvm.winograd.convert import WINOGRAD, ways
+
+    found = ways(op.opview, machine)
+    if isinstance(found, Decline):
+        return []
+    return [{WINOGRAD: way.m} for way in found.ordered if way.m != found.own.m]
+
+
+def _cycles_of_convolution(op: Any, values: Mapping[str, int], machine: Machine) -> float | None:
+    from mirlo.targets.llvm.winograd.convert import WINOGRAD, ways
+
+    found = ways(op.opview, machine)
+    if isinstance(found, Decline):
+        return None
+    return next(way.cycles for way in found.ordered if way.m == values.get(WINOGRAD, found.own.m))
+
+
+def _product_plan(view: PrimView, machine: Machine) -> Any:
+    from mirlo.targets.llvm.schedule.contraction.plan import plan_of
+
+    return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view))
+
+
+def _constants(view: PrimView) -> list[Any]:
+    """The parameters for which every call of the module passes a constant."""
+    sites = calls_of(view.op.operation.parent).get(view.name, [])
+    constant = [all(is_constant(site.operands[i]) for site in sites) for i in range(len(view.arguments))]
+    return [argument for argument, is_one in zip(view.arguments, constant, strict=True) if is_one and sites]
+
+
+def _of_products(plan: Any, machine: Machine, threads: int) -> list[dict[str, int]]:
+    dot = [{DOT: int(not plan.dot)}] if plan.may_dot and count_of_rows(plan) <= DOT_AT_MOST_ROWS else []
+    if plan.dot:
+        return dot
     own = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
+    packing = [{**own, PACK: int(plan.packing is None)}] if plan.may_pack else []
+    leads = [{LEAD: count} for count in LEADS] if plan.question.rows <= plan.tile_rows else []
+    shares = [{SHARE: share} for share in range(3)] if threads > 1 and not plan.rows_first else []
+    return packing + leads + dot + shares + _orders(plan) + _tiles(plan, machine)
+
+
+def count_of_rows(plan: Any) -> int:
+    """Rows that read the same columns."""
+    from mirlo.targets.llvm.schedule.contraction.choices import count_of
+
+    return count_of(plan.row_loops) * plan.question.rows
+
+
+def _orders(plan: Any) -> list[dict[str, int]]:
+    """Orders of the loops, with the tile that the plan has."""
+    free = plan.free
+    found = [{OUTSIDE: 1}] if free.swap else []
+    if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
+        tiles = -(-plan.question.rows // plan.tile_rows)
+        found += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
+    if free.depth_axis is not None:
+        extent = free.depth_axis.extent
+        parts = {count for count in DEPTH_BLOCKS if count < extent} | {-(-extent // parts) for parts in DEPTH_PARTS}
+        found += [{DEPTH_BLOCK: count} for count in sorted(parts) if count >= min(DEPTH_BLOCKS)]
+    return found
+
+
+def _tiles(plan: Any, machine: Machine) -> list[dict[str, int]]:
+    """Register tiles, those first that the model of the machine expects to be fast."""
+    from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
+
     question = plan.question
     found: list[tuple[float, dict[str, int]]] = []
     for vectors in VECTOR_COUNTS:
         for rows in range(1, min(question.rows, machine.vector_registers) + 1):
-            if vectors > -(-question.columns // question.lanes):
+            if vectors > -(-question.columns // question.lanes) or (rows, vectors) == (
+                plan.tile_rows,
+                plan.tile_vectors,
+            ):
                 continue
             if register_need(rows, vectors, question) > machine.vector_registers:
                 continue
-            cost = _expected(question, machine, rows, vectors)
-            found.append((cost, {ROWS: rows, VECTORS: vectors}))
-    ranked = [values for _, values in sorted(found, key=lambda entry: entry[0]) if values != own][:CANDIDATES]
-    other_packing = [{**own, PACK: int(plan.packing is None)}] if plan.may_pack else []
-    leads = [{LEAD: count} for count in LEADS] if plan.question.rows <= plan.tile_rows else []
-    return other_packing + leads + ranked
-
-
-def _expected(question: Any, machine: Machine, rows: int, vectors: int) -> float:
-    from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
-
-    return tile_cycles(rows, vectors, question, machine)
+            found.append((tile_cycles(rows, vectors, question, machine), {ROWS: rows, VECTORS: vectors}))
+    return [values for _, values in sorted(found, key=lambda entry: entry[0])][:CANDIDATES]

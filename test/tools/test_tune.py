@@ -13,9 +13,11 @@ from onnx_models import F32, make_model, node
 import mirlo as package
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.tune.database import Database, DatabaseError, Entry
-from mirlo.tools.tune.measure import Timing, time_choices
-from mirlo.tools.tune.search import tune
-from mirlo.tools.tune.tasks import tasks_of
+from mirlo.tools.tune.inside import Inside, time_inside
+from mirlo.tools.tune.measure import Local, Timing, time_choices
+from mirlo.tools.tune.ranking import promising, rank_correlation
+from mirlo.tools.tune.search import search, tune
+from mirlo.tools.tune.tasks import Task, tasks_of
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.standard_normal((64, 48), dtype=np.float32)
@@ -91,11 +93,11 @@ def test_what_wins_twice_is_kept_and_used(tmp_path: Path):
     x = RNG.standard_normal((32, 64), dtype=np.float32)
     f = package.compile(_model(), tune=kept, save_ir=stages, cache=False)
     np.testing.assert_allclose(f(x), np.exp(np.maximum(x @ WEIGHT, 0)), rtol=2e-4)
-    told = next(stages.glob("*apply-tuning.mlir")).read_text()
+    told = max(stages.glob("*apply-tuning.mlir")).read_text()
     assert "tir.tuned = {" in told
     plain = package.compile(_model(), tune=False, save_ir=tmp_path / "plain", cache=False)
     np.testing.assert_allclose(plain(x), f(x), rtol=1e-5)
-    assert "tir.tuned" not in next((tmp_path / "plain").glob("*apply-tuning.mlir")).read_text()
+    assert "tir.tuned" not in max((tmp_path / "plain").glob("*apply-tuning.mlir")).read_text()
 
 
 @pytest.mark.parametrize("measurer", [Pretended(0.99), Pretended(0.5, again=1.02)], ids=["too little", "once only"])
@@ -138,3 +140,86 @@ def test_the_command(tmp_path: Path):
     report = json.loads(output_of(mirlo("tune", tmp_path / "m.onnx", *flags)))
     assert report["kernels"] == 1 and [entry["function"] for entry in report["results"]] == ["fused_matmul_relu_exp"]
     assert Database(tmp_path / "t.json").entries
+
+
+def _convolution(channels: int = 64):
+    weight = np.random.default_rng(1).standard_normal((64, channels, 3, 3), dtype=np.float32)
+    nodes = [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")]
+    return make_model(nodes, {"x": (F32, [1, channels, 14, 14])}, ["y"], {"w": weight})
+
+
+def test_ways_to_compute_a_convolution_are_measured_and_kept(tmp_path: Path):
+    (task,), count = tasks_of(_convolution(), "llvm", 1, operators=True)
+    assert count == 1 and task.operator == "relax.conv" and {"winograd"} == {*task.choices[0]}
+    assert len(task.choices) == 2 and all(cost is not None for cost in task.expected)
+    timing = time_choices(task, task.choices, "llvm", 1)
+    assert all(ratio is not None for ratio in timing.ratios)
+    database = Database(tmp_path / "t.json")
+    database.add(task.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    x = RNG.standard_normal((1, 64, 14, 14), dtype=np.float32)
+    plain, tuned = (package.compile(_convolution(), tune=tune, cache=False) for tune in (False, database))
+    assert len(tuned.artifact.kernels) < len(plain.artifact.kernels)
+    np.testing.assert_allclose(tuned(x), plain(x), rtol=1e-3, atol=1e-3)
+    # Its kernels are those of the way that was chosen.
+    assert "fused_conv_relu" in [task.function for task in tasks_of(_convolution(), "llvm", 1, database=database)[0]]
+
+
+def test_explain_tells_what_was_measured(tmp_path: Path):
+    from mirlo.tools.explain.model import explain_model
+    from mirlo.tools.explain.report import text_lines
+
+    database = Database(tmp_path / "t.json")
+    (way,), _ = tasks_of(_convolution(), "llvm", 1, operators=True)
+    database.add(way.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    kernels, _ = tasks_of(_convolution(), "llvm", 1, database=database)
+    kernel = next(task for task in kernels if task.function == "fused_conv_relu")
+    database.add(kernel.key, Entry({"row_block": 2}, 0.9, 1.0, "c", 1))
+    text = "\n".join(text_lines(explain_model(_convolution(), tune=database)))
+    assert "measured best: winograd=0" in text and "measured best: row_block=2" in text
+
+
+def test_only_what_is_promising_is_measured():
+    choices = tuple({"a": i} for i in range(5))
+    task = Task("k", "f", 1, "", "", choices, expected=(1.2, None, 0.8, 2.0, 1.0))
+    assert promising(task) == [2, 1, 4, 0]
+    assert promising(Task("k", "f", 1, "", "", choices)) == [0, 1, 2, 3, 4]
+
+
+def test_how_well_an_order_was_foreseen():
+    assert rank_correlation([1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 1, 1, 1, 1, 1], [6, 5, 4, 3, 2, 1]) is None
+    assert rank_correlation([1, 2], [1, 2]) is None
+
+
+def test_choices_of_different_things_are_tried_together(tmp_path: Path):
+    class Both(Pretended):
+        def ratios(self, task, choices, target, threads):
+            single = [{"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}]
+            worth = {str(single[0]): 0.9, str(single[1]): 0.8, str({**single[1], **single[0]}): 0.7}
+            return Timing(100.0, tuple(worth.get(str(choice), 1.0) for choice in choices))
+
+    task = Task("k", "f", 1, "", "", ({"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}, {"tile_rows": 9}))
+    assert search(task, Both(0.5), "llvm", 1, 30, print).values == {"tile_rows": 2, "tile_vectors": 1, "pack": 1}
+
+
+def test_what_is_slower_inside_of_the_model_is_let_go(tmp_path: Path, monkeypatch):
+    from mirlo.tools.tune import search as searching
+
+    class Here(Local):
+        def ratios(self, task, choices, target, threads):
+            return Timing(100.0, tuple(0.5 for _ in choices))
+
+    database = Database(tmp_path / "t.json")
+    monkeypatch.setattr(searching, "time_inside", lambda *a, **k: Inside(1.01, {"fused_matmul_relu_exp": 1.01}))
+    report = tune(_model(), database, measurer=Here(), seconds=20)
+    assert [result.values for result in report.results] == [{}] and report.inside is None
+    assert [entry.values for entry in database.entries.values()] == [{}]
+
+
+def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
+    database = Database(tmp_path / "t.json")
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    database.add(task.key, Entry({"tile_rows": 1, "tile_vectors": 1}, 0.5, 1.0, "f", 1))
+    found = time_inside(_model(), database, [task.key], target="llvm", threads=1, shapes=None, seconds=0.1)
+    assert set(found.kernels) == {"fused_matmul_relu_exp"} and found.whole > 0

@@ -60,7 +60,7 @@ def _add_fuzz(commands: Any, add: Add) -> None:
 
 def _add_tune(commands: Any, add: Add) -> None:
     parser = add(commands, "tune", "search for faster kernels of a model; compilations use what is found")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
     parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")

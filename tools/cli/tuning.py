@@ -1,8 +1,10 @@
-"""`mirlo tune`: searches for faster kernels of a model, and keeps what it finds."""
+"""`mirlo tune`: searches for faster kernels of a model, and keeps what it finds; without a model, what it kept."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -10,12 +12,18 @@ from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
 
+if TYPE_CHECKING:
+    from mirlo.tools.tune.database import Database
+
 
 def execute(arguments: Arguments) -> None:
     """Tune, print what was found for each kernel."""
     from mirlo.tools.tune.database import Database, default_database
     from mirlo.tools.tune.search import tune
 
+    if arguments.model is None:
+        _list(Database(arguments.database or default_database()), arguments.json)
+        return
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: tune the model that it was made from")
@@ -33,21 +41,46 @@ def execute(arguments: Arguments) -> None:
     if arguments.json:
         found = {
             "kernels": report.kernels, "left": report.left, "seconds": round(report.seconds, 1),
-            "before_us": report.before, "after_us": report.after, "database": str(database.path),
+            "before_us": report.before, "after_us": report.after, "inside": report.inside,
+            "foreseen": report.foreseen, "database": str(database.path),
             "results": [vars(result) for result in report.results],
         }  # fmt: skip
         print(json.dumps(found, indent=2))
         return
     rows = [("kernel", "calls", "us", "ratio", "choices")]
     for result in sorted(report.results, key=lambda entry: -entry.microseconds * entry.calls):
-        chosen = ", ".join(f"{name}={value}" for name, value in result.values.items()) or "its own"
+        chosen = _choices(result.values)
         how = " (known)" if result.known else f" of {result.trials} tried"
         times = f"{result.microseconds:.1f}", f"{result.ratio:.2f}"
-        rows.append((f"@{result.function}", str(result.calls), *times, chosen + how))
+        rows.append(
+            (result.function if result.operator else f"@{result.function}", str(result.calls), *times, chosen + how)
+        )
     print("\n".join(columns(rows, numbers={1, 2, 3})))
     faster = sum(1 for result in report.results if result.values)
     print(
         f"{faster} of {len(report.results)} kernels with choices are faster, {report.left} were left for lack of time; "
         f"all of them {report.before / 1000:.2f} ms, now {report.after / 1000:.2f} ms; {report.seconds:.0f} s"
     )
+    if report.inside is not None:
+        print(f"inside of the model all kernels together take {report.inside:.2f} of the time with what was found now")
+    if report.foreseen is not None:
+        print(f"the model of the machine foresaw their order to {report.foreseen:.2f} (1 is perfectly, 0 not at all)")
     print(f"kept in {database.path}; compilations use it from now on")
+
+
+def _list(database: Database, as_json: bool) -> None:
+    """What is known by now."""
+    entries = sorted(database.entries.items(), key=lambda entry: (entry[1].function, entry[0]))
+    if as_json:
+        print(json.dumps({key: vars(entry) for key, entry in entries}, indent=2))
+        return
+    rows = [("key", "kernel", "us", "ratio", "choices")]
+    for key, entry in entries:
+        chosen = _choices(entry.values)
+        rows.append((key[:12], entry.function, f"{entry.microseconds:.1f}", f"{entry.ratio:.2f}", chosen))
+    print("\n".join(columns(rows, numbers={2, 3})))
+    print(f"{len(entries)} kernels and operators in {database.path}")
+
+
+def _choices(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "its own"

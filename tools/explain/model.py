@@ -18,7 +18,8 @@ from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.runner import PassFailed
 from mirlo.passes.schedule.schedule import ScheduleRecord
-from mirlo.tools.compile import CompileOptions, bound_strategies
+from mirlo.passes.schedule.tuned import TUNING, TuningRecord
+from mirlo.tools.compile import CompileOptions, bound_strategies, open_database
 from mirlo.tools.models import open_model, require_sizes
 from mirlo.tools.strategies import StrategyRecord
 
@@ -30,6 +31,8 @@ class Node:
     name: str
     operators: list[LegalizationRecord] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
+    tuned: dict[str, int] = field(default_factory=dict)
+    """What measurements chose for one of its operators."""
 
 
 @dataclass
@@ -42,6 +45,17 @@ class Kernel:
     schedule: ScheduleRecord | None = None
     parallel: ParallelRecord | None = None
     intrinsics: list[IntrinsicChoice] = field(default_factory=list)
+    tuned: dict[str, int] = field(default_factory=dict)
+    """What measurements chose."""
+
+    def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord) -> None:
+        """Keep what became of it."""
+        if isinstance(note, ScheduleRecord):
+            self.schedule = note
+        elif isinstance(note, ParallelRecord):
+            self.parallel = note
+        else:
+            self.tuned = note.values
 
 
 @dataclass
@@ -64,8 +78,12 @@ def explain_model(
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     legalize: Mapping[str, Any] | None = None,
     strategies: Any = None,
+    tune: Any = True,
 ) -> Explanation:
-    """Compile a model up to its kernels and collect why each step came out as it did."""
+    """Compile a model up to its kernels and collect why each step came out as it did.
+
+    `tune` says which database of measured choices is used, as for `mirlo.compile`.
+    """
     from mirlo.passes.targets import TargetError, find_target
 
     chosen = find_target(target)
@@ -75,6 +93,7 @@ def explain_model(
     module, session = opened.module, opened.session
     require_sizes(module, target)
     session.options["legalize"] = dict(legalize or {})
+    session.options[TUNING] = open_database(tune)
     options = CompileOptions(target, threads)
     session.options["strategies"] = bound_strategies(strategies, options, session)
     pipeline = Pipeline(opened.pipeline or chosen.pipeline(options))
@@ -167,13 +186,14 @@ def _assemble(
         if name in kernels:
             kernels[name].intrinsics = [choices[key] for key in used if key in choices]
     for note in notes:
-        if isinstance(note, LegalizationRecord):
+        if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord)) and note.function in kernels:
+            kernels[note.function].take(note)
+        elif isinstance(note, LegalizationRecord):
             for name in note.names or (note.location,):
                 nodes.setdefault(name, Node(name)).operators.append(note)
-        elif isinstance(note, ScheduleRecord) and note.function in kernels:
-            kernels[note.function].schedule = note
-        elif isinstance(note, ParallelRecord) and note.function in kernels:
-            kernels[note.function].parallel = note
+        elif isinstance(note, TuningRecord):
+            for name in note.nodes:
+                nodes.setdefault(name, Node(name)).tuned |= note.values
     memory = [note for note in notes if isinstance(note, MemoryRecord)]
     measured = [note for note in notes if isinstance(note, StrategyRecord)]
     return Explanation(target, list(nodes.values()), list(kernels.values()), memory, measured, failure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mirlo.passes.legalize.conversion import LegalizationRecord
@@ -45,6 +45,8 @@ def _size_text(size: Any) -> str:
 
 def _node(node: Node, failed: bool) -> Iterator[str]:
     yield f"node {node.name}"
+    if node.tuned:
+        yield f"  measured best: {_choices(node.tuned)}"
     for record in node.operators:
         yield from _operator(record)
     if not node.operators and failed:
@@ -69,6 +71,8 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
 def _kernel(kernel: Kernel) -> Iterator[str]:
     calls = f", called {kernel.calls} times" if kernel.calls > 1 else ""
     yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
+    if kernel.tuned:
+        yield f"  measured best: {_choices(kernel.tuned)}"
     if kernel.schedule is not None:
         yield f"  schedule: {_rule(kernel.schedule.rule)}"
         yield from _declined(kernel.schedule.attempts, "    ")
@@ -78,6 +82,10 @@ def _kernel(kernel: Kernel) -> Iterator[str]:
     for choice in kernel.intrinsics:
         yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
         yield from _declined(choice.attempts, "    ")
+
+
+def _choices(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _rule(rule: Rule) -> str:
@@ -97,6 +105,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
                 "name": node.name,
                 "operators": [_operator_json(record) for record in node.operators],
                 "kernels": node.kernels,
+                "tuned": node.tuned,
             }
             for node in explanation.nodes
         ],
@@ -125,6 +134,7 @@ def _kernel_json(kernel: Kernel) -> dict[str, Any]:
         "name": kernel.name,
         "calls": kernel.calls,
         "nodes": kernel.nodes,
+        "tuned": kernel.tuned,
         "schedule": None
         if schedule is None
         else {"rule": rule_json(schedule.rule), "declined": _declined_json(schedule.attempts)},

@@ -13,12 +13,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.graph.constants import constant_value
+from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
-from mirlo.tools.cutout import is_constant
 from mirlo.tools.programs.detect import CALL, is_host, main_of
 from mirlo.tools.programs.outline import Outliner, read_by
 

@@ -82,12 +82,14 @@ def compile_task(task: Task, values: dict[str, int], target: str, threads: int) 
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
     from mirlo.dialects.tir.view import prim_functions
-    from mirlo.passes.schedule.tuned import set_tuned
+    from mirlo.passes.schedule.tuned import operations_named, set_tuned
     from mirlo.tools.compile import compile as compile_model
 
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(task.module)
-        if values:
+        if values and task.operator is not None:
+            set_tuned(operations_named(module, [task.operator])[0], values)
+        elif values:
             set_tuned(prim_functions(module.operation)[0], values)
         store = _weights(module)
     return compile_model(

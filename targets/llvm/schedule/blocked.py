@@ -334,7 +334,7 @@ def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Dec
         return plan
     tile = plan.first.plan.tile_rows
     smaller = -(-max(_FEWEST_ROWS, plan.extent // _FEWEST_BLOCKS) // tile) * tile
-    is_chosen = plan.first.plan.machine.block_rows is not None
+    is_chosen = plan.first.plan.machine.chosen.block_rows is not None
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
 
@@ -356,7 +356,7 @@ def _limit(plan: BlockedPlan, group: Group) -> tuple[int, int] | None:
 
 def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> int:
     """Rows of a block: their scores fill a quarter of the second cache, whole tiles if they are several."""
-    chosen = plan.machine.block_rows
+    chosen = plan.machine.chosen.block_rows
     rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
     if heads == 1 and chosen is None:
         rows = min(rows, -(-extent // _FEWEST_BLOCKS))

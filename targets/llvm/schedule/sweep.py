@@ -48,7 +48,7 @@ class Sweep:
         places = space.places
         self.lanes = machine.lanes(widest_bytes(places, len(space.extents) - 1)) if lanes is None else lanes
         heavy = work(places)
-        self.unroll = machine.unroll or (4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1)
+        self.unroll = machine.chosen.unroll or (4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1)
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
         if lanes is None and not self.reducers and self.has_loops and has_intrinsics(places):
@@ -56,7 +56,7 @@ class Sweep:
             # does not mix vectors that come one after the other, but takes one that fills several registers apart.
             length = space.extents[self.last]
             fitting = max(1, length // self.lanes) if isinstance(length, int) else machine.vector_registers
-            together = min(machine.unroll or machine.vector_registers // 8, fitting)
+            together = min(machine.chosen.unroll or machine.vector_registers // 8, fitting)
             self.lanes, self.unroll = together * self.lanes, 1
         self.masked = self.has_loops and can_mask(places, machine)
 

@@ -106,8 +106,8 @@ class _PartEmitter:
 
     def _unroll(self, machine: Machine) -> int:
         """Vectors side by side: more of them read longer stretches of memory at each step of a long reduction."""
-        if machine.unroll is not None:
-            return machine.unroll
+        if machine.chosen.unroll is not None:
+            return machine.chosen.unroll
         effort = work([self.reduction])
         if self.written_out or effort > _LIGHT:
             return 4 if effort <= _LIGHT else 2

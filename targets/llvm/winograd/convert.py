@@ -6,22 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import blocks, replace_op
+from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
 from mirlo.passes.fuse.kinds import KIND, Kind
-from mirlo.passes.graph.constants import constant_reader, is_at_hand, make_later
+from mirlo.passes.graph.constants import constant_reader, is_at_hand, is_constant, make_later
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.tuned import operations_named, take_tuned
 from mirlo.targets.llvm.machine import Machine, find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
 from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
 
+WINOGRAD = "winograd"
+"""What measurements choose: results of a tile along each side, 0 for the direct way."""
 _GAIN = 0.85
 """Share of the direct way's time below which the model of the machine is believed."""
 
@@ -34,13 +37,45 @@ class WinogradRecord:
     declined: Decline | None
 
 
+@dataclass(frozen=True)
+class Way:
+    """How a convolution may be computed: in tiles of m by m results, or directly, where m is 0."""
+
+    m: int
+    tiling: Tiling
+    cycles: float
+    """That the model of the machine expects."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """All ways for a convolution, the fastest first, and the one that is taken unless measurements say otherwise."""
+
+    ordered: tuple[Way, ...]
+
+    @property
+    def direct(self) -> Way:
+        return next(way for way in self.ordered if way.m == 0)
+
+    @property
+    def own(self) -> Way:
+        """The fastest in tiles, or the direct way where the gain is too small to believe in."""
+        return self.tiled if self.tiled.cycles <= _GAIN * self.direct.cycles else self.direct
+
+    @property
+    def tiled(self) -> Way:
+        """The fastest in tiles."""
+        return next(way for way in self.ordered if way.m)
+
+
 @register_pass
 @dataclass(frozen=True)
 class Winograd(Pass):
     """Compute 3x3 convolutions by Winograd's algorithm where that is expected to be faster.
 
     Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as the direct way; those of 4x4 need 4
-    times fewer, and their rounding errors are up to ten times as large. `tile` is the largest that may be chosen.
+    times fewer, and their rounding errors are up to ten times as large. `tile` is the largest that may be chosen. What
+    measurements chose, which `apply-tuning` leaves on a convolution, goes before what is expected.
     """
 
     name = "winograd"
@@ -52,19 +87,21 @@ class Winograd(Pass):
     def run(self, op: Any, session: Any) -> None:
         if self.tile not in (0, *INPUT):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
+        convs = operations_named(op, ["relax.conv"])
+        measured = [take_tuned(conv).get(WINOGRAD) for conv in convs]
         wanted = session.options.get(STRATEGIES)
         if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
             return  # whoever asks for a strategy gets it
         machine = find_machine(self.machine or session.options.get("machine"))
         functions = _Functions(op)
-        for function in [o for o in op.operation.regions[0].blocks[0].operations if o.operation.name == "func.func"]:
-            for block in blocks(function):
-                for conv in [o.operation for o in block.operations if o.operation.name == "relax.conv"]:
-                    self._convert(conv, Rewriter(conv, session), machine, functions, session)
+        for conv, tile in zip(convs, measured, strict=True):
+            self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
 
-    def _convert(self, op: Any, b: Rewriter, machine: Machine, functions: _Functions, session: Any) -> None:
+    def _convert(
+        self, op: Any, b: Rewriter, machine: Machine, functions: _Functions, session: Any, measured: int | None
+    ) -> None:
         conv, location = op.opview, op.location
-        chosen = choose(conv, b, machine, self.tile)
+        chosen = choose(conv, b, machine, self.tile, measured)
         outcome = WinogradRecord(0, chosen) if isinstance(chosen, Decline) else WinogradRecord(chosen.m, None)
         session.notes.append(outcome)
         if self.explain:
@@ -94,8 +131,8 @@ class _Functions:
         return made.operation.results[0]
 
 
-def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | Decline:
-    """The tiles for a convolution, or why it is better computed directly."""
+def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decline:
+    """How a convolution of a constant weight can be computed, or why there is but one way."""
     kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
     x, weight, out = kinds
     if largest == 0:
@@ -116,7 +153,7 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | D
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.static_shape:
         return decline("there are no results")
-    if not is_at_hand(conv.weight, b.session):
+    if not is_constant(conv.weight):
         return decline("the weight is computed at run time")
     pads = padding_pairs(conv.padding, 2)
     batch, height, width, _ = x.static_shape
@@ -125,12 +162,25 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int) -> Tiling | D
     for m in (n for n in INPUT if n <= largest):
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
-        found.append((winograd_cycles(tiling, machine), m, tiling))
-    cycles, _, best = min(found, key=lambda entry: entry[:2])
-    direct = direct_cycles(best, machine)
-    if cycles > _GAIN * direct:
-        return decline("the direct way is expected to be as fast", winograd=round(cycles), direct=round(direct))
-    return best
+        found.append(Way(m, tiling, winograd_cycles(tiling, machine)))
+    found.append(Way(0, found[0].tiling, direct_cycles(found[0].tiling, machine)))
+    return Ways(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
+
+
+def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int | None = None) -> Tiling | Decline:
+    """The tiles for a convolution, or why it is better computed directly."""
+    found = ways(conv, machine, largest)
+    if isinstance(found, Decline):
+        return found
+    if not is_at_hand(conv.weight, b.session):
+        return decline("the array of the weight is not at hand")
+    way = next((way for way in found.ordered if way.m == measured), found.own)
+    if way.m:
+        return way.tiling
+    if measured == 0:
+        return decline("the direct way was measured to be faster")
+    figures = {"winograd": round(found.tiled.cycles), "direct": round(found.direct.cycles)}
+    return decline("the direct way is expected to be as fast", **figures)
 
 
 def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> Any:

@@ -66,8 +66,8 @@ def wants_packing(
     """Whether the kernel copies each panel of the column operand before it uses it."""
     if columns.form.stride(lane_axis) != 1:
         return columns.form.stride(lane_axis) != 0
-    if machine.pack is not None and not is_cast:
-        return machine.pack
+    if machine.chosen.pack is not None and not is_cast:
+        return machine.chosen.pack
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False

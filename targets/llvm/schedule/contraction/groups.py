@@ -134,6 +134,6 @@ def _by_groups(form: Form, axis: Axis, size: int) -> Form:
 
 def room_for(group: Group | None, machine: Machine) -> Machine:
     """The machine with the registers that are left for a tile, where the sums of flipped signs take some."""
-    if group is None or not group.flips or machine.tile is not None:
+    if group is None or not group.flips or machine.chosen.tile is not None:
         return machine
     return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,18 +12,19 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
+from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.sides import Side
-from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, converted
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, Part, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 
 PANELS_TO_SHARE = 8
@@ -37,16 +39,72 @@ class Kernel:
     def __init__(self, plan: Plan, memory: Memory):
         self.plan = plan
         self.code = Code(memory)
+        self.rows: int | None = None
+        """Rows of the block at hand, where they are taken in blocks."""
 
     def emit(self) -> None:
         """Emit all loops at the insertion point."""
         self.prepare()
+        start = Places.start(self.code, self.plan)
+        loops = self.plan.order_of_loops
+        axis, size = loops.depth_axis, loops.depth_block
+        if axis is None:
+            self._row_blocks(start)
+            return
+        last = (axis.extent - 1) // size * size
+        value, access = self.plan.contraction.writes[0]
+        held = self.code.scratch(prod(access.shape), self.plan.contraction.product.accumulate_type)
+
+        def part(k: Any) -> None:
+            self.tiles.part = Part(axis.id, size, held, self._is_zero(k), is_last=False)
+            self._row_blocks(self._from(start, axis, k))
+
+        self.code.loop(Span(0, last, size), part)
+        self.tiles.part = Part(axis.id, axis.extent - last, held, False, is_last=True)
+        self._row_blocks(self._from(start, axis, last))
+
+    def _from(self, start: Places, axis: Axis, k: Any) -> Places:
+        """The places of a part of the sums; what is fetched of the next panel is the same part."""
+        places = start.advance(axis, k)
+        if start.ahead is None or places.ahead is None:
+            return places
+        step = self.plan.columns.form.stride(axis) - start.ahead.form.stride(axis)
+        whole = Cursor(self.code, Form({axis.id: step})).advance(axis, k)
+        ahead = places.ahead
+        if whole.base is None:
+            return replace(places, ahead=ahead.shift(whole.offset))
+        base = whole.base if ahead.base is None else self.code.add(ahead.base, whole.base)
+        return replace(places, ahead=replace(ahead, base=base))
+
+    def _is_zero(self, value: Any) -> Any:
+        """Whether an index is 0: a bool, or a value."""
+        if isinstance(value, int):
+            return value == 0
+        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+        return create("arith.cmpi", ir.IntegerType.get_signless(1), value, self.code.index(0), predicate=equal)
+
+    def _row_blocks(self, places: Places) -> None:
+        """All rows, or block by block."""
+        axis, size = self.plan.row_axis, self.plan.order_of_loops.row_block
+        if axis is None or not size:
+            self._all(places)
+            return
+        parts = spans(axis.extent, size)
+
+        def block(i: Any, number: int) -> None:
+            self.rows = parts[number].size
+            self._all(places.advance(axis, i))
+            self.rows = None
+
+        self.code.loop_with_rest(parts, block, parallel=True)
+
+    def _all(self, places: Places) -> None:
+        """The rows at hand: all panels."""
         plan = self.plan
-        start = Places.start(self.code, plan)
         if plan.rows_first:
-            self._nest(plan.row_loops, start, lambda places, _: self._column_loops(places, True), parallel=True)
+            self._nest(plan.row_loops, places, lambda at, _: self._column_loops(at, True), parallel=True)
         else:
-            self._column_loops(start, not self.shares_rows or self.shares_both)
+            self._column_loops(places, not self.shares_rows or self.shares_both)
 
     def prepare(self) -> None:
         """Ask for all memory that is needed, outside of all loops."""
@@ -74,6 +132,8 @@ class Kernel:
 
     def row_spans(self) -> list[tuple[Span, bool]]:
         """The tiles along the rows; those at edges are marked."""
+        if self.rows is not None:
+            return [(span, False) for span in spans(self.rows, self.plan.tile_rows)]
         return self.plan.row_spans
 
     @property
@@ -82,6 +142,8 @@ class Kernel:
         plan = self.plan
         if self.panel is not None and buffer_bytes(self.panel.type) > MOST_PANEL_BYTES:
             return True  # there is one for all threads: only the loops below the packing may run at once
+        if plan.order_of_loops.share is not None:
+            return plan.order_of_loops.share == ROWS
         panels = count_of(plan.column_loops) * -(-D.guess(plan.lane_axis.extent) // plan.tile_columns)
         tiles = count_of(plan.row_loops)
         tiles *= -(-D.guess(plan.row_axis.extent) // plan.tile_rows) if plan.row_axis is not None else 1
@@ -93,6 +155,8 @@ class Kernel:
         plan = self.plan
         if plan.packing is not None or plan.rows_first or plan.open_rows:
             return False
+        if plan.order_of_loops.share is not None:
+            return plan.order_of_loops.share == BOTH
         return bool(plan.row_loops) or (len(self.row_spans()) <= 2 and not any(edge for _, edge in self.row_spans()))
 
     def _column_loops(self, places: Places, parallel: bool) -> None:
@@ -250,6 +314,22 @@ def summary(plan: Plan) -> dict[str, Any]:
         "depth": prod(axis.extent for axis in plan.contraction.reduce),
         "dot": plan.dot,
         "packed": plan.packing is not None,
+        **_order(plan),
         **({} if plan.group is None else {"instruction": plan.group.instruction}),
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
     }
+
+
+def _order(plan: Plan) -> dict[str, Any]:
+    """The order of the loops, where it is not the usual one."""
+    loops = plan.order_of_loops
+    found: dict[str, Any] = {}
+    if loops.row_block:
+        found["row_block"] = loops.row_block
+    if loops.depth_axis is not None:
+        found["depth_block"] = loops.depth_block
+    if plan.free.swap and loops.rows_outside:
+        found["rows_outside"] = True
+    if loops.share is not None:
+        found["share"] = ("panels", "rows", "both")[loops.share]
+    return found

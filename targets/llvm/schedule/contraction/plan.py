@@ -32,6 +32,7 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
     kind_of_group,
     room_for,
 )
+from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder, choose_order, freedom
 from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     Piece,
@@ -107,6 +108,13 @@ class Plan:
     """Products that one instruction sums up, where there is one for them."""
     is_streamed: bool = True
     """Whether panels may be fetched ahead: whether they follow each other in the order of the loops."""
+    order_of_loops: LoopOrder = LoopOrder()
+    free: Freedom = Freedom(False, False, None)
+    """Which other orders there are."""
+    is_stored: bool = False
+    """Whether the column operand may be stored as panels before the kernel runs."""
+    may_dot: bool = False
+    """Whether the lanes could run along the sum as well as along the output."""
 
     @property
     def tile_columns(self) -> int:
@@ -151,7 +159,7 @@ class Plan:
     @property
     def rows_first(self) -> bool:
         """Whether the loops over rows are outside of those over panels: each row operand is read once only."""
-        return self.rows.form.stride(self.lane_axis) != 0 and self.packing is None
+        return self.order_of_loops.rows_outside
 
     def cut(self, columns: Dim) -> list[Piece]:
         """The vectors that cover this many columns, less than a panel has where it is no number."""
@@ -272,8 +280,10 @@ class _Planner:
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
         reuse = count_of(shared)
-        few = columns.form.stride(lane_axis) != 1 and reuse < DOT_BELOW_ROWS and not self.windows
-        along = contiguous_sum(rows, columns, order) if few and isinstance(lane_axis.extent, int) else None
+        can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and isinstance(lane_axis.extent, int)
+        contiguous = contiguous_sum(rows, columns, order) if can_turn else None
+        chosen = machine.chosen
+        along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
         is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
         grouped = None
@@ -304,16 +314,23 @@ class _Planner:
         if tile_rows * tile_vectors > MOST_SUMS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
+        row_loops = [axis for axis in rest if not columns.form.stride(axis)]
+        unrolled = self._unrolled(reduce) if overlap else []
+        is_stored = columns.access.value in self.constants
+        is_plain = along is None and grouped is None and (packing is None or is_stored)
+        free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
+        own_rows = rows.form.stride(lane_axis) != 0 and packing is None
+        loops = choose_order(chosen, free, own_rows, row_axis, tile_rows)
         return Plan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
-            row_loops=[axis for axis in rest if not columns.form.stride(axis)],
-            reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors, lanes=lanes,
-            unrolled=self._unrolled(reduce) if overlap else [], dot=along is not None,
+            row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
+            lanes=lanes, unrolled=unrolled, dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
             question=asked_for(question, row_axis, rows) if row_axis is not None else replace(question, rows=1),
             may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
-            group=None if grouped is None else grouped.group,
+            group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
+            order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,
         )  # fmt: skip
 
     def _bytes_read_again(self) -> int:

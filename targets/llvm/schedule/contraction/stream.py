@@ -27,7 +27,10 @@ def next_panel(plan: Plan) -> Form | None:
     share = -(-width // tiles)
     terms = {axis.id: form.stride(axis) for axis in plan.column_loops}
     terms |= {axis.id: form.stride(axis) // width * share for axis in plan.reduce}
-    weight = plan.depth * share
+    loops, depth = plan.order_of_loops, plan.depth
+    if loops.depth_axis is not None:
+        depth = depth // loops.depth_axis.extent * loops.depth_block
+    weight = depth * share
     if plan.row_axis is not None:
         terms[plan.row_axis.id] = -(-weight // plan.tile_rows)
         weight *= -(-plan.row_axis.extent // plan.tile_rows)
@@ -45,7 +48,8 @@ def lead(plan: Plan) -> tuple[int, int]:
     """
     if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= plan.machine.l1_bytes:
         return 0, 0
-    ahead = LEAD_BYTES if plan.machine.lead_bytes is None else plan.machine.lead_bytes
+    chosen = plan.machine.chosen.lead_bytes
+    ahead = LEAD_BYTES if chosen is None else chosen
     return ahead // element_bytes(plan.columns.access.element_type), _width(plan)
 
 

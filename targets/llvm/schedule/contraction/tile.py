@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
@@ -30,6 +31,19 @@ class Extent:
     """The row that it starts at, where products outside of the tensor must be left out."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the sums, where they are cut along an axis; what the earlier ones gave is kept in a buffer."""
+
+    axis: int
+    extent: int
+    held: Any
+    """The sums so far, placed as the first output."""
+    is_first: Any
+    """A bool, or a value that tells at run time."""
+    is_last: bool
+
+
 class Tiles:
     """Emits tiles of a plan. `packed` says that the column operand is read from its panel."""
 
@@ -45,6 +59,8 @@ class Tiles:
         self.lead = lead(plan)
         self.limits: dict[int, Any] = {}
         """Where axes of the sum end, by id: an index, or None for their extent."""
+        self.part: Part | None = None
+        """What is summed up, where that is not all."""
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
         """Load all vectors of a short column operand once, for the tiles that follow."""
@@ -58,8 +74,37 @@ class Tiles:
         product_ = self.plan.contraction.product
         start = emit_init(self.plan.contraction.block, product_.accumulate_type)
         sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
+        if self.part is not None:
+            sums = self._continued(self.part, places, sums, extent)
         sums = self._reduce(self.plan.reduce, places, sums, extent)
-        self.epilogue.finish(places, extent.rows, extent.cut, sums)
+        if self.part is not None and not self.part.is_last:
+            for (position, piece), total in zip(self._held(places, extent), sums, strict=True):
+                self.code.store_vector(total, self.part.held, position, piece)
+        else:
+            self.epilogue.finish(places, extent.rows, extent.cut, sums)
+
+    def _held(self, places: Places, extent: Extent) -> Iterator[tuple[Any, Piece]]:
+        """Where the sums of a tile are kept."""
+        axis, first = self.plan.row_axis, places.writes[0]
+        for r in range(extent.rows):
+            here = first if axis is None else first.advance(axis, r)
+            for piece in extent.cut:
+                yield here.position(piece.offset), piece
+
+    def _continued(self, part: Part, places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+        """The sums that a part begins with."""
+
+        def loaded() -> list[Any]:
+            return [self.code.load_vector(part.held, *place) for place in self._held(places, extent)]
+
+        if isinstance(part.is_first, bool):
+            return sums if part.is_first else loaded()
+        branch = scf.IfOp(part.is_first, [total.type for total in sums], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp(sums)
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(loaded())
+        return list(branch.results)
 
     def _reduce(self, axes: list[Axis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
         if len(axes) == len(self.plan.unrolled):
@@ -78,7 +123,8 @@ class Tiles:
         end = self.limits.get(axis.id)
         if end is not None:
             return self.code.range_loop(self.code.index(0), end, body, sums)
-        return self.code.loop(Span(0, axis.extent, 1), body, sums)
+        count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
+        return self.code.loop(Span(0, count, 1), body, sums)
 
     def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
         """The loop over those taps of a window that read inside of the tensor."""

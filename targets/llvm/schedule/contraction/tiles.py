@@ -181,8 +181,8 @@ def _far_vectors(question: TileQuestion, machine: Machine, most_sums: int, most_
 
 def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, float]:
     """Rows, vectors, and the cycles that the model expects for all tiles of this question."""
-    if machine.tile is not None:
-        rows, vectors = min(machine.tile[0], question.rows), machine.tile[1]
+    if machine.chosen.tile is not None:
+        rows, vectors = min(machine.chosen.tile[0], question.rows), machine.chosen.tile[1]
         return rows, vectors, tile_cycles(rows, vectors, question, machine)
     best: tuple[float, int, int] | None = None
     most_vectors = max(1, -(-question.columns // question.lanes))

@@ -1,0 +1,89 @@
+"""In which order the loops of a contraction stand, where they are cut, and which of them threads share.
+
+Untold, panels of columns are outermost, or the rows where every column has rows of its own (depthwise convolutions),
+and each sum is finished at once. Measurements may choose otherwise: which way the operands stay in the caches depends
+on what else is in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.targets.llvm.machine import Choices
+from mirlo.targets.llvm.schedule.contraction.sides import Side
+
+PANELS, ROWS, BOTH = 0, 1, 2
+"""What threads share."""
+FEWEST_PRODUCTS = 64
+"""Of a part of a sum: the sums are read and written once for each part."""
+
+
+@dataclass(frozen=True)
+class LoopOrder:
+    """The order of the loops above the tiles."""
+
+    rows_outside: bool = False
+    """Whether the loops over rows are outside of those over panels."""
+    row_block: int = 0
+    """Rows that are computed with a panel before the next panel; 0 for all of them."""
+    depth_axis: Axis | None = None
+    """The axis of the sum that is cut into parts, which are the outermost loop."""
+    depth_block: int = 0
+    """Steps along it in a part."""
+    share: int | None = None
+    """What threads share, where that was chosen: `PANELS`, `ROWS` or `BOTH`."""
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether panels are no longer read one after the other, each once."""
+        return bool(self.row_block or self.rows_outside)
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """Which orders a contraction has."""
+
+    swap: bool
+    """Whether rows may be outside of panels."""
+    block_rows: bool
+    """Whether the rows of tiles may be taken in blocks."""
+    depth_axis: Axis | None
+    """The axis of the sum that may be cut."""
+
+
+def freedom(
+    rows: Side, lane_axis: Axis, row_axis: Axis | None, row_loops: list[Axis], reduce: list[Axis], unrolled: list[Axis],
+    *, is_plain: bool,
+) -> Freedom:  # fmt: skip
+    """Which orders there are; `is_plain` says that the kernel neither makes panels nor sums up in another way.
+
+    Rows with columns of their own have no panel to share: their order is given.
+    """
+    if not is_plain or rows.form.stride(lane_axis) != 0 or not isinstance(lane_axis.extent, int):
+        return Freedom(False, False, None)
+    can_block = row_axis is not None and isinstance(row_axis.extent, int) and rows.edge is None
+    guarded = {window.tap.id for window in rows.guards}
+    free = [axis for axis in reduce if axis not in unrolled and axis.id not in guarded]
+    is_fixed = all(isinstance(axis.extent, int) for axis in (*free, *row_loops)) and can_block
+    longest = max(free, key=lambda axis: axis.extent, default=None) if is_fixed else None
+    is_long = longest is not None and longest.extent >= 2 * FEWEST_PRODUCTS
+    return Freedom(bool(row_loops), can_block, longest if is_long else None)
+
+
+def choose_order(chosen: Choices, free: Freedom, own_rows: bool, row_axis: Axis | None, tile_rows: int) -> LoopOrder:
+    """The order that was chosen, as far as the contraction has it; `own_rows` says that rows must be outside."""
+    if own_rows:
+        return LoopOrder(rows_outside=True, share=None)
+    block = (chosen.row_block or 0) * tile_rows if free.block_rows else 0
+    if row_axis is None or block >= _number(row_axis.extent):
+        block = 0
+    axis, depth = free.depth_axis, chosen.depth_block or 0
+    if axis is None or not FEWEST_PRODUCTS <= depth < axis.extent:
+        axis, depth = None, 0
+    return LoopOrder(bool(chosen.rows_outside) and free.swap, block, axis, depth, chosen.share)
+
+
+def _number(extent: Any) -> int:
+    return extent if isinstance(extent, int) else 0
