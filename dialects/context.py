@@ -7,9 +7,10 @@ import threading
 from functools import cache
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
+from mirlo.dialects.core.installed import offered
 
 _LOADING = threading.Lock()
 """Two threads that load dialects at once crash the process, even into contexts of their own."""
@@ -41,14 +42,11 @@ def register_dialect(namespace: str) -> Dialect:
 @cache
 def load_installed_dialects() -> None:
     """Import the dialects that installed packages name in the entry point group `mirlo.dialects`."""
-    # Imported here because it costs a tenth of the start-up time of a command that makes no context.
-    from importlib.metadata import entry_points
-
-    offered: dict[str, str] = {}
-    for entry in entry_points(group=GROUP):
+    owners: dict[str, str] = {}
+    for entry in offered(GROUP):
         package = entry.dist.name if entry.dist else entry.value
-        if offered.setdefault(entry.name, package) != package:
-            both = f"'{offered[entry.name]}' and '{package}'"
+        if owners.setdefault(entry.name, package) != package:
+            both = f"'{owners[entry.name]}' and '{package}'"
             raise DialectError(f"dialect '{entry.name}' is offered by two packages: {both}; uninstall one")
         try:
             found = entry.load()
@@ -69,9 +67,7 @@ def make_context(allow_unregistered: bool = False) -> Any:
 
     load_installed_dialects()
     with _LOADING:
-        context = ir.Context()
-        # Python verifiers called from MLIR's pool threads deadlock on the interpreter lock.
-        context.enable_multithreading(False)
+        context = new_context()
         context.allow_unregistered_dialects = allow_unregistered
         with context:
             for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS):

@@ -28,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from mirlo.dialects.core.installed import offered
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
@@ -164,16 +165,8 @@ def load_plugin(name: str) -> None:
 
 
 def _plugin_packages() -> list[str]:
-    """The packages that offer passes, looked up anew where the import path has changed: that takes milliseconds."""
-    return [package for package in _packages_on(tuple(sys.path)) if package not in SEARCHED]
-
-
-@cache
-def _packages_on(path: tuple[str, ...]) -> list[str]:
-    # Imported here because it costs a tenth of the start-up time of a command that does not need it.
-    from importlib.metadata import entry_points
-
-    return [entry.value for entry in entry_points(group=PLUGINS)]
+    """The packages that offer passes, looked up anew where the import path has changed."""
+    return [entry.value for entry in offered(PLUGINS) if entry.value not in SEARCHED]
 
 
 @cache

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT
 from mirlo.runtime.errors import MirloError
@@ -90,10 +91,8 @@ def where_from(name: str) -> str:
 
 @cache
 def _entry_points() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
     found: dict[str, Any] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in offered(GROUP):
         other = found.get(entry.name)
         if other is not None and other.value != entry.value:
             packages = " and ".join(f"'{e.dist.name if e.dist else e.value}'" for e in (other, entry))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mirlo.dialects.bindings import ir, passmanager
+from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.passes.options import OptionError, scan_options
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _parse(pipeline: str) -> Any:
 
 @functools.cache
 def _spare_context() -> Any:
-    return ir.Context()
+    return new_context(())
 
 
 @contextlib.contextmanager

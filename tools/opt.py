@@ -25,11 +25,13 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.bytecode import parse_bytes
 from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
+from mirlo.tools.garbage import FewerCollections
 from mirlo.tools.modules import load_params, read_module, script_text, write_script
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
 from mirlo.tools.source import Chunk, Source, read_source
 
 
+@FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
     arguments = OptArguments()

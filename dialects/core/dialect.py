@@ -48,7 +48,7 @@ class Dialect:
             return
         with ir.Location.unknown():
             module = ir.Module.parse(self.irdl_text())
-            bindings.irdl.load_dialects(module)
+            bindings.load_irdl(module)
         for name, op in self.operations.items():
             if op.PURE:
                 _NoEffects.attach(name)

@@ -55,14 +55,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = os.fdopen(0, "rb", buffering=0)
-    from mirlo.dialects.bindings import ir
+    # Little of what is imported, and of what a unit makes, is garbage in cycles, and most of it is gone with the unit.
+    gc.set_threshold(50_000)
+    from mirlo.dialects.bindings import ir, new_context
     from mirlo.passes.registry import PassError
     from mirlo.targets.llvm.object_code import compile_text
 
-    # Little of what a unit makes is garbage in cycles, and most of it is gone with the unit.
-    gc.set_threshold(50_000)
-    context = ir.Context()
-    context.enable_multithreading(False)
+    context = new_context()
     # Units hold upstream operations only; attributes of Mirlo's may be left on functions, and mean nothing here.
     context.allow_unregistered_dialects = True
     coming: queue.SimpleQueue[Any] = queue.SimpleQueue()

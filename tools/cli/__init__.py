@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import explain
+from mirlo.tools.garbage import FewerCollections
 
 COMMANDS = {
     "compile": "mirlo.tools.cli.compile",
@@ -31,6 +32,7 @@ COMMANDS = {
 INTERRUPTED = 130
 
 
+@FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 after an error, 130 when interrupted."""
     arguments = make_parser().parse_args(argv, namespace=Arguments())
