@@ -1,9 +1,11 @@
-"""Puts results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] [--sweep FILE]`.
+"""Puts results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] [--compile FILE]
+[--sweep FILE]`.
 
     python -m benchmarks --against onnxruntime,openvino --threads 1,2 --report models.json
     python -m benchmarks all --against onnxruntime,openvino,iree,tvm,inductor --report peers.json
+    python -m benchmarks.compile --json compile.json
     python -m benchmarks.kernels.sweep --json sweep.json
-    python -m benchmarks.page --models models.json --peers peers.json --sweep sweep.json
+    python -m benchmarks.page --models models.json --peers peers.json --compile compile.json --sweep sweep.json
 
 Each file replaces its part of the page, between two comments, and the pictures that belong to it.
 """
@@ -18,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compile.peers import CompileTimes
+from benchmarks.compile.peers import markdown as compile_table
 from benchmarks.kernels.sweep import Row, svg
 from benchmarks.kernels.sweep import markdown as sweep_tables
 from mirlo.tools.bench import plot
@@ -71,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=Path, help="the models, beside the fastest libraries")
     parser.add_argument("--peers", type=Path, help="models beside compilers")
+    parser.add_argument("--compile", type=Path, help="compile times beside compilers")
     parser.add_argument("--sweep", type=Path, help="random shapes beside oneDNN")
     parser.add_argument("--page", type=Path, default=DOCS / "performance.md")
     arguments: Any = parser.parse_args(argv)
@@ -81,6 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         page = replaced(page, "models", models_part(results_of(arguments.models), pictures))
     if arguments.peers:
         page = replaced(page, "peers", markdown(results_of(arguments.peers)))
+    if arguments.compile:
+        times = CompileTimes.from_json(json.loads(arguments.compile.read_text(encoding="utf-8")))
+        page = replaced(page, "compile", compile_table(times))
     if arguments.sweep:
         import time
 

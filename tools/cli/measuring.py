@@ -35,7 +35,7 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         "--against",
         dest="engines",
         metavar="NAME,...",
-        type=_engines,
+        type=engine_names,
         default=(),
         help=f"other engines: {', '.join(_others())}",
     )
@@ -47,7 +47,7 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         "--seconds", metavar="S", type=float, default=10.0, help="of runs, for each model and threads (default: 10)"
     )
     parser.add_argument(
-        "--python", metavar="NAME=PATH", type=_python, action="append", default=[],
+        "--python", metavar="NAME=PATH", type=interpreter_of, action="append", default=[],
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
     parser.add_argument(
@@ -73,7 +73,8 @@ def _others() -> list[str]:
     return [name for name in ENGINES if name != "mirlo"]
 
 
-def _engines(text: str) -> tuple[str, ...]:
+def engine_names(text: str) -> tuple[str, ...]:
+    """What `--against` says."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in _others():
@@ -85,7 +86,8 @@ def _counts(text: str, positive: Callable[[str], int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
 
 
-def _python(text: str) -> tuple[str, str]:
+def interpreter_of(text: str) -> tuple[str, str]:
+    """What `--python` says: an engine, and the interpreter that has it."""
     name, equals, path = text.partition("=")
     if not equals or name not in _others():
         raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_others())}, found '{text}'")

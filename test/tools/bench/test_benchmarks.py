@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from commands import MODELS, output_of, python
 
+from mirlo.benchmarks.compile.peers import Compilation, CompiledModel, CompileTimes, markdown
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.bench.plot import scatter
 
@@ -48,3 +49,26 @@ def test_results_go_into_the_page(tmp_path: Path) -> None:
     assert "| lenet | 1 |" in page
     done = python(*command, "--peers", tmp_path / "models.json")
     assert done.returncode == 1 and "the page has no part 'peers'" in done.stderr
+
+
+def test_compile_times(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("<!-- begin compile -->\nold\n<!-- end compile -->\n")
+    command = ["-m", "benchmarks.compile", "--models", MODELS, "--rounds", 1]
+    done = python(*command, "lenet", "--against", "onnxruntime,tvm", "--json", tmp_path / "times.json")
+    assert done.returncode in (0, 1), done.stderr  # 1: too slow, and making a session of ONNX Runtime is fast
+    head, row = (line.split(" | ") for line in done.stdout.splitlines() if line.startswith(("| model", "| lenet")))
+    assert head[1:3] == ["Mirlo s", "ONNX Runtime s"] and float(row[1]) > 0 and float(row[2]) > 0
+    output_of(python("-m", "benchmarks.page", "--page", tmp_path / "page.md", "--compile", tmp_path / "times.json"))
+    assert " | ".join(row) in (tmp_path / "page.md").read_text()
+    assert "no model is named 'lenot'" in python(*command, "lenot").stderr
+
+
+def test_compile_times_beyond_half_of_a_compiler() -> None:
+    def times(own: float, theirs: float) -> CompileTimes:
+        found = [Compilation("mirlo", "1", own, 0.1, again=0.05), Compilation("tvm", "2", theirs, 2.0)]
+        return CompileTimes([CompiledModel("net", found, {"iree": "IREE: fails\nat length"})], 1, 3)
+
+    assert times(0.1, 0.2).is_within_limit() and not times(0.11, 0.2).is_within_limit()
+    text = markdown(times(0.1, 0.4))
+    assert "| net | 0.1 | 0.4 | 0.25 | 0.05 | 0.2 | 2.4 |" in text and text.endswith("Missing: net: IREE: fails\n")
+    assert CompileTimes.from_json(times(0.1, 0.4).as_json()) == times(0.1, 0.4)
