@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import buffer_bytes
@@ -18,6 +18,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
+from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
@@ -41,6 +42,7 @@ class Kernel:
         self.code = Code(memory)
         self.rows: int | None = None
         """Rows of the block at hand, where they are taken in blocks."""
+        self._open_tiles: list[OpenTiles] = []
 
     def emit(self) -> None:
         """Emit all loops at the insertion point."""
@@ -267,43 +269,27 @@ class Kernel:
             self.code.loop_with_rest([span for span, _ in parts], tile, parallel)
 
     def _open_rows(self, axis: Axis, places: Places, cut: list[Piece], parallel: bool) -> None:
-        """Tiles of a number of rows that is known at run time only.
+        """Tiles of a number of rows that is known at run time only."""
+        for tiles in self.open_tiles():
 
-        If they fill a tile, whole tiles do for all of them: the last one begins early enough, and computes some rows a
-        second time. Else there are smaller tiles.
-        """
-        size = self.plan.tile_rows
-        count = self.code.index(axis.extent)
-
-        def tiles(start: Dim, rows: int) -> Dim:
-            end = axis.extent // rows * rows
-            if end != start:
-                step = Span(start, end, rows)
-                self.code.loop(step, lambda i: self.tiles.emit(places.advance(axis, i), Extent(rows, cut)))
-            return end
-
-        if axis.extent // size * size == axis.extent:
-            whole = Span(0, axis.extent, size)
-            self.code.loop(
-                whole, lambda i: self.tiles.emit(places.advance(axis, i), Extent(size, cut)), parallel=parallel
-            )
-            return
-        index, i1, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        fills = create("arith.cmpi", i1, count, self.code.index(size), predicate=ir.IntegerAttr.get(i64, 5))
-        branch = scf.IfOp(fills, [], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-
-            def tile(i: Any) -> None:
-                first = create("arith.minsi", index, i, self.code.index(axis.extent - size))
+            def tile(first: Any, size: int = tiles.size) -> None:
                 self.tiles.emit(places.advance(axis, first), Extent(size, cut))
 
-            self.code.loop(Span(0, axis.extent, size), tile, parallel=parallel)
-            scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            at: Dim = 0
-            for rows in (rows for rows in (8, 4, 2, 1) if rows < size):
-                at = tiles(at, rows)
-            scf.YieldOp([])
+            # What is left for the smaller ones is not worth sharing.
+            tiles.loop(tile, parallel and tiles.size == self.plan.tile_rows)
+
+    def open_tiles(self) -> list[OpenTiles]:
+        """The tiles of all rows, their places computed where the function begins."""
+        if not self._open_tiles:
+            axis, size = self.plan.row_axis, self.plan.tile_rows
+            assert axis is not None
+            count = self.code.index(axis.extent)
+            with ir.InsertionPoint.after(count.owner), self.code.buffers.location:
+                if axis.extent % size == 0:
+                    self._open_tiles = [OpenTiles(size, self.code.index(0), count, None)]
+                else:
+                    self._open_tiles = open_tiles(count, size)
+        return self._open_tiles
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.forms import Form
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
@@ -16,15 +18,15 @@ def next_panel(plan: Plan) -> Form | None:
     """Position in the column operand of what the tiles at hand should fetch for the next panel, or None.
 
     Panels that come from memory are read by the first row of tiles only; spread over all tiles of a panel, the next one
-    arrives while this one is computed with.
+    arrives while this one is computed with. How many tiles there are may be known at run time only.
     """
     form, width = plan.columns.form, plan.tile_columns
     if not _streams(plan) or plan.lane_axis.extent != width or plan.group is not None:
         return None
     tiles = _tiles_of_panel(plan)
-    if tiles < 2 or _column_bytes(plan) <= plan.machine.l2_bytes:
+    if (isinstance(tiles, int) and tiles < 2) or _column_bytes(plan) <= plan.machine.l2_bytes:
         return None
-    share = -(-width // tiles)
+    share = D.ceildiv(width, D.maximum(1, tiles))
     terms = {axis.id: form.stride(axis) for axis in plan.column_loops}
     terms |= {axis.id: form.stride(axis) // width * share for axis in plan.reduce}
     loops, depth = plan.order_of_loops, plan.depth
@@ -32,8 +34,8 @@ def next_panel(plan: Plan) -> Form | None:
         depth = depth // loops.depth_axis.extent * loops.depth_block
     weight = depth * share
     if plan.row_axis is not None:
-        terms[plan.row_axis.id] = -(-weight // plan.tile_rows)
-        weight *= -(-plan.row_axis.extent // plan.tile_rows)
+        terms[plan.row_axis.id] = D.ceildiv(weight, plan.tile_rows)
+        weight *= D.ceildiv(plan.row_axis.extent, plan.tile_rows)
     for axis in reversed(plan.row_loops):
         terms[axis.id] = weight
         weight *= axis.extent
@@ -56,7 +58,9 @@ def lead(plan: Plan) -> tuple[int, int]:
 def _streams(plan: Plan) -> bool:
     """Whether the column operand lies in panels that are read from their first byte to the last."""
     inner = plan.reduce[-1] if plan.reduce else None
-    if inner is None or not all(isinstance(axis.extent, int) for axis in plan.contraction.axes):
+    if inner is None or not all(isinstance(axis.extent, int) for axis in (plan.lane_axis, *plan.reduce)):
+        return False
+    if not all(isinstance(dim, int) for dim in plan.columns.access.shape):
         return False
     is_panel = plan.columns.form.stride(inner) == _width(plan) and plan.lane_axis.extent <= plan.tile_columns
     return is_panel and plan.is_streamed and not plan.dot and not plan.unrolled
@@ -69,10 +73,10 @@ def _width(plan: Plan) -> int:
     return extent * (1 if plan.group is None else plan.group.size)
 
 
-def _tiles_of_panel(plan: Plan) -> int:
+def _tiles_of_panel(plan: Plan) -> Dim:
     """How many tiles read the same panel."""
-    tiles = prod(axis.extent for axis in plan.row_loops)
-    return tiles * (-(-plan.row_axis.extent // plan.tile_rows) if plan.row_axis is not None else 1)
+    tiles = D.product([axis.extent for axis in plan.row_loops])
+    return tiles * (D.ceildiv(plan.row_axis.extent, plan.tile_rows) if plan.row_axis is not None else 1)
 
 
 def _column_bytes(plan: Plan) -> int:

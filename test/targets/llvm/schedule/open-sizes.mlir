@@ -18,17 +18,21 @@ func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.d
 
 // -----
 
-// Rows that are known at run time only: if they fill a tile, the last tile begins early enough; else smaller tiles.
+// Rows that are known at run time only: whole tiles, and smaller ones for the rest, the last of each size early enough.
 
 // CHECK-LABEL: func.func private @matmul(
 // CHECK-SAME:    rule = "contraction"
-// CHECK:         scf.if
-// CHECK:           scf.for
-// CHECK:             arith.minsi
-// CHECK:             vector.fma
-// CHECK:         } else {
-// CHECK:           scf.for
-// CHECK:             vector.fma
+// CHECK-SAME:    tile = array<i64: 14, 32>
+// CHECK:         scf.for {{.*}} step %c14
+// CHECK:           arith.minsi
+// CHECK-COUNT-28:  vector.fma
+// CHECK:         scf.for {{.*}} step %c8
+// CHECK:           arith.minsi
+// CHECK-COUNT-16:  vector.fma
+// CHECK:         scf.for {{.*}} step %c4
+// CHECK:         scf.for {{.*}} step %c2
+// CHECK:         scf.for {{.*}} step %c1
+// CHECK:           vector.fma
 func.func @main(%x: tensor<?x64xf32, #relax.dims<["m", 64]>>, %w: tensor<64x32xf32>) -> tensor<?x32xf32, #relax.dims<["m", 32]>> {
   %0 = "relax.matmul"(%x, %w) : (tensor<?x64xf32, #relax.dims<["m", 64]>>, tensor<64x32xf32>) -> tensor<?x32xf32, #relax.dims<["m", 32]>>
   return %0 : tensor<?x32xf32, #relax.dims<["m", 32]>>

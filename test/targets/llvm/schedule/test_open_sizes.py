@@ -100,6 +100,16 @@ def test_sizes(name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4, err_msg=str(sizes))
 
 
+def test_every_number_of_rows() -> None:
+    """What whole tiles leave is covered by tiles of all sizes, on one thread and on two."""
+    x = normal(61, 128)
+    model = make_model([node("MatMul", "x w", "y")], {"x": (F32, ("n", 128))}, ["y"], {"w": W})
+    compiled = [mirlo.compile(model, threads=threads) for threads in (1, 2)]
+    for rows in range(len(x)):
+        for f in compiled:
+            np.testing.assert_allclose(f(x[:rows]), x[:rows] @ W, rtol=2e-4, atol=2e-4, err_msg=str(rows))
+
+
 @pytest.mark.parametrize("name", ["rows", "scores"])
 def test_on_threads(name: str) -> None:
     case = CASES[name]

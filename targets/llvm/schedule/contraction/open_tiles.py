@@ -1,0 +1,78 @@
+"""Tiles of a number of rows that is known at run time only: whole ones, and smaller ones for what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import PARALLEL
+
+SMALLER = (8, 4, 2, 1)
+"""Sizes of tiles for what whole ones leave: each is code of its own."""
+_GREATER, _AT_LEAST = 4, 5
+"""Signed comparisons, as `arith.cmpi` numbers them."""
+
+
+@dataclass(frozen=True)
+class OpenTiles:
+    """Tiles of one size: `first`, `first + size`, ... below `stop`, all indices.
+
+    The last one begins at `last` at the latest, and computes rows that the one before it did once more.
+    """
+
+    size: int
+    first: Any
+    stop: Any
+    last: Any
+    """None where all are whole."""
+
+    def loop(self, body: Callable[[Any], None], parallel: bool) -> None:
+        """`body(first row)` for each tile."""
+        loop = scf.ForOp(self.first, self.stop, _number(self.size))
+        if parallel:
+            loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+        with ir.InsertionPoint(loop.body):
+            i = loop.induction_variable
+            body(i if self.last is None else create("arith.minsi", i.type, i, self.last))
+            scf.YieldOp([])
+
+
+def open_tiles(count: Any, size: int) -> list[OpenTiles]:
+    """The tiles of so many rows; emits arithmetic at the insertion point.
+
+    The rest that whole tiles leave is covered by one tile of the smallest size that does: of 14 rows if it is more than
+    8, of 8 if it is more than 4, and so on, which begins early enough. Where there are not as many rows as that in
+    all, by several of the next sizes.
+    """
+    sizes = [size, *(smaller for smaller in SMALLER if smaller < size)]
+    found = []
+    at = _number(0)
+    for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
+        step = _number(own)
+        rest = _op("subi", count, at)
+        whole = _op("divui", rest, step)
+        left = _op("subi", rest, _op("muli", whole, step))
+        tiles = _op("addi", whole, _flag(_GREATER, left, following))
+        length = _op("muli", _op("muli", tiles, step), _flag(_AT_LEAST, count, own))
+        stop = _op("addi", at, length)
+        found.append(OpenTiles(own, at, stop, _op("subi", count, step) if own > 1 else None))
+        at = _op("minsi", stop, count)
+    return found
+
+
+def _number(value: int) -> Any:
+    return emit_constant(value, ir.IndexType.get())
+
+
+def _op(name: str, a: Any, b: Any) -> Any:
+    return create(f"arith.{name}", a.type, a, b)
+
+
+def _flag(predicate: int, a: Any, limit: int) -> Any:
+    """One where a comparison holds, else zero."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    test = create("arith.cmpi", i1, a, _number(limit), predicate=ir.IntegerAttr.get(i64, predicate))
+    return create("arith.select", a.type, test, _number(1), _number(0))
