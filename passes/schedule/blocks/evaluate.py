@@ -110,7 +110,8 @@ class Point:
     An index is a value, or a number where it is known; None for a loop that nothing here depends on.
 
     `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes arguments of bodies, and
-    elements of the tensor values in `frame.reduced`.
+    elements of the tensor values in `frame.reduced`. `beyond` is how far the point lies from its indices, by loop: what
+    neighbours read then has one address and different offsets, which LLVM needs to see one access in them.
     """
 
     def __init__(
@@ -121,8 +122,10 @@ class Point:
         active: int | None = None,
         outer: Point | None = None,
         given: dict[Any, Any] | None = None,
+        beyond: dict[int, int] | None = None,
     ):
         self.frame = frame
+        self.beyond = beyond or {}
         self.indices = indices
         self.lanes = lanes
         self.active = lanes if active is None else active
@@ -233,13 +236,13 @@ class Point:
         return found.constant if found.is_constant else None
 
     def _with_numbers(self, expression: Linear) -> Linear:
-        """With the loops whose index is a number here put in."""
-        if not any(isinstance(self.indices[axis], int) for axis in expression.axes()):
+        """With the loops whose index is a number here put in, and how far others are beyond theirs."""
+        if not any(isinstance(self.indices[axis], int) or axis in self.beyond for axis in expression.axes()):
             return expression
 
         def by(axis: int) -> Linear:
             at = self.indices[axis]
-            return number(at) if isinstance(at, int) else axis_index(axis)
+            return (number(at) if isinstance(at, int) else axis_index(axis)) + number(self.beyond.get(axis, 0))
 
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from mirlo.dialects.core import dims as D
@@ -15,7 +14,7 @@ from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
-from mirlo.targets.gpu.schedule.launch import add, launch_points, launch_runs, multiply
+from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
 
 
 @dataclass
@@ -47,10 +46,11 @@ class PointsPlan:
         *outer, last = self.space.extents or (1,)
 
         def thread(runs: list[list[Any]]) -> None:
-            points = []
-            for indices, j in product(runs, range(self.width)):
-                along = add(multiply(indices[-1], self.width), j) if self.width > 1 else indices[-1]
-                points.append(Point(Frame(memory, None, made), [*indices[:-1], along][: len(self.space.extents)]))
+            rank, points = len(self.space.extents), []
+            for indices in runs:
+                at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
+                ahead = [{rank - 1: j} if j else None for j in range(self.width)]
+                points += [Point(Frame(memory, None, made), at, beyond=far) for far in ahead]
             # All loads come before all stores, so that neighbours can become one access, and before what may branch.
             for point in points if self.runs > 1 else ():
                 for place in self.space.places:

@@ -211,13 +211,14 @@ class _Emitter:
         number: int | None = None, inside: Any = None,
     ) -> list[Any]:  # fmt: skip
         """A thread's elements of one step; those with a number are kept for the next walks."""
-        *outer, last = split(multiply(at, self.width), _own(walk, len(self.plan.rows)))
+        own = split(multiply(at, self.width), _own(walk, len(self.plan.rows)))
+        last = len(indices) + len(own) - 1
         points = []
         for j in range(self.width):
             kept = Kept() if number is None else self.registers.setdefault((number, j), Kept())
             frame = self._frame(walk, held)
             frame.reduced.update(kept.elements)
-            points.append(Point(frame, [*indices, *outer, add(last, j)], given=kept.given(walk)))
+            points.append(Point(frame, [*indices, *own], given=kept.given(walk), beyond={last: j} if j else None))
         self._run(walk, points, inside)
         for j, point in enumerate(points if number is not None else []):
             self.registers[number or 0, j].keep(walk, point)

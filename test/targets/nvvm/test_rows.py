@@ -59,3 +59,19 @@ def test_accesses_are_whole(dtype: str) -> None:
     assert accesses and all(".v4.b32" in line or ".v2.b64" in line for line in accesses), accesses
     assert ptx.count("shfl.sync.bfly") >= 10 and ptx.count("bar.sync") <= 5
     assert run_ptxas(ptx, find_chip("sm_80")).spilled_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("columns", [768, 1024, 4096])
+def test_accesses_of_normalizations_are_whole(dtype: str, columns: int) -> None:
+    rows, row = f"tensor<4096x{columns}x{dtype}>", f"tensor<{columns}x{dtype}>"
+    text = f"""func.func @main(%0: {rows}, %1: {row}, %2: {row}) -> {rows} {{
+  %y = "relax.layer_norm"(%0, %1, %2) {{
+    axis = 1 : i64, epsilon = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, 1, 1>
+  }} : ({rows}, {row}, {row}) -> {rows}
+  return %y : {rows}
+}}"""
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_80")
+    accesses = [line for line in ptx.splitlines() if ".global." in line and ("ld." in line or "st." in line)]
+    assert accesses and all(".v4.b32" in line for line in accesses), accesses
