@@ -39,7 +39,10 @@ _TO_NVVM = (
 )
 
 
-_WIDE = ("vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.wgmma.mma_async")
+_WIDE = (
+    "vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.wgmma.mma_async",
+    "nvvm.mbarrier.init",
+)  # fmt: skip
 """Operations whose conversions know positions of 64 bits only."""
 
 

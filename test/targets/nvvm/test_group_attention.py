@@ -83,22 +83,38 @@ def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
 
 
+LARGE = {
+    **{f"causal, {n}": Case((1, 16, 4096, n), (1, 16, 4096, n), n, causal=True) for n in (64, 80, 96, 128, 192, 256)},
+    **{f"all keys, {n}": Case((1, 16, 4096, n), (1, 16, 4096, n), n) for n in (64, 128, 192, 256)},
+    "grouped": Case((2, 32, 2048, 128), (2, 8, 2048, 128), 128, causal=True),
+    "bool mask": Case((2, 16, 2048, 128), (2, 16, 2048, 128), 128, (2048, 2048), "i1"),
+    "a mask of each head": Case((1, 16, 2048, 64), (1, 16, 2048, 64), 64, (1, 16, 2048, 2048)),
+    "tiles that are not whole": Case((2, 16, 2000, 128), (2, 16, 2001, 128), 128),
+    "keys in parts": Case((1, 2, 128, 128), (1, 2, 64000, 128), 128),
+}
+
+
 @needs_ptxas()
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [64, 80, 128, 192])
-def test_large_heads_without_spills(size: int, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", LARGE)
+def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    shape = (1, 16, 4096, size)
     with make_context(), ir.Location.unknown():
-        ptx = ptx_of_module(ir.Module.parse(Case(shape, shape, size, causal=causal).text("f16")), "sm_90a")
+        ptx = ptx_of_module(ir.Module.parse(LARGE[name].text("f16")), "sm_90a")
     made = run_ptxas(ptx, find_chip("sm_90a"))
     # Serialized products would be a warning.
     assert (made.spilled_bytes, made.warnings) == (0, ())
-    assert "wgmma.wait_group.sync.aligned 1" in ptx and "st.global.v4.b32" in ptx
+    assert "wgmma.wait_group.sync.aligned 1" in ptx
+    assert "st.global.v4.b32" in ptx or name == "keys in parts"
 
 
-def test_others_are_left_to_warps() -> None:
-    for case, dtype in ((CASES["bert"], "f16"), (Case((1, 2, 40, 16), (1, 2, 40, 16), 16), "f16")):
-        arrays = case.arrays(dtype)
-        _, schedule = run_on_interpreter(case.text(dtype), arrays, "chip=sm_90a")
-        assert '"attention on tensor cores"' in schedule
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (CASES["bert"], "there are too few rows for warpgroups (rows=16)"),
+        (Case((1, 1, 60, 16), (1, 1, 40, 16), 16), "there are too few rows for the chip's units (rows=60)"),
+    ],
+)
+def test_others_are_left_to_warps(case: Case, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = case.arrays("f16")
+    _, schedule = run_on_interpreter(case.text("f16"), arrays, "chip=sm_90a")
+    assert '"attention on tensor cores"' in schedule and reason in schedule

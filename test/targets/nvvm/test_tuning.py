@@ -101,6 +101,30 @@ def test_attention_takes_what_was_found(values: dict[str, int], schedule: str) -
     assert schedule.format(stages=stages) in text
 
 
+@pytest.mark.parametrize(
+    ("values", "schedule"),
+    [
+        ({}, "slots = 2 : i64, {stages}, tile = array<i64: 128, 176>"),
+        (
+            {"groups": 1, "keys": 64, "stages": 2},
+            'slots = 2 : i64, stages = "attention on warpgroups", tile = array<i64: 64, 64>',
+        ),
+        ({"parts": 5}, "parts = 3 : i64"),  # six tiles of keys, two for each
+        ({"groups": 0}, 'no_warpgroups = "measurements found it slower than another way"'),
+        ({"groups": 3, "keys": 128}, "tile = array<i64: 128, 176>"),  # would not fit
+    ],
+)
+def test_attention_by_warpgroups_takes_what_was_found(values: dict[str, int], schedule: str) -> None:
+    text, _ = scheduled(attention(2048, 1024, 128), "chip=sm_90a", values)
+    assert schedule.format(stages='stages = "attention on warpgroups"') in text
+
+
+def test_what_is_offered_for_attention_by_warpgroups() -> None:
+    _, offered = scheduled(attention(2048, 1024, 128), "chip=sm_90a", {})
+    assert {"groups": 0} in offered and {"groups": 2, "keys": 128, "stages": 2, "parts": 1} in offered
+    assert all(values.get("groups", 0) < 3 for values in offered), "three do not fit"
+
+
 def test_what_is_offered_for_attention_and_for_parts() -> None:
     _, offered = scheduled(attention(1024, 1024, 128), "chip=sm_80", {})
     assert {"parts": 2} in offered and all(values.get("rows", 1) == 1 for values in offered), "two do not fit"

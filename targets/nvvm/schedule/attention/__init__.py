@@ -22,7 +22,7 @@ from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule.attention.choices import with_choices
+from mirlo.targets.nvvm.schedule.attention.choices import NOT_WANTED, is_wanted, with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
@@ -65,7 +65,7 @@ def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPl
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     form = _common_form(found, options)
-    return form if isinstance(form, Decline) else plan_groups(found, form, options)
+    return form if isinstance(form, Decline) else plan_groups(found, form, options.chip)
 
 
 def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan | Decline:
@@ -186,7 +186,7 @@ def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> Attent
     def plan(found: Attention) -> Plan:
         reasons = []
         for way in PLANNERS:
-            made = way(found, options)
+            made = way(found, options) if is_wanted(way is plan_group_attention, tuned) else NOT_WANTED
             if not isinstance(made, Decline):
                 break
             reasons.append(made)

@@ -1,4 +1,4 @@
-"""What measurements may choose for attention: tiles, and among how many blocks of threads keys are divided."""
+"""What measurements may choose for attention: warpgroups or not, tiles, among how many blocks keys are divided."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mirlo.passes.rules import decline
 from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.targets.nvvm.schedule.attention import grouped
+from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
+from mirlo.targets.nvvm.schedule.attention.groups import GroupTile
 from mirlo.targets.nvvm.schedule.attention.mma import Tile
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
+GROUPS, STAGES = "groups", "stages"
+"""Of warpgroups; none of them stands for the matrix units as warps use them."""
+NOT_WANTED = decline("measurements found it slower than another way")
+FEWEST_STAGES = 2
 MOST_REGISTERS = 208
 """Of a thread, for what it keeps from tile to tile: the rest is for what is on its way."""
 MOST_PARTS = 64
@@ -26,9 +34,26 @@ def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
                     yield tile
 
 
+def group_tiles(plan: GroupAttentionPlan) -> Iterator[GroupTile]:
+    """Tiles of warpgroups that registers and shared memory hold, with as many slots as fit and with two."""
+    for tile, _ in grouped.tiles(plan.found, plan.factors, plan.chip):
+        yield tile
+        if tile.stages > FEWEST_STAGES:
+            yield replace(tile, stages=FEWEST_STAGES)
+
+
+def is_wanted(by_groups: bool, values: Mapping[str, int]) -> bool:
+    """Whether a way to compute attention is left to choose from."""
+    return not by_groups or values.get(GROUPS) != 0
+
+
 def choices(plan: Any) -> list[dict[str, int]]:
     """What may be tried in place of a plan."""
     found = []
+    if isinstance(plan, GroupAttentionPlan):
+        others: Any = (tile for tile in group_tiles(plan) if tile != plan.tile)
+        found = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: plan.parts} for t in others]
+        found.append({GROUPS: 0})
     own = getattr(plan, "tile", None)
     if isinstance(own, Tile):
         others = (tile for tile in tiles(plan.found, own) if tile != own)
@@ -39,6 +64,8 @@ def choices(plan: Any) -> list[dict[str, int]]:
 
 def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
     """A plan with what measurements found; what does not fit it, of another version, is left out."""
+    if isinstance(plan, GroupAttentionPlan):
+        return _with_groups(plan, values)
     parts = values.get(PARTS, plan.parts)
     if parts in range(1, MOST_PARTS + 1):
         plan = replace(plan, parts=parts)
@@ -50,3 +77,11 @@ def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
         if [tile.warps, tile.rows, tile.keys] == asked:
             return replace(plan, tile=tile)
     return plan
+
+
+def _with_groups(plan: GroupAttentionPlan, values: Mapping[str, int]) -> GroupAttentionPlan:
+    asked = GroupTile(*(values.get(name, getattr(plan.tile, name)) for name in (GROUPS, KEYS, STAGES)))
+    tile = asked if asked in group_tiles(plan) else plan.tile
+    parts = values.get(PARTS, plan.parts)
+    parts = parts if parts in range(1, MOST_PARTS + 1) else plan.parts
+    return replace(plan, tile=tile, parts=grouped.even_parts(plan.found, tile, parts))

@@ -12,10 +12,10 @@ from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.nvvm.options import Options
+from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, Factors, GroupKernel, GroupTile
 from mirlo.targets.nvvm.schedule.attention.mapped import known, mapped_read, uniform_pitch
-from mirlo.targets.nvvm.schedule.slots import BESIDE
+from mirlo.targets.nvvm.schedule.slots import BESIDE, LINES
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
 RATE = 2.2e12
@@ -25,8 +25,8 @@ FEWEST_ROWS = 48
 LARGEST = 256
 STAGES = 4
 """Most slots for tiles of keys, and of values."""
-OTHER_REGISTERS = 32
-"""Of a thread, for what is not a score, weight or sum."""
+OTHER_REGISTERS, TEST_REGISTERS = 32, 8
+"""Of a thread, for what is not a score, weight or sum; and for tests where rows do not fill tiles."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,19 @@ class GroupAttentionPlan:
     factors: Factors
     tile: GroupTile
     parts: int
-    units: int
+    chip: Chip
 
     def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
-        GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.units).emit()
+        GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.chip.units).emit()
 
     def describe(self) -> dict[str, Any]:
         tile = self.tile
         return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
 
 
-def plan_groups(found: Attention, form: Format, options: Options) -> GroupAttentionPlan | Decline:
+def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
     """How to compute an attention of these numbers by warpgroups."""
-    chip = options.chip
     if not all(isinstance(extent, int) for extent in found.extents):
         return decline("sizes are known at run time only, which tensor maps must be made for")
     if max(found.size, found.value_size) > LARGEST or found.value_size % COLUMNS:
@@ -79,14 +78,14 @@ def plan_groups(found: Attention, form: Format, options: Options) -> GroupAttent
         return factors
     if factors.query.lines < FEWEST_ROWS:
         return decline("there are too few rows for warpgroups", rows=factors.query.lines)
-    tile = choose_tile(found, factors, options)
+    tile = choose_tile(found, factors, chip)
     if tile is None:
         return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
     blocks = Blocks(tile.height, tile.keys, found.value_size, chip.units, RATE)
     parts = even_parts(found, tile, known(choose_parts(found, blocks)))
     if 2 * jobs(found, factors, tile) * parts < chip.units:
         return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
-    return GroupAttentionPlan(found, factors, tile, parts, chip.units)
+    return GroupAttentionPlan(found, factors, tile, parts, chip)
 
 
 def factors_of(found: Attention, form: Format) -> Factors | Decline:
@@ -109,21 +108,23 @@ def factors_of(found: Attention, form: Format) -> Factors | Decline:
     return Factors(query, key, value, outer)
 
 
-def tiles(found: Attention, factors: Factors, options: Options) -> Iterator[tuple[GroupTile, float]]:
+def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
     """Tiles that registers and shared memory hold, and how fast they are."""
     for way in WAYS:
         _, registers = REGISTERS[way.groups]
-        taken = found.value_size / 2 + way.keys / 2 + way.keys / 4
-        if taken + OTHER_REGISTERS > registers or (way.plain and found.bounds):
+        taken = OTHER_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
+        if factors.query.lines % (LINES * way.groups):
+            taken += TEST_REGISTERS
+        if taken > registers or (way.plain and found.bounds):
             continue
         for stages in range(STAGES, 1, -1):
             tile = GroupTile(way.groups, way.keys, stages)
-            if factors.shared_bytes(tile) + BESIDE <= options.chip.shared_bytes:
+            if factors.shared_bytes(tile) + BESIDE <= chip.shared_bytes:
                 yield tile, way.speed
                 break
 
 
-def choose_tile(found: Attention, factors: Factors, options: Options) -> GroupTile | None:
+def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | None:
     """The tile that takes the least time, as is estimated from what is multiplied for nothing."""
 
     keys = known(found.keys)
@@ -131,10 +132,10 @@ def choose_tile(found: Attention, factors: Factors, options: Options) -> GroupTi
     def cost(tile: GroupTile, speed: float) -> float:
         whole = -(-keys // tile.keys) * tile.keys
         length = (keys + tile.height + tile.keys) / 2 if found.bounds else whole
-        rounds = -(-jobs(found, factors, tile) // options.chip.units)
+        rounds = -(-jobs(found, factors, tile) // chip.units)
         return rounds * tile.height * length / speed
 
-    found_tiles = list(tiles(found, factors, options))
+    found_tiles = list(tiles(found, factors, chip))
     return min(found_tiles, key=lambda pair: cost(*pair))[0] if found_tiles else None
 
 
