@@ -20,6 +20,7 @@ from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import Turned, TurnedSweep, find_turned
 from mirlo.targets.llvm.schedule.pieces import along, pieces
+from mirlo.targets.llvm.schedule.runs import RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
 TURNED_LANES = 16
@@ -56,6 +57,10 @@ class ElementwisePlan:
         return None if turned is None or _storable(turned.space, self.group) is not None else turned
 
     def _sweep(self, space: Space, memory: Memory, stored: set[Any]) -> None:
+        runs = find_runs(space, set(self.group.made), self.group.machine)
+        if runs is not None and _storable(runs.space, self.group) is None:
+            RunsSweep(runs, memory, _made(runs.space), stored, self.group.machine).emit()
+            return
         # A piece cut so thin that nothing lies next to each other is written one by one.
         lanes = None if _storable(space, self.group) is None else 1
         Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)

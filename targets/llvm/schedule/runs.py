@@ -1,0 +1,161 @@
+"""Copies whose runs of memory change places: heads between tokens, images between batches.
+
+An operand and the output both lie along the last loop, but beside it along different ones: what comes next in one
+is far away in the other. Written run by run, each line of the operand is asked for when it is needed. So some runs
+that lie together in the operand, by some that lie together in the output, are a block, written out without a loop:
+what the caches fetch ahead of the one then serves the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import Space
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, plus, work
+
+_BLOCK_VECTORS = 128
+"""Vectors of a block: more are more code, less are slower."""
+_READ_TOGETHER = 4
+"""Runs that lie together in the operand; they are short, or their vectors would be too many."""
+_LOADED_TOGETHER = 4
+"""Vectors that are read before the first of them is written."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A space whose last loops are `far`, along which an operand's runs follow each other, `near`, along which the
+    output's do, and the run."""
+
+    space: Space
+    far: int
+    """Steps of the loop before the last two that are a block."""
+    near: int
+    """Steps of the last loop but one."""
+    lanes: int
+
+
+def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
+    """The space with its loops arranged for blocks of runs, if it copies such and they are worth while."""
+    last = len(space.extents) - 1
+    if last < 2 or has_intrinsics(space.places):
+        return None
+    near = last - 1
+    far = _far(space, made)
+    if far in (None, near) or not all(isinstance(space.extents[axis], int) for axis in (far, near, last)):
+        return None
+    bytes_each = widest_bytes(space.places, last)
+    lanes = machine.lanes(bytes_each)
+    if _elements(space) * bytes_each < machine.l1_bytes:
+        return None
+    vectors = -(-space.extents[last] // lanes)
+    together = _BLOCK_VECTORS // (vectors * max(1, work(space.places)))
+    if together < 2:
+        return None
+    steps = _evenly(space.extents[far], min(_READ_TOGETHER, together))
+    arranged = space.order([*(axis for axis in range(last) if axis not in (far, near)), far, near, last])
+    return Runs(arranged, steps, _evenly(space.extents[near], together // steps), lanes)
+
+
+def _evenly(extent: int, most: int) -> int:
+    """A step of at most so many that leaves little over."""
+    return -(-extent // -(-extent // most))
+
+
+def _far(space: Space, made: set[Any]) -> int | None:
+    """The loop along which runs of the operands follow each other; None where they have no runs."""
+    last = len(space.extents) - 1
+    found: int | None = None
+    for place in space.places:
+        for operand in place.needed_inputs:
+            if operand.map is None or operand.value in made:
+                continue
+            where = place.flat(operand)
+            steps = [where.coefficient(axis) for axis in range(last + 1)]
+            if not all(isinstance(step, int) for step in steps) or steps[last] not in (0, 1):
+                return None
+            moving = [axis for axis in range(last) if steps[axis] > 0]
+            if steps[last] == 1 and moving and found in (None, last - 1):
+                found = min(moving, key=lambda axis: steps[axis])
+    return found
+
+
+def _elements(space: Space) -> int:
+    count = 1
+    for extent in space.extents:
+        count *= extent if isinstance(extent, int) else 1
+    return count
+
+
+class RunsSweep:
+    """Emits all loops of a space, the last three in blocks."""
+
+    def __init__(self, runs: Runs, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
+        self.runs = runs
+        self.space = runs.space
+        self.stored = stored
+        self.last = len(self.space.extents) - 1
+        self.frame = Frame(memory, self.last, made=made)
+        self.vectors = _vectors(self.space, runs.lanes, can_mask(self.space.places, machine))
+
+    def emit(self) -> None:
+        """Emit the loops at the insertion point."""
+        self._level([])
+
+    def _level(self, indices: list[Any]) -> None:
+        if len(indices) < self.last - 2:
+            extent = self.space.extents[len(indices)]
+            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
+            return
+        far, near = self.space.extents[self.last - 2], self.space.extents[self.last - 1]
+        whole_far, whole_near = (n // step * step for n, step in ((far, self.runs.far), (near, self.runs.near)))
+        for far_range, far_step in ((0, whole_far), self.runs.far), ((whole_far, far), 1):
+            for near_range, near_step in ((0, whole_near), self.runs.near), ((whole_near, near), 1):
+                self._part(indices, (*far_range, far_step), (*near_range, near_step))
+
+    def _part(self, indices: list[Any], far: tuple[int, int, int], near: tuple[int, int, int]) -> None:
+        if far[0] == far[1] or near[0] == near[1]:
+            return
+
+        def along(f: Any) -> None:
+            for_loop(*near, lambda n: self._block(indices, (f, far[2]), (n, near[2])), parallel=True)
+
+        for_loop(*far, along, parallel=True)
+
+    def _block(self, indices: list[Any], far: tuple[Any, int], near: tuple[Any, int]) -> None:
+        for n in range(near[1]):
+            for f in range(far[1]):
+                self._run([*indices, plus(far[0], f), plus(near[0], n)])
+
+    def _run(self, indices: Sequence[Any]) -> None:
+        outer = Point(self.frame, [*indices, None])
+        for place in self.space.places:
+            outer.run(place, skip=self.frame.varying(place))
+        for at in range(0, len(self.vectors), _LOADED_TOGETHER):
+            points = [
+                Point(self.frame, [*indices, start], lanes, active, outer)
+                for start, lanes, active in self.vectors[at : at + _LOADED_TOGETHER]
+            ]
+            for point in points:
+                for place in self.space.places:
+                    point.run(place)
+            for point in points:
+                self._store(point)
+
+    def _store(self, point: Point) -> None:
+        for place in self.space.places:
+            for output, value in zip(place.block.outputs, place.roots, strict=True):
+                if output.value in self.stored:
+                    point.store(place, output, point.find(value))
+
+
+def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:
+    """(start, lanes, active) of all vectors of a run."""
+    cut = chunks(space.extents[-1], lanes, 1, masked)
+    whole = [(start, cut.lanes, cut.lanes) for start in range(0, cut.main, cut.lanes)]
+    return [*whole, *cut.rest]
