@@ -15,10 +15,12 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import plus
+from mirlo.targets.llvm.schedule.chunks import plus, work
 from mirlo.targets.llvm.schedule.movement import Turned
 
 _MOST_CHANNELS = 4
+_UNROLL = 4
+"""Vectors of pixels side by side, where little is computed on them."""
 
 
 def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
@@ -42,6 +44,7 @@ class InterleavedSweep:
         self.frame = Frame(memory, self.axis, made=made)
         self.scalar = Frame(memory, None)
         self.lanes = machine.lanes(widest_bytes(self.space.places, self.axis))
+        self.unroll = machine.unroll or (_UNROLL if work(self.space.places) <= _UNROLL else 1)
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
@@ -52,11 +55,16 @@ class InterleavedSweep:
         if len(indices) < self.axis:
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
             return
-        main = extent // self.lanes * self.lanes
+        together = self.lanes * self.unroll
+        main = extent // together * together
         if main:
-            for_loop(0, main, self.lanes, lambda i: self._pixels(indices, i, self.lanes), parallel=not indices)
-        if main < extent:
-            self._pixels(indices, main, extent - main)
+            for_loop(0, main, together, lambda i: self._some(indices, i, together), parallel=not indices)
+        self._some(indices, main, extent - main)
+
+    def _some(self, indices: list[Any], at: Any, count: int) -> None:
+        """This many pixels from `at` on."""
+        for done in range(0, count, self.lanes):
+            self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 
     def _pixels(self, indices: list[Any], at: Any, active: int) -> None:
         """As many pixels as a vector has lanes, `active` of which are there."""

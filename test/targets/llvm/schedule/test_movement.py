@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scheduled import Kernel, compare, tensor
 
-from mirlo.dialects.tir.compute import maximum
+from mirlo.dialects.tir.compute import maximum, select
 
 
 @pytest.mark.parametrize("rows", [2, 15, 16, 40])
@@ -32,6 +32,39 @@ def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype
     x = (np.arange(rows * columns) % 1999).astype(kind.dtype.to_numpy()).reshape(shape)
     (found,) = kernel(x)
     np.testing.assert_array_equal(found, x.T)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8"])
+@pytest.mark.parametrize("machine", ["avx512", "avx2", "neon"])
+@pytest.mark.parametrize("shape", [(128, 12, 64), (197, 6, 40), (7, 300, 33), (61, 3, 784), (1, 9, 9000), (40, 41, 50)])
+def test_runs_meet_every_element_once(shape: tuple[int, ...], machine: str, dtype: str) -> None:
+    kind, (a, b, run) = tensor(2, *shape, dtype=dtype), shape
+    kernel = Kernel(
+        lambda p, x: p.compute((2, b, a, run), lambda n, i, j, k: x[n, j, i, k]), [kind], options={"machine": machine}
+    )
+    assert kernel.rule == "elementwise"
+    x = (np.arange(2 * a * b * run) % 1999).astype(kind.dtype.to_numpy()).reshape(2, *shape)
+    (found,) = kernel(x)
+    np.testing.assert_array_equal(found, x.transpose(0, 2, 1, 3))
+
+
+def test_runs_meet_others() -> None:
+    def build(p, x, y, b):
+        total = p.compute((9, 70, 40), lambda i, j, k: maximum(x[j, i, k] + y[i, j, k], b[k]))
+        return total, p.compute((9, 70, 40), lambda i, j, k: total[i, j, k] - x[j, i, k])
+
+    kernel = compare(build, [tensor(70, 9, 40), tensor(9, 70, 40), tensor(40)], "elementwise", machine="avx512")
+    # Two outputs, three runs of three vectors each.
+    assert kernel.text.count("vector.store") + kernel.text.count("vector.maskedstore") == 2 * 3 * 3
+
+
+def test_runs_of_a_padded_and_joined_image() -> None:
+    def build(p, x, y):
+        padded = p.compute((40, 22, 33), lambda i, j, k: x.at(j - 1, i - 2, k, outside=0.0))
+        joined = p.compute((40, 60, 33), lambda i, j, k: select(j < 22, x.at(j, i, k, outside=0.0), y[j - 22, i, k]))
+        return padded, joined
+
+    compare(build, [tensor(20, 36, 33), tensor(38, 40, 33)])
 
 
 @pytest.mark.parametrize("seed", range(12))
