@@ -1,4 +1,4 @@
-"""The code generator: regions become a plan of convolutions, which the loader hands to the library."""
+"""The code generator: regions become a plan of convolutions and attention, which the loader hands to the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, o
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
 from mirlo.runtime.errors import MirloError
-from mirlo.targets.cudnn.plan import Convolution
+from mirlo.targets.cudnn.attention import attention_of, is_attention
+from mirlo.targets.cudnn.plan import Attention, Convolution
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
 
@@ -25,7 +26,7 @@ class LayoutError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class CuDnn(CodeGenerator):
-    """Convolutions of images and volumes, a bias and relu with each, channels last."""
+    """Convolutions of images and volumes, a bias and relu with each, channels last; attention in 16 bits."""
 
     name = "cudnn"
     guarded = False
@@ -36,15 +37,21 @@ class CuDnn(CodeGenerator):
 
     def patterns(self) -> Sequence[Any]:
         """In the order in which they are tried."""
+        from mirlo.targets.cudnn.attention import attention_patterns
         from mirlo.targets.cudnn.patterns import patterns
 
-        return patterns()
+        return [*attention_patterns(), *patterns()]
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """A plan of all regions."""
-        plans = [plan_of(function, convolution_of) for function in module.functions]
+        plans = [plan_of(function, _step_of) for function in module.functions]
         params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
+
+
+def _step_of(values: Values, step: Step) -> Convolution | Attention:
+    """What the library is to compute for a composite."""
+    return attention_of(values, step) if is_attention(step) else convolution_of(values, step)
 
 
 def convolution_of(values: Values, step: Step) -> Convolution:

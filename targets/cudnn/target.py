@@ -6,6 +6,6 @@ from mirlo.passes.targets import Target
 
 TARGET = Target(
     name="cudnn",
-    help="convolutions in NVIDIA's cuDNN, with bias and relu: cudnn,nvvm",
+    help="convolutions, with bias and relu, and attention in NVIDIA's cuDNN: cudnn,nvvm",
     codegen="mirlo.targets.cudnn.codegen:CuDnn",
 )

@@ -6,13 +6,13 @@ Code generators write it and loaders read it; it imports nothing of the compiler
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mirlo.runtime.errors import ArtifactError
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,25 @@ class Function:
 
 
 def write(functions: Sequence[Function]) -> bytes:
-    """A plan as bytes."""
-    return json.dumps({"version": VERSION, "functions": [asdict(function) for function in functions]}).encode()
+    """A plan as bytes; each step says of which type it is."""
+    rows = [
+        {**asdict(f), "steps": [{"type": type(step).__name__, **asdict(step)} for step in f.steps]} for f in functions
+    ]
+    return json.dumps({"version": VERSION, "functions": rows}).encode()
 
 
-def read(data: bytes, step: type) -> list[Function]:
-    """The functions of a plan, whose steps are of this type."""
+def read(data: bytes, *steps: type) -> list[Function]:
+    """The functions of a plan, whose steps are of these types."""
+    known = {step.__name__: step for step in steps}
     try:
         found: dict[str, Any] = json.loads(data)
         if found["version"] != VERSION:
             raise ArtifactError(f"a plan of version {found['version']} is not known: install the package that made it")
-        return [Function(**{**f, "steps": tuple(step(**fields) for fields in f["steps"])}) for f in found["functions"]]
+        return [Function(**{**f, "steps": tuple(_step(row, known) for row in f["steps"])}) for f in found["functions"]]
     except (ValueError, KeyError, TypeError) as problem:
         raise ArtifactError(f"a plan for a library of NVIDIA's is damaged: {problem}") from None
+
+
+def _step(row: dict[str, Any], known: Mapping[str, type]) -> Any:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items() if name != "type"}
+    return known[row["type"]](**fields)

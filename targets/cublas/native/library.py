@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
-from typing import Any
 
-from mirlo.targets.nvvm.wheels import find_library
+from mirlo.targets.nvvm.library_loading import NvidiaLibrary
 
 F32, F16, F64, BF16 = 0, 2, 1, 14
 """Types of elements, as the library numbers them."""
@@ -40,23 +38,11 @@ class CuBlasError(Exception):
     """The library is not there, or refuses."""
 
 
-@cache
-def load_library() -> Any:
-    """The library; an error that says what to install where it is not."""
-    name = find_library("cublasLt")
-    if name is None:
-        raise CuBlasError("the library cuBLASLt is not on this machine: pip install nvidia-cublas, or install CUDA")
-    try:
-        return ctypes.CDLL(name)
-    except OSError as error:
-        raise CuBlasError(f"the library cuBLASLt does not load: {error}") from error
-
-
-def check(status: int, what: str) -> None:
-    """An error where a call of the library failed."""
-    if not status:
-        return
-    library = load_library()
-    library.cublasLtGetStatusString.restype = ctypes.c_char_p
-    said = library.cublasLtGetStatusString(status)
-    raise CuBlasError(f"{what}: {said.decode() if said else f'status {status}'}")
+CUBLAS = NvidiaLibrary(
+    "cuBLASLt",
+    "cublasLt",
+    "pip install nvidia-cublas, or install CUDA",
+    CuBlasError,
+    "cublasLt",
+    "cublasLtGetStatusString",
+)

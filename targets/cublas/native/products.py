@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.targets.cublas.native import library as lt
-from mirlo.targets.cublas.native.library import Algorithm, CuBlasError, check, load_library
+from mirlo.targets.cublas.native.library import CUBLAS, Algorithm, CuBlasError
 from mirlo.targets.cublas.plan import Product
 from mirlo.targets.nvvm.library_program import Place
 
@@ -26,12 +26,12 @@ class ProductCall:
 
     def __init__(self, product: Product, tf32: bool = False) -> None:
         self.product = product
-        self._library = load_library()
+        self._library = CUBLAS.load()
         kind, compute, scale = lt.TYPES[product.dtype]
         if tf32 and product.dtype == "f32":
             compute = lt.COMPUTE_TF32
         self.operation = ctypes.c_void_p()
-        check(
+        CUBLAS.check(
             self._library.cublasLtMatmulDescCreate(ctypes.byref(self.operation), compute, scale), "describing a product"
         )
         for attribute, transposed in ((lt.TRANSA, product.transposed_b), (lt.TRANSB, product.transposed_a)):
@@ -53,14 +53,16 @@ class ProductCall:
 
     def _set(self, what: str, descriptor: Any, attribute: int, value: Any) -> None:
         change = getattr(self._library, f"cublasLt{what}SetAttribute")
-        check(change(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), "describing")
+        CUBLAS.check(
+            change(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), "describing"
+        )
 
     def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> Any:
         """A matrix in columns without gaps; batches of it lie one behind the other."""
         rows, columns = size
         made = ctypes.c_void_p()
         sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
-        check(self._library.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, *sizes), "describing a matrix")
+        CUBLAS.check(self._library.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, *sizes), "describing a matrix")
         if self.product.batch > 1:
             self._set("MatrixLayout", made, lt.BATCH_COUNT, ctypes.c_int32(self.product.batch))
             self._set("MatrixLayout", made, lt.BATCH_OFFSET, ctypes.c_int64(apart))
@@ -79,7 +81,7 @@ class ProductCall:
             handle, self.operation, one, pointer(b), self.first, pointer(a), self.second, zero, pointer(d), self.result,
             pointer(d), self.result, ctypes.byref(algorithm), pointer(workspace), size(WORKSPACE), pointer(stream),
         )  # fmt: skip
-        check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
+        CUBLAS.check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
     def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
         """What the heuristics choose for tensors that are aligned so."""
@@ -88,7 +90,9 @@ class ProductCall:
         if found is not None:
             return found
         preference = ctypes.c_void_p()
-        check(self._library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "describing what is preferred")
+        CUBLAS.check(
+            self._library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "describing what is preferred"
+        )
         try:
             self._set("MatmulPreference", preference, lt.MAX_WORKSPACE, ctypes.c_uint64(WORKSPACE))
             rows = (lt.ALIGNMENT_A, lt.ALIGNMENT_B, lt.ALIGNMENT_C, lt.ALIGNMENT_D)
@@ -101,7 +105,7 @@ class ProductCall:
             )  # fmt: skip
         finally:
             self._library.cublasLtMatmulPreferenceDestroy(preference)
-        check(asked, "choosing an algorithm")
+        CUBLAS.check(asked, "choosing an algorithm")
         if not count.value or result.state:
             product = self.product
             raise CuBlasError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.cudnn.native import library as dnn
-from mirlo.targets.cudnn.native.library import CuDnnError, Found, check, load_library
+from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, Found
 from mirlo.targets.cudnn.plan import Convolution
 from mirlo.targets.nvvm.library_program import Place
 
@@ -22,7 +22,7 @@ class ConvolutionCall:
 
     def __init__(self, step: Convolution, tf32: bool = False) -> None:
         self.step = step
-        self._library = load_library()
+        self._library = CUDNN.load()
         self._made: list[tuple[str, Any]] = []
         kind, compute, math = dnn.TYPES[step.dtype]
         if tf32 and step.dtype == "f32":
@@ -49,7 +49,9 @@ class ConvolutionCall:
 
     def _do(self, name: str, *given: Any) -> None:
         step = self.step
-        check(getattr(self._library, f"cudnn{name}")(*given), f"convolving {step.x_shape} with {step.weight_shape}")
+        CUDNN.check(
+            getattr(self._library, f"cudnn{name}")(*given), f"convolving {step.x_shape} with {step.weight_shape}"
+        )
 
     def _new(self, what: str) -> Any:
         made = ctypes.c_void_p()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
-from mirlo.targets.nvvm.wheels import find_library
+from mirlo.targets.nvvm.library_loading import NvidiaLibrary
 
 F32, F64, F16, BF16 = 0, 1, 2, 9
 DEFAULT_MATH, TENSOR_MATH, FMA_MATH = 0, 1, 3
@@ -40,23 +39,25 @@ class CuDnnError(Exception):
     """The library is not there, or refuses."""
 
 
-@cache
-def load_library() -> Any:
-    """The library; an error that says what to install where it is not."""
-    name = find_library("cudnn")
-    if name is None:
-        raise CuDnnError("the library cuDNN is not on this machine: pip install nvidia-cudnn-cu13, or install cuDNN")
-    try:
-        return ctypes.CDLL(name)
-    except OSError as error:
-        raise CuDnnError(f"the library cuDNN does not load: {error}") from error
+def _why(library: Any) -> str:
+    """What the library says of its last error, where it is new enough to say more than a name."""
+    if not hasattr(library, "cudnnGetLastErrorString"):
+        return ""
+    said = ctypes.create_string_buffer(512)
+    library.cudnnGetLastErrorString(said, ctypes.c_size_t(len(said)))
+    lines = said.value.decode(errors="replace").split("\n")
+    return f" ({lines[0]})" if lines[0] else ""
 
 
-def check(status: int, what: str) -> None:
-    """An error where a call of the library failed."""
-    if not status:
-        return
-    library = load_library()
-    library.cudnnGetErrorString.restype = ctypes.c_char_p
-    said = library.cudnnGetErrorString(status)
-    raise CuDnnError(f"{what}: {said.decode() if said else f'status {status}'}")
+CUDNN = NvidiaLibrary(
+    "cuDNN", "cudnn", "pip install nvidia-cudnn-cu13, or install cuDNN", CuDnnError, "cudnn", "cudnnGetErrorString",
+    {"cudnnGetVersion": ctypes.c_size_t}, _why,
+)  # fmt: skip
+
+
+def version() -> tuple[int, int, int]:
+    """The version of the library: 9, 28, 0."""
+    found = int(CUDNN.load().cudnnGetVersion())
+    # Before 9, four digits: 8907.
+    scale = 10000 if found >= 90000 else 1000
+    return found // scale, found % scale // 100, found % 100

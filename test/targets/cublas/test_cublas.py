@@ -14,10 +14,10 @@ from fake_cublas import FakeCublas
 
 import mirlo
 from mirlo import R
-from mirlo.targets.cublas.native import library, loader, products
-from mirlo.targets.cublas.native.library import CuBlasError
+from mirlo.targets.cublas.native import library, products
+from mirlo.targets.cublas.native.library import CUBLAS, CuBlasError
 from mirlo.targets.cublas.plan import Product
-from mirlo.targets.nvvm import wheels
+from mirlo.targets.nvvm import library_loading, wheels
 from mirlo.targets.nvvm.device import gpu
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.library_program import Place
@@ -38,8 +38,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def lt(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCublas:
     made = FakeCublas(driver)
-    for module in (library, loader, products):
-        monkeypatch.setattr(module, "load_library", lambda: made)
+    monkeypatch.setattr(CUBLAS, "_loaded", made)
     return made
 
 
@@ -96,7 +95,7 @@ def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right:
     d = np.zeros((3, 5, 4), kind)
     memory = [x.__array_interface__["data"][0] for x in (*held, d, bias)]
     with gpu(0).entered():
-        place = Place(gpu(0), loader._open(), loader._close)
+        place = Place(gpu(0), CUBLAS.open_handle(), CUBLAS.close_handle)
         call.start(place, memory.__getitem__, stream=5)
     driver.streams.run(5)
     z = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
@@ -157,13 +156,12 @@ def test_it_works_beside_nvvm_only(lt: FakeCublas) -> None:
 
 
 def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(library, "find_library", lambda name: None)
-    library.load_library.cache_clear()
+    monkeypatch.setattr(library_loading, "find_library", lambda name: None)
+    monkeypatch.setattr(CUBLAS, "_loaded", None)
     compiled = mirlo.compile(layers, target=TARGET, cache=False)
     compiled.save(tmp_path / "layers.mirlo")  # that needs no library
     with pytest.raises(mirlo.MirloError, match="cuBLASLt is not on this machine: pip install nvidia-cublas"):
         mirlo.load(tmp_path / "layers.mirlo")(np.zeros((2, 20, 32), np.float32))
-    library.load_library.cache_clear()
 
 
 @pytest.mark.skipif(wheels.find_library("cublasLt") is None, reason="no cuBLASLt: pip install nvidia-cublas")
@@ -171,7 +169,7 @@ def test_the_real_library_takes_the_descriptors() -> None:
     """It makes and fills descriptors without a GPU, and says what is wrong of them."""
     call = products.ProductCall(Product(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
     found, written = ctypes.c_uint32(), ctypes.c_size_t()
-    lt = library.load_library()
+    lt = CUBLAS.load()
     asked = lt.cublasLtMatmulDescGetAttribute(
         call.operation, library.EPILOGUE, ctypes.byref(found), 4, ctypes.byref(written)
     )

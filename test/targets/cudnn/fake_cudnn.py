@@ -8,11 +8,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from fake_backend import FakeBackend
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 9: ml_dtypes.bfloat16}
 
 
-class FakeCudnn:
+class FakeCudnn(FakeBackend):
     """The functions that the loader calls."""
 
     def __init__(self, driver: Any) -> None:
@@ -20,8 +21,11 @@ class FakeCudnn:
         self.made: dict[int, dict[str, Any]] = {}
         self.calls: list[dict[str, Any]] = []
         self.stream = 0
+        self.begin()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("cudnnBackend"):
+            raise AttributeError(name)
         if name.startswith("cudnnCreate") and name.endswith("Descriptor"):
             return self._make
         if name.startswith("cudnnDestroy"):

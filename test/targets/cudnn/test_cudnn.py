@@ -14,9 +14,10 @@ from fake_cudnn import FakeCudnn
 
 import mirlo
 from mirlo import R
-from mirlo.targets.cudnn.native import convolutions, library, loader
+from mirlo.targets.cudnn.native import convolutions, library
+from mirlo.targets.cudnn.native.library import CUDNN
 from mirlo.targets.cudnn.plan import Convolution
-from mirlo.targets.nvvm import wheels
+from mirlo.targets.nvvm import library_loading, wheels
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.memory import pool
 
@@ -36,8 +37,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def dnn(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCudnn:
     made = FakeCudnn(driver)
-    for module in (library, loader, convolutions):
-        monkeypatch.setattr(module, "load_library", lambda: made)
+    monkeypatch.setattr(CUDNN, "_loaded", made)
     return made
 
 
@@ -92,12 +92,11 @@ def test_what_is_not_taken(driver: Any, dnn: FakeCudnn) -> None:
 
 
 def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(library, "find_library", lambda name: None)
-    library.load_library.cache_clear()
+    monkeypatch.setattr(library_loading, "find_library", lambda name: None)
+    monkeypatch.setattr(CUDNN, "_loaded", None)
     mirlo.compile(plain, target=TARGET, cache=False).save(tmp_path / "plain.mirlo")
     with pytest.raises(mirlo.MirloError, match="cuDNN is not on this machine: pip install nvidia-cudnn-cu13"):
         mirlo.load(tmp_path / "plain.mirlo")(np.zeros((1, 3, 6, 6), np.float32))
-    library.load_library.cache_clear()
 
 
 @pytest.mark.skipif(wheels.find_library("cudnn") is None, reason="no cuDNN: pip install nvidia-cudnn-cu13")
@@ -108,7 +107,7 @@ def test_the_real_library_takes_the_descriptors() -> None:
     )
     call = convolutions.ConvolutionCall(step)
     found = (ctypes.c_int * 4)()
-    dnn = library.load_library()
+    dnn = CUDNN.load()
     asked = dnn.cudnnGetConvolutionNdForwardOutputDim(call.convolution, call.x, call.weight, 4, found)
     assert (asked, tuple(found)) == (0, step.y_shape)
     missing = [name for name in vars(FakeCudnn) if name.startswith("cudnn") and not hasattr(dnn, name)]

@@ -1,0 +1,116 @@
+"""Attention as the library computes it in one call: which it takes, why not others, and what a plan says of one.
+
+Heads are often turned to the front before attention, and back behind it. The library is told how tensors lie, so that
+these copies are part of what is matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.operators import is_op, maybe, wildcard
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.view import Step, Value
+from mirlo.passes.graph.rewrite import kind_of
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.cudnn.plan import ATTENTION_DTYPES, Attention, contiguous
+from mirlo.targets.nvvm.library_values import Values
+
+LARGEST = 256
+"""Numbers of a head, at most."""
+TURNED = (0, 2, 1, 3)
+"""How heads are turned to the front, and back: those of a token lie side by side in memory."""
+
+
+def attention_patterns() -> list[tuple[str, Pattern]]:
+    """Attention, first with the copies around it."""
+
+    def turned(x: Any) -> Any:
+        return is_op("relax.permute").has_attr(axes=TURNED)(x)
+
+    def made() -> Any:
+        query, key, value = (wildcard().optional(turned) for _ in range(3))
+        operands = {"query": query, "key": key, "value": value, "mask": maybe(wildcard())}
+        return is_op("relax.attention").where(check, "what the library takes")(**operands)
+
+    return [("attention_turned", turned(made())), ("attention", made())]
+
+
+def check(op: Any) -> Any:
+    """Whether the library computes an attention: True, or why not."""
+    query, key, value = (kind_of(x) for x in (op.query, op.key, op.value))
+    if not all(x.is_static for x in (query, key, value)):
+        return decline("the library is told sizes when compiling: they are open")
+    if query.dtype.name not in ATTENTION_DTYPES:
+        return decline("the library has attention in 16 bits only", dtype=query.dtype.name)
+    sizes = (query.static_shape[3], value.static_shape[3])
+    if any(size % 8 for size in sizes):
+        return decline("numbers of a head are a multiple of 8 for the library", heads=sizes)
+    if max(sizes) > LARGEST:
+        return decline("heads are larger than the library takes on every chip", heads=sizes, most=LARGEST)
+    bound = _bound(op.causal, op.at_end, query.static_shape[2], key.static_shape[2])
+    if isinstance(bound, Decline):
+        return bound
+    return True if op.mask is None else _mask_check(kind_of(op.mask), query, key, bound)
+
+
+def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | Decline:
+    """By how much the keys that a query sees go beyond its own position; None where it sees all."""
+    if not causal:
+        return None
+    bound = keys - queries if at_end else 0
+    if bound >= keys - 1:
+        return None  # the first query sees all keys, and so do the others
+    if bound < 0:
+        return decline("the first queries see no key, of which the library makes no zeros", queries=queries, keys=keys)
+    return bound
+
+
+def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int | None) -> Any:
+    if not mask.is_static:
+        return decline("the library is told sizes when compiling: that of the mask is open")
+    if mask.dtype != query.dtype:
+        return decline("the library adds a mask, it does not choose by one", mask=mask.dtype.name)
+    if bound:
+        return decline("the library has no mask together with a bound behind a cache")
+    if mask.rank == 0 or mask.static_shape[-1] != key.static_shape[2]:
+        return decline("the library adds a mask of as many columns as there are keys", mask=mask.shape)
+    return True
+
+
+def is_attention(step: Step) -> bool:
+    """Whether a composite is one of these."""
+    return any(node.op == "relax.attention" for node in step.nodes)
+
+
+def attention_of(values: Values, step: Step) -> Attention:
+    """What the library is to compute for a composite."""
+    node = next(node for node in step.nodes if node.op == "relax.attention")
+    turns = {other.output: other for other in step.nodes if other.op == "relax.permute"}
+    given: list[Value] = []
+    strides = []
+    for name in ("query", "key", "value"):
+        turn = turns.get(node[name])
+        source = node[name] if turn is None else turn["x"]
+        given.append(source)
+        strides.append(_lying(source.type.static_shape, turn is not None))
+    result = step.nodes[-1].output
+    q_shape, k_shape, v_shape = (tuple(node[name].type.static_shape) for name in ("query", "key", "value"))
+    mask, scale = node["mask"], node["scale"]
+    bound = _bound(node["causal"], node["at_end"], q_shape[2], k_shape[2])
+    assert not isinstance(bound, Decline)
+    q, k, v = (values.number(value) for value in given)
+    return Attention(
+        q, k, v, values.number(result), q_shape, k_shape, v_shape, strides[0], strides[1], strides[2],
+        _lying(result.type.static_shape, result is not node.output), q_shape[3] ** -0.5 if scale is None else scale,
+        node.output.type.dtype.name, bound, None if mask is None else values.number(mask),
+        None if mask is None else (1,) * (4 - mask.type.rank) + tuple(mask.type.static_shape),
+    )  # fmt: skip
+
+
+def _lying(shape: Sequence[int], turned: bool) -> tuple[int, ...]:
+    """Strides by batch, head, token, number of a tensor without gaps, whose heads were turned or are."""
+    found = contiguous(shape)
+    return tuple(found[axis] for axis in TURNED) if turned else found

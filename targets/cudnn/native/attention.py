@@ -1,0 +1,160 @@
+"""Attention as a graph of the library's operations, which its engines fuse into one kernel, as flash attention does.
+
+The graph is the one that engines look for: a product, a factor, what is added, a bound on positions, the steps of a
+softmax, a product. Everything between the products is computed in f32; the weights are rounded to the type of the
+values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.targets.cudnn.native import library as dnn
+from mirlo.targets.cudnn.native.backend import BOOLEAN, INT32, Execution, Operation, OperationGraph, Tensor
+from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
+from mirlo.targets.cudnn.plan import Attention, contiguous
+from mirlo.targets.nvvm.library_program import Place
+
+WORKSPACE = 256 << 20
+"""Most bytes of scratch memory that an engine may want."""
+OLDEST = (9, 0, 0)
+BROKEN = ((9, 10, 0), (9, 10, 1))
+"""Versions whose attention in 16 bits is wrong, by NVIDIA's own front end."""
+
+
+class AttentionCall:
+    """One attention: `mirlo.targets.nvvm.library_program.Call`."""
+
+    def __init__(self, step: Attention) -> None:
+        require_version()
+        self.step = step
+        self._library = CUDNN.load()
+        self._graph = graph_of(step)
+        self._plans: dict[int, Execution] = {}
+
+    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+        """Give the attention to a stream."""
+        step = self.step
+        CUDNN.check(self._library.cudnnSetStream(place.handle, ctypes.c_void_p(stream)), "choosing a stream")
+        plan = self._plans.get(place.gpu.number)
+        if plan is None:
+            what = f"attention of {step.q_shape} over {step.k_shape} in {step.dtype}"
+            plan = self._plans[place.gpu.number] = Execution(self._graph, place.handle, WORKSPACE, what)
+        numbers = {Q: step.q, K: step.k, V: step.v, Y: step.y, MASK: step.mask}
+        memory = place.memory(("workspace", plan.memory), plan.memory) if plan.memory else 0
+        plan.start(lambda number: address(_known(numbers[number])), memory)
+
+    def release(self) -> None:
+        """Give the plans back."""
+        for plan in self._plans.values():
+            plan.release()
+        self._plans.clear()
+
+
+def require_version() -> None:
+    """An error where this version of the library has no attention, or a wrong one."""
+    found = version()
+    if found < OLDEST:
+        raise CuDnnError(f"attention needs cuDNN 9, found {dotted(found)}: pip install -U nvidia-cudnn-cu13")
+    if found in BROKEN:
+        raise CuDnnError(f"attention is wrong in cuDNN {dotted(found)}: pip install -U nvidia-cudnn-cu13")
+
+
+Q, K, V, Y, MASK, SCALE, HIDDEN, LENGTH, QUERIES = range(1, 10)
+"""Numbers of the tensors that are given: the last four are numbers of the CPU."""
+
+
+def graph_of(step: Attention) -> OperationGraph:
+    """The operations of an attention."""
+    made = _Graph(step)
+    scores = made.score("matmul", (Q, K))
+    scores = made.score("multiply", (scores, SCALE))
+    if step.mask is not None:
+        scores = made.score("add", (scores, MASK))
+    if step.bound is not None:
+        scores = _bounded(made, scores, step)
+    largest = made.add("max", (scores,), made.row)
+    weights = made.score("exp", (made.score("subtract", (scores, largest)),))
+    total = made.add("sum", (weights,), made.row)
+    # What training would keep of each row. Nobody reads it, but engines know the graph by it.
+    made.add("add", (largest, made.add("log", (total,), made.row)), made.row)
+    # The second product takes factors of the type that values have.
+    shares = made.add("divide", (weights, total), made.scores, kind=made.kind)
+    made.operations.append(Operation("matmul", (shares, V), Y))
+    return OperationGraph(tuple(made.tensors), tuple(made.operations), made.numbers)
+
+
+def _bounded(made: _Graph, scores: int, step: Attention) -> int:
+    """Scores of which those beyond the bound are hidden: key <= query + bound, in the form that engines know.
+
+    Behind a cache the bound is the difference of the lengths, which is given as the two of them.
+    """
+    row = made.add("index", (scores,), made.scores, kind=INT32, axis=2)
+    column = made.add("index", (scores,), made.scores, kind=INT32, axis=3)
+    if step.bound:
+        made.number(LENGTH, INT32, ctypes.c_int32(step.bound + step.q_shape[2]))
+        made.number(QUERIES, INT32, ctypes.c_int32(step.q_shape[2]))
+        row = made.add("add", (row, LENGTH), made.scores, kind=INT32, compute=INT32)
+        row = made.add("subtract", (row, QUERIES), made.scores, kind=INT32, compute=INT32)
+    made.number(HIDDEN, dnn.F32, ctypes.c_float(hidden()))
+    seen = made.add("greater_equal", (row, column), made.scores, kind=BOOLEAN, compute=BOOLEAN)
+    return made.score("select", (scores, HIDDEN, seen))
+
+
+def hidden() -> float:
+    """What hides a score: older versions take the smallest number, others no number less than all."""
+    return -3.4028234663852886e38 if version() < (9, 10, 0) else float("-inf")
+
+
+class _Graph:
+    """A graph that is being made: tensors between operations get the numbers that follow."""
+
+    def __init__(self, step: Attention) -> None:
+        self.kind = dnn.TYPES[step.dtype][0]
+        batch, heads, queries, size = step.q_shape
+        keys = step.k_shape[2]
+        self.scores, self.row = (batch, heads, queries, keys), (batch, heads, queries, 1)
+        k_shape, k_strides = (tuple(x[i] for i in (0, 1, 3, 2)) for x in (step.k_shape, step.k_strides))
+        self.tensors = [
+            Tensor(Q, tuple(step.q_shape), tuple(step.q_strides), self.kind),
+            Tensor(K, k_shape, k_strides, self.kind),
+            Tensor(V, tuple(step.v_shape), tuple(step.v_strides), self.kind),
+            Tensor(Y, (batch, heads, queries, step.v_shape[3]), tuple(step.y_strides), self.kind),
+        ]
+        self.operations: list[Operation] = []
+        self.numbers: dict[int, Any] = {}
+        if step.mask is not None and step.mask_shape is not None:
+            self.tensors.append(Tensor(MASK, tuple(step.mask_shape), contiguous(step.mask_shape), self.kind))
+        self.number(SCALE, dnn.F32, ctypes.c_float(step.scale))
+        self._next = QUERIES
+
+    def number(self, which: int, kind: int, value: Any) -> None:
+        """A number of the CPU."""
+        self.tensors.append(Tensor(which, (1,) * 4, (1,) * 4, kind, is_host=True))
+        self.numbers[which] = value
+
+    def score(self, name: str, inputs: tuple[int, ...]) -> int:
+        """An operation that makes scores, in f32."""
+        return self.add(name, inputs, self.scores)
+
+    def add(
+        self, name: str, inputs: tuple[int, ...], dims: Sequence[int], kind: int = dnn.F32, compute: int = dnn.F32,
+        axis: int | None = None,
+    ) -> int:  # fmt: skip
+        """An operation, and the number of what it makes."""
+        self._next += 1
+        self.tensors.append(Tensor(self._next, tuple(dims), contiguous(dims), kind, is_virtual=True))
+        self.operations.append(Operation(name, inputs, self._next, compute, axis))
+        return self._next
+
+
+def dotted(found: tuple[int, ...]) -> str:
+    """A version as text."""
+    return ".".join(map(str, found))
+
+
+def _known(number: int | None) -> int:
+    assert number is not None
+    return number

@@ -1,0 +1,251 @@
+"""Graphs of operations as the library's backend takes them: descriptors, the engine that its heuristics choose, calls.
+
+A graph is data (`Tensor`, `Operation`); what is virtual exists in registers only, if an engine fuses the whole graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.targets.cudnn.native import library as dnn
+from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
+
+INT32, BOOLEAN = 4, 11
+"""Types of elements beside those in `library`."""
+ALIGNMENT = 16
+
+# Kinds of descriptors.
+POINTWISE, ENGINE_CONFIG, HEURISTICS, PLAN = 0, 3, 4, 5
+POINTWISE_OPERATION, GRAPH, VARIANT_PACK, TENSOR = 13, 15, 16, 17
+MATMUL, MATMUL_OPERATION, REDUCTION, REDUCTION_OPERATION = 18, 19, 21, 22
+# Types of attributes.
+HANDLE, DATA_TYPE, BOOL, INT64, POINTER, MODE = 0, 1, 2, 3, 6, 8
+POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE = 14, 15, 18
+# Attributes.
+HEURISTICS_MODE, HEURISTICS_GRAPH, HEURISTICS_RESULTS = 200, 201, 202
+PLAN_HANDLE, PLAN_CONFIG, PLAN_WORKSPACE = 400, 401, 402
+GRAPH_HANDLE, GRAPH_OPERATIONS = 800, 801
+PACK_IDS, PACK_POINTERS, PACK_WORKSPACE = 1000, 1001, 1003
+BY_HEURISTICS, FALLBACK = 3, 2
+"""How engines are chosen: by a model of their speed, or any that computes the graph."""
+
+MODES = {
+    "add": 0, "multiply": 1, "divide": 6, "subtract": 9, "exp": 13, "log": 15, "greater_equal": 303, "index": 501,
+    "select": 601,
+}  # fmt: skip
+"""Pointwise operations, as the library numbers them."""
+REDUCTIONS = {"sum": 0, "max": 3}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a graph, known by its number."""
+
+    number: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    kind: int
+    """The type of its elements."""
+    is_virtual: bool = False
+    is_host: bool = False
+    """Whether it is one number, given from memory of the CPU."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`matmul`, one of `MODES` or of `REDUCTIONS`, on tensors by number."""
+
+    name: str
+    inputs: tuple[int, ...]
+    output: int
+    compute: int = dnn.F32
+    axis: int | None = None
+
+
+@dataclass(frozen=True)
+class OperationGraph:
+    """What one engine is to compute."""
+
+    tensors: tuple[Tensor, ...]
+    operations: tuple[Operation, ...]
+    numbers: Mapping[int, Any]
+    """The values of the tensors that are given from the CPU, as ctypes has them."""
+
+
+class Descriptors:
+    """Descriptors that live and are given back together."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._library = CUDNN.load()
+        self._made: list[Any] = []
+
+    def make(self, kind: int, *attributes: tuple[int, int, Any]) -> Any:
+        """A descriptor of attributes: number, type, and a ctypes value or array."""
+        made = self.new(kind)
+        for number, form, value in attributes:
+            count = ctypes.c_int64(len(value) if isinstance(value, ctypes.Array) else 1)
+            self._do("SetAttribute", made, number, form, count, ctypes.byref(value))
+        self._do("Finalize", made)
+        return made
+
+    def new(self, kind: int) -> Any:
+        """An empty descriptor."""
+        made = ctypes.c_void_p()
+        self._do("CreateDescriptor", kind, ctypes.byref(made))
+        self._made.append(made)
+        return made
+
+    def get(self, descriptor: Any, number: int, form: int, value: Any) -> int:
+        """Read an attribute into a ctypes value or array; how many elements it has."""
+        count, room = ctypes.c_int64(), len(value) if isinstance(value, ctypes.Array) else 1
+        self._do(
+            "GetAttribute", descriptor, number, form, ctypes.c_int64(room), ctypes.byref(count), ctypes.byref(value)
+        )
+        return count.value
+
+    def count(self, descriptor: Any, number: int, form: int) -> int:
+        """How many elements an attribute has."""
+        count = ctypes.c_int64()
+        self._do("GetAttribute", descriptor, number, form, ctypes.c_int64(0), ctypes.byref(count), None)
+        return count.value
+
+    def _do(self, name: str, *given: Any) -> None:
+        CUDNN.check(getattr(self._library, f"cudnnBackend{name}")(*given), self._what)
+
+    def release(self) -> None:
+        """Give all of them back, the last one first."""
+        for made in reversed(self._made):
+            self._library.cudnnBackendDestroyDescriptor(made)
+        self._made.clear()
+
+
+def operations_of(graph: OperationGraph, made: Descriptors) -> list[Any]:
+    """The descriptors of a graph's operations."""
+    tensors = {tensor.number: _tensor(tensor, made) for tensor in graph.tensors}
+    return [_operation(operation, tensors, made) for operation in graph.operations]
+
+
+def _tensor(tensor: Tensor, made: Descriptors) -> Any:
+    return made.make(
+        TENSOR, (900, INT64, ctypes.c_int64(ALIGNMENT)), (901, DATA_TYPE, ctypes.c_int(tensor.kind)),
+        (902, INT64, _longs(tensor.dims)), (903, INT64, _longs(tensor.strides)),
+        (906, INT64, ctypes.c_int64(tensor.number)), (907, BOOL, ctypes.c_bool(tensor.is_virtual)),
+        (908, BOOL, ctypes.c_bool(tensor.is_host)),
+    )  # fmt: skip
+
+
+def _operation(operation: Operation, tensors: Mapping[int, Any], made: Descriptors) -> Any:
+    inputs, output = [tensors[number] for number in operation.inputs], tensors[operation.output]
+    compute = ctypes.c_int(operation.compute)
+    if operation.name == "matmul":
+        how = made.make(MATMUL, (1500, DATA_TYPE, compute))
+        ends = zip((1520, 1521, 1522, 1523), (*inputs, output, how), strict=True)
+        return made.make(MATMUL_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
+    if operation.name in REDUCTIONS:
+        mode = ctypes.c_int(REDUCTIONS[operation.name])
+        how = made.make(REDUCTION, (1600, REDUCTION_MODE, mode), (1601, DATA_TYPE, compute))
+        ends = zip((1610, 1611, 1612), (*inputs, output, how), strict=True)
+        return made.make(REDUCTION_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
+    axis = [] if operation.axis is None else [(9, INT64, ctypes.c_int64(operation.axis))]
+    mode = ctypes.c_int(MODES[operation.name])
+    how = made.make(POINTWISE, (0, POINTWISE_MODE, mode), (1, DATA_TYPE, compute), *axis)
+    # x, b and t: the third decides which of the others is taken.
+    given = zip((751, 752, 758), inputs, strict=False)
+    return made.make(
+        POINTWISE_OPERATION, (750, DESCRIPTOR, how), *((number, DESCRIPTOR, value) for number, value in given),
+        (753, DESCRIPTOR, output),
+    )  # fmt: skip
+
+
+def engine_configs(rules: Any, made: Descriptors) -> list[Any]:
+    """What heuristics name, as descriptors of engines: none where no engine computes the graph."""
+    count = made.count(rules, HEURISTICS_RESULTS, DESCRIPTOR)
+    if not count:
+        return []
+    configs = [made.new(ENGINE_CONFIG) for _ in range(count)]
+    known = made.get(rules, HEURISTICS_RESULTS, DESCRIPTOR, _pointers(configs))
+    return configs[:known]
+
+
+class Execution:
+    """The plan of a graph on one GPU: the first engine that takes it, of those that the heuristics name."""
+
+    def __init__(self, graph: OperationGraph, handle: Any, most_memory: int, what: str) -> None:
+        self._graph, self._handle, self._what = graph, handle, what
+        self._library = CUDNN.load()
+        self._made = Descriptors(what)
+        self.memory = 0
+        """Bytes of scratch memory."""
+        try:
+            self._plan = self._find(operations_of(graph, self._made), most_memory)
+        except BaseException:
+            self._made.release()
+            raise
+
+    def _find(self, operations: Sequence[Any], most: int) -> Any:
+        made, handle = self._made, ctypes.c_void_p(_value(self._handle))
+        graph = made.make(GRAPH, (GRAPH_HANDLE, HANDLE, handle), (GRAPH_OPERATIONS, DESCRIPTOR, _pointers(operations)))
+        refused: list[str] = []
+        for mode in (BY_HEURISTICS, FALLBACK):
+            try:
+                found = self._engines(graph, mode)
+            except CuDnnError as problem:
+                refused.append(str(problem))
+                continue
+            for config in found:
+                try:
+                    plan = made.make(PLAN, (PLAN_HANDLE, HANDLE, handle), (PLAN_CONFIG, DESCRIPTOR, config))
+                except CuDnnError as problem:
+                    refused.append(str(problem))
+                    continue
+                size = ctypes.c_int64()
+                made.get(plan, PLAN_WORKSPACE, INT64, size)
+                if size.value <= most:
+                    self.memory = size.value
+                    return plan
+                refused.append(f"{self._what}: an engine wants {size.value >> 20} MiB of scratch memory")
+        why = f" ({refused[-1]})" if refused else ""
+        raise CuDnnError(f"cuDNN {version()} has no engine for {self._what}{why}")
+
+    def _engines(self, graph: Any, mode: int) -> list[Any]:
+        made = self._made
+        rules = made.make(
+            HEURISTICS, (HEURISTICS_MODE, MODE, ctypes.c_int(mode)), (HEURISTICS_GRAPH, DESCRIPTOR, graph)
+        )
+        return engine_configs(rules, made)
+
+    def start(self, address: Callable[[int], int], memory: int) -> None:
+        """Give it to the stream of the handle: tensors by number are at these addresses."""
+        given = [tensor.number for tensor in self._graph.tensors if not tensor.is_virtual]
+        numbers = self._graph.numbers
+        places = [ctypes.addressof(numbers[n]) if n in numbers else address(n) for n in given]
+        pack = Descriptors(self._what)
+        try:
+            described = pack.make(
+                VARIANT_PACK, (PACK_IDS, INT64, _longs(given)),
+                (PACK_POINTERS, POINTER, (ctypes.c_void_p * len(places))(*places)),
+                (PACK_WORKSPACE, POINTER, ctypes.c_void_p(memory or None)),
+            )  # fmt: skip
+            CUDNN.check(self._library.cudnnBackendExecute(self._handle, self._plan, described), self._what)
+        finally:
+            pack.release()
+
+    def release(self) -> None:
+        """Give the descriptors back."""
+        self._made.release()
+
+
+def _value(handle: Any) -> int | None:
+    return handle.value if isinstance(handle, ctypes.c_void_p) else handle
+
+
+def _longs(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def _pointers(descriptors: Sequence[Any]) -> Any:
+    return (ctypes.c_void_p * len(descriptors))(*(made.value for made in descriptors))
