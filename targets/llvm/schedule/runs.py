@@ -17,7 +17,7 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, plus, work
+from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
 
 _BLOCK_VECTORS = 128
 """Vectors of a block: more are more code, less are slower."""
@@ -157,5 +157,6 @@ class RunsSweep:
 def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:
     """(start, lanes, active) of all vectors of a run."""
     cut = chunks(space.extents[-1], lanes, 1, masked)
+    assert isinstance(cut, Chunks)
     whole = [(start, cut.lanes, cut.lanes) for start in range(0, cut.main, cut.lanes)]
     return [*whole, *cut.rest]
