@@ -44,7 +44,7 @@ class InterleavedSweep:
         self.frame = Frame(memory, self.axis, made=made)
         self.scalar = Frame(memory, None)
         self.lanes = machine.lanes(widest_bytes(self.space.places, self.axis))
-        self.unroll = machine.unroll or (_UNROLL if work(self.space.places) <= _UNROLL else 1)
+        self.unroll = machine.chosen.unroll or (_UNROLL if work(self.space.places) <= _UNROLL else 1)
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
