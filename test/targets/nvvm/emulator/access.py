@@ -188,5 +188,13 @@ def _nothing(p: Preparation, i: Instruction) -> Step:
     return lambda group: None
 
 
+def _fence(p: Preparation, i: Instruction) -> Step:
+    if not i.has("proxy"):
+        return lambda group: None
+    if p.version < (9, 0):
+        raise PtxError("fence.proxy needs sm_90")
+    return lambda group: group.batch.shared.fence(group.batch.block_of(group))
+
+
 ACCESS: dict[str, Builder] = {"ld": _ld, "ldu": _ld, "st": _st, "prefetch": _nothing, "membar": _nothing,
-                              "fence": _nothing}  # fmt: skip
+                              "fence": _fence}  # fmt: skip

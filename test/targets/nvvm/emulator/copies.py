@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from emulator.bulk import copy_box
 from emulator.errors import KernelError, PtxError
 from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Step
@@ -16,6 +17,8 @@ _SIZES = {"ca": (4, 8, 16), "cg": (16,)}
 def _cp(p: Preparation, i: Instruction) -> Step:
     if i.modifiers[0] != "async":
         raise PtxError(f"'{i.opcode}' is not known")
+    if i.has("bulk"):
+        return copy_box(p, i)
     if p.version < (8, 0):
         raise PtxError("cp.async needs sm_80")
     if i.has("commit_group"):

@@ -15,12 +15,33 @@ from emulator.kernel import Kernel
 from emulator.launch import launch, packed
 from emulator.memory import GlobalMemory
 from emulator.parse import parse
+from emulator.tensormap import BYTES, encode
 from emulator.text import Module
-from mirlo.targets.nvvm import device
+from mirlo.targets.nvvm import device, maps
 from mirlo.targets.nvvm import model as model_module
 
 UNWRITTEN = 0xFF
 """What new memory is filled with: NaN of every format."""
+
+
+class EmulatedMaps:
+    """The driver's function that writes tensor maps."""
+
+    def __init__(self) -> None:
+        self._kept = maps._ENCODE(self._encode)
+        self.function = ctypes.cast(self._kept, ctypes.c_void_p).value
+
+    @staticmethod
+    def _encode(target: int, *described: Any) -> int:
+        status, made = encode(target, *described)
+        if made is not None:
+            ctypes.memmove(target, made.packed(), BYTES)
+        return status
+
+    def given(self, encoded: Any) -> bytes:
+        """The bytes of a map that a launch is given."""
+        return ctypes.string_at(encoded.getPtr(), BYTES)
+
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -32,6 +53,7 @@ class EmulatedDriver(FakeDriver):
         super().__init__({}, gpus)
         digits = "".join(c for c in chip if c.isdigit())
         self.capability = (int(digits) // 10, int(digits) % 10)
+        self.maps = EmulatedMaps()
         self.launched: list[str] = []
         """The names of the kernels that were executed."""
         self.ranges: Ranges | None = None
@@ -89,7 +111,7 @@ class EmulatedDriver(FakeDriver):
         if (module, name) not in self._kernels:
             self._kernels[module, name] = Kernel(self._modules[module], name)
         kernel = self._kernels[module, name]
-        values = [value.encoded if kind is None else value for value, kind in given]
+        values = [value for value, _ in given]
 
         def run() -> None:
             self.launched.append(name)
@@ -105,6 +127,17 @@ class EmulatedDriver(FakeDriver):
         for address, size in _joined(self._sizes.items() if ranges is None else ranges):
             memory.add(address, size, f"the range at {address:#x}")
         return memory
+
+    def range_of(self, model: Any, where: list[Any], address: int) -> tuple[int, int]:
+        """The address and the size of what a step of a program gives to a kernel."""
+        space, number, offset, size = where
+        if size < 0 and space == "tensor":
+            # All of a tensor whose size the call tells.
+            size = model.frame.regions[number].size - offset
+        if size <= 0:
+            base = max(base for base in self._sizes if base <= address)
+            size = base + self._sizes[base] - address
+        return address, size
 
 
 def _joined(ranges: Any) -> list[tuple[int, int]]:
@@ -127,7 +160,7 @@ def emulated(chip: str = "sm_90a", gpus: int = 1) -> Iterator[EmulatedDriver]:
     def noting(model: Any, described: dict[str, Any], tensors: Any) -> None:
         if "kernel" in described:
             wheres = [a["map"] if isinstance(a, dict) else a for a in described["arguments"] if not isinstance(a, int)]
-            made.ranges = tuple((model.place(where, tensors), where[3]) for where in wheres)
+            made.ranges = tuple(made.range_of(model, where, model.place(where, tensors)) for where in wheres)
         step(model, described, tensors)
 
     with patch.object(device, "driver", lambda: made), patch.object(model_module.Model, "step", noting):

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Group:
     """Threads of a batch, in ascending order, and where they are."""
 
-    __slots__ = ("at", "batch", "regs", "tids")
+    __slots__ = ("at", "batch", "fenced", "regs", "tids")
 
     def __init__(self, batch: Batch, tids: Array, regs: list[Any], at: int) -> None:
         self.batch = batch
         self.tids = tids
         self.regs = regs
         self.at = at
+        self.fenced: Any = None
+        """The registers at the last `wgmma.fence`."""
 
     @property
     def size(self) -> int:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from emulator.access import ACCESS
+from emulator.cluster import CLUSTER, cluster_barrier
 from emulator.copies import COPIES
 from emulator.errors import PtxError
 from emulator.floats import float_builder
 from emulator.integers import integer_builder
 from emulator.matrix import MATRIX
+from emulator.mbarriers import MBARRIERS, wait_for_phase
 from emulator.moves import move_builder
 from emulator.prepare import Preparation, Step
 from emulator.text import Instruction
 from emulator.types import FLOATS
 from emulator.warp import WAITS, WARP, WaitBuilder, whole_warps
+from emulator.wgmma import WGMMA
 
-TABLES = (ACCESS, WARP, COPIES, MATRIX)
-WHOLE_WARPS = frozenset({"ldmatrix", "stmatrix", "mma"})
+TABLES = (ACCESS, WARP, COPIES, MATRIX, CLUSTER, MBARRIERS, WGMMA)
+WHOLE_WARPS = frozenset({"ldmatrix", "stmatrix", "mma", "wgmma", "setmaxnreg"})
 """Instructions that all threads of a warp execute together."""
-MEETING = frozenset(WAITS) | WHOLE_WARPS
+MEETING = frozenset(WAITS) | WHOLE_WARPS | {"mbarrier"}
 
 
 def builder_of(p: Preparation, i: Instruction) -> Step:
@@ -37,4 +40,8 @@ def wait_builder_of(i: Instruction) -> WaitBuilder | None:
     """How threads meet at an instruction; None where they do not."""
     if i.name in ("bar", "barrier") and "warp" in i.modifiers:
         return None
+    if i.name == "barrier" and i.has("cluster"):
+        return cluster_barrier
+    if i.name == "mbarrier":
+        return wait_for_phase
     return WAITS.get(i.name) or (whole_warps if i.name in WHOLE_WARPS else None)

@@ -133,6 +133,7 @@ def _go_on(block: BasicBlock) -> Ending:
 
 def _leave(group: Group) -> list[Group]:
     group.batch.alive[group.tids] = False
+    group.batch.cluster_barrier.settle()
     return []
 
 

@@ -12,14 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from emulator.bulk import BulkCopies
+from emulator.cluster import RANK_SHIFT, ClusterBarrier
 from emulator.errors import KernelError
 from emulator.flow import arguments_of
 from emulator.group import Group, merged
 from emulator.kernel import Code, Kernel
+from emulator.mbarriers import MBarriers
 from emulator.memory import GlobalMemory, Windows
 from emulator.prepare import Step
 from emulator.types import Array
 from emulator.waiting import Barriers, Copies
+from emulator.wgmma import Products
 
 WARP = 32
 MOST_THREADS = 1 << 15
@@ -53,6 +57,10 @@ class Batch:
         self.warp_of = tids // size * self.warps_per_block + tids % size // WARP
         self.barriers = Barriers(self)
         self.copies = Copies(self)
+        self.bulk = BulkCopies(self)
+        self.mbarriers = MBarriers(self)
+        self.cluster_barrier = ClusterBarrier(self)
+        self.products = Products(self)
         self.parked: dict[int, list[Group]] = {}
         self._queue: list[tuple[int, int, Group]] = []
         self._pushed = 0
@@ -70,11 +78,13 @@ class Batch:
         """Execute all threads to their end."""
         tids = np.arange(self.count * self.block_size)
         self.push(Group(self, tids, [None] * self.kernel.registers, 0))
-        while self._queue or self.barriers.release_late():
+        while self._queue or self.bulk.finish():
+            if not self._queue:
+                continue
             self._run_group(self._pop())
-        if self.parked or self.barriers.waits():
-            raise KernelError(f"the kernel '{self.kernel.name}' hangs:\n{self._who_waits()}")
-        self.copies.check_done()
+        waiting = self._who_waits()
+        if waiting:
+            raise KernelError(f"the kernel '{self.kernel.name}' hangs:\n{waiting}")
 
     def _pop(self) -> Group:
         at, _, group = heapq.heappop(self._queue)
@@ -137,11 +147,11 @@ class Batch:
 
     def in_cluster(self, group: Group, addresses: Array) -> tuple[Array, Array]:
         """The block and the place there of addresses in the shared memory of a cluster: they have the rank above."""
-        ranks = (addresses >> np.uint64(24)).astype(np.int64)
+        ranks = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64)
         own = self.block_of(group)
         # A plain address is the block's own memory; those of `mapa` have the rank plus one above.
         blocks = np.where(ranks == 0, own, own // self.cluster * self.cluster + ranks - 1)
-        return blocks, addresses & np.uint64((1 << 24) - 1)
+        return blocks, addresses & np.uint64((1 << RANK_SHIFT) - 1)
 
     # What is wrong
 
@@ -167,7 +177,10 @@ class Batch:
     def _who_waits(self) -> str:
         lines = []
         parked = [group for groups in self.parked.values() for group in groups]
-        for group, why in (*((g, "for the rest of their warps") for g in parked), *self.barriers.waiting()):
+        late = [(group, "for the rest of their warps") for group in parked]
+        for kind in (self.barriers, self.mbarriers, self.cluster_barrier):
+            late += kind.waiting()  # type: ignore[attr-defined]
+        for group, why in late:
             warps = sorted({(int(t) // self.block_size, int(t) % self.block_size // WARP) for t in group.tids})
             i = self.kernel.blocks[group.at].instructions[-1]
             some = ", ".join(f"{warp} of block {block}" for block, warp in warps[:8])

@@ -113,8 +113,11 @@ def check_alignment(addresses: Array, size: int) -> None:
             raise KernelError(f"{size} bytes at {int(addresses[off != 0][0]):#x}, which is not aligned to them")
 
 
-UNWRITTEN, WRITTEN, UNDER_WAY = 0, 1, 2
-"""What is known of a byte of shared or local memory; `UNDER_WAY`: an asynchronous copy has not been waited for."""
+UNWRITTEN, WRITTEN, UNDER_WAY, BY_COPY = 0, 1, 2, 3
+"""What is known of a byte of shared or local memory; `UNDER_WAY`: an asynchronous copy has not been waited for;
+`BY_COPY`: the matrix units may read it, which what threads write must be fenced for.
+"""
+_ONES = {size: int.from_bytes(b"\1" * size, "little") for size in (1, 2, 4, 8)}
 
 
 class Windows:
@@ -160,10 +163,27 @@ class Windows:
         """Write elements."""
         self.put(self.places(windows, addresses, size), values, size)
 
-    def put(self, at: Array, values: Array, size: int) -> None:
+    def put(self, at: Array, values: Array, size: int, state: int = WRITTEN) -> None:
         """Write elements whose places are known."""
         self._data[size][at] = values
-        self.mark(at, size, WRITTEN)
+        self.mark(at, size, state)
+
+    def fence(self, windows: Array) -> None:
+        """`fence.proxy.async`: what the threads of windows have written may be read by the matrix units."""
+        for window in np.unique(windows):
+            part = self.known[window * self.stride : (window + 1) * self.stride]
+            part[part == WRITTEN] = BY_COPY
+
+    def check_for_units(self, at: Array) -> None:
+        """An error where bytes are not there that the matrix units read."""
+        known = self.known[at]
+        if (known == BY_COPY).all():
+            return
+        state = int(known[known != BY_COPY][0])
+        why = {UNWRITTEN: "were never written", WRITTEN: "were written by threads without fence.proxy.async behind",
+               UNDER_WAY: "are still being copied to"}[state]  # fmt: skip
+        place = int(at[known != BY_COPY][0]) % self.stride
+        raise KernelError(f"the matrix units read byte {place} of {self.name} memory and others, which {why}")
 
     def mark(self, at: Array, size: int, state: int) -> None:
         """Note what is known of elements."""
@@ -177,10 +197,11 @@ class Windows:
     def _check(self, at: Array, size: int) -> None:
         part = min(size, 8)
         known = self._known[part][at] if size == part else self._known[part].reshape(-1, 2)[at]
-        if (known == known.dtype.type(int.from_bytes(bytes([WRITTEN]) * part, "little"))).all():
+        # The two states in which bytes may be read are those with the lowest bit.
+        if (known & known.dtype.type(_ONES[part]) == known.dtype.type(_ONES[part])).all():
             return
         parts = known.reshape(-1).view(np.uint8).reshape(len(at), size)
-        bad = np.flatnonzero((parts != WRITTEN).any(1))[0]
+        bad = np.flatnonzero((parts & 1 == 0).any(1))[0]
         place = int(at[bad]) * size % self.stride
         why = "are still being copied to" if (parts[bad] == UNDER_WAY).any() else "were never written"
         raise KernelError(f"{size} bytes at {place} of {self.name} memory are read, and {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 
 from emulator.errors import PtxError
 from emulator.text import (
@@ -207,7 +208,7 @@ class _Parser:
             kind, word, line = self.tokens[self.at]
             if word == "{":
                 self.next()
-                self._body(function, dict(renamed))
+                self._scope(function, renamed)
             elif word == ";":
                 self.next()
             elif word == ".reg":
@@ -226,6 +227,20 @@ class _Parser:
                     function.labels[word] = len(function.body)
             else:
                 function.body.append(self._instruction(line, renamed))
+
+    def _scope(self, function: Function, renamed: dict[str, str]) -> None:
+        """Statements between braces, whose labels are their own."""
+        outer, start = function.labels, len(function.body)
+        function.labels = {}
+        self._body(function, dict(renamed))
+        own = {name: f"{name}${start}" for name in function.labels}
+        function.labels = outer | {own[name]: at for name, at in function.labels.items()}
+        for at in range(start, len(function.body)):
+            operands = tuple(
+                Symbol(own[one.name]) if isinstance(one, Symbol) and one.name in own else one
+                for one in function.body[at].operands
+            )
+            function.body[at] = replace(function.body[at], operands=operands)
 
     def _call_params(self) -> list[Variable]:
         found = self._variables("param")
@@ -251,6 +266,8 @@ class _Parser:
                 # Of an inner scope: the same text of inline assembly declares it each time.
                 renamed[name] = f"{name}${self.at}"
                 name = renamed[name]
+            elif not name.startswith("%"):
+                renamed[name] = name
             function.registers[name] = kind
             if not self.take(","):
                 break

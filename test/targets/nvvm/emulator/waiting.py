@@ -72,14 +72,6 @@ class Barriers:
         if kept:
             self._waiting[number] = kept
 
-    def waits(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiting)
-
-    def release_late(self) -> bool:
-        """Let those go on who wait for what has happened meanwhile."""
-        return False
-
     def waiting(self) -> Iterator[tuple[Group, str]]:
         """Who waits, and for what."""
         for number, groups in self._waiting.items():
@@ -142,9 +134,6 @@ class Copies:
 
     def _finish(self, places: Array, values: Array, size: int) -> None:
         self._batch.shared.put(places, values, size)
-
-    def check_done(self) -> None:
-        """Copies that nobody waits for go on when the kernel has ended, which the hardware allows."""
 
 
 __all__ = ["BARRIERS", "WRITTEN", "Barriers", "Copies"]
