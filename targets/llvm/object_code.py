@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,20 +172,35 @@ def _externals(module: Any) -> list[str]:
 
 def _object_code(module: Any, opt_level: int, exported: str) -> bytes:
     """Machine code of this host, as an object file."""
+    with _scratch_file() as path:
+        try:
+            externals = _externals(module)
+            engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+            for name in externals:
+                # The engine links what it compiles; the real functions are found when the object is loaded.
+                engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
+            # Looking a symbol up makes the engine compile; without it the object is empty.
+            engine.raw_lookup(exported)
+            engine.dump_to_object_file(path)
+        except RuntimeError as error:
+            raise PassError(f"LLVM made no code: {error}") from error
+        with open(path, "rb") as file:
+            return file.read()
+
+
+@contextlib.contextmanager
+def _scratch_file() -> Iterator[str]:
+    """The path of a file that is gone afterwards; in memory, where the system can: on disk it may take milliseconds."""
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        handle = os.memfd_create("mirlo.o")
+        try:
+            yield f"/proc/self/fd/{handle}"
+        finally:
+            os.close(handle)
+        return
     handle, path = tempfile.mkstemp(suffix=".o")
     os.close(handle)
     try:
-        externals = _externals(module)
-        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
-        for name in externals:
-            # The engine links what it compiles; the real functions are found when the object is loaded.
-            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
-        # Looking a symbol up makes the engine compile; without it the object is empty.
-        engine.raw_lookup(exported)
-        engine.dump_to_object_file(path)
-        with open(path, "rb") as file:
-            return file.read()
-    except RuntimeError as error:
-        raise PassError(f"LLVM made no code: {error}") from error
+        yield path
     finally:
         os.unlink(path)
