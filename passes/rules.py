@@ -121,6 +121,11 @@ class RuleBook:
     def subjects(self) -> set[str]:
         return {subject for subject, _ in self._rules}
 
+    def foreign(self) -> Rule | None:
+        """A registered rule that is not Mirlo's own, if there is one."""
+        outside = (r for r in self if not (getattr(r.function, "__module__", None) or "").startswith("mirlo."))
+        return next(outside, None)
+
     def __iter__(self) -> Iterator[Rule]:
         """All rules, those of one subject and target in the order in which they are tried."""
         return (rule for rules in self._rules.values() for rule in rules)

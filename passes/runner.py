@@ -86,7 +86,7 @@ class Runner:
         for instrument in self.instruments:
             instrument.before_verify(step, op)
         if self.verify_each:
-            if self.trusting and (isinstance(step, UpstreamPass) or step.trusted):
+            if self.trusting and (isinstance(step, UpstreamPass) or step.is_trusted(self.session)):
                 self._unverified.append(step)
             else:
                 self._verify(step, op)

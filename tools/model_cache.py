@@ -128,10 +128,10 @@ def extended(target: Target) -> str | None:
         return None
     for book in vars(rules).values():
         if isinstance(book, rules.RuleBook):
-            for rule in book:
+            rule = book.foreign()
+            if rule is not None:
                 module = getattr(rule.function, "__module__", "") or ""
-                if not module.startswith("mirlo."):
-                    return f"this process has extended the compiler (rule {rule.name} of module '{module}')"
+                return f"this process has extended the compiler (rule {rule.name} of module '{module}')"
     return None
 
 

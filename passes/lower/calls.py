@@ -8,10 +8,11 @@ from mirlo.dialects.bindings import arith, func, ir, memref
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.passes.registry import PassError
 
+CALL = "tir.call_extern"
 
-def lower_calls(root: Any) -> None:
-    """Lower all external calls in an operation; the functions are declared, private, in its module."""
-    calls = find(root, "tir.call_extern")
+
+def lower_found_calls(root: Any, calls: list[Any]) -> None:
+    """Lower these external calls, all of an operation's; the functions are declared, private, in its module."""
     if not calls:
         return
     module = root.operation
@@ -39,11 +40,17 @@ def _mixed_buffers(calls: list[Any]) -> set[str]:
 
 def find(root: Any, name: str) -> list[Any]:
     """The operations of a name in another, outer ones first."""
-    found: list[Any] = []
+    return find_all(root, name)[name]
+
+
+def find_all(root: Any, *names: str) -> dict[str, list[Any]]:
+    """The operations of several names in another, outer ones first: to come by all operations takes a while."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
 
     def visit(op: Any) -> Any:
-        if op.name == name:
-            found.append(op)
+        same = found.get(op.name)
+        if same is not None:
+            same.append(op)
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)

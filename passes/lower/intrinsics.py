@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.passes.lower.calls import lower_calls
+from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, nearest, try_rules
@@ -84,6 +84,9 @@ class LowerIntrinsics(Pass):
     name = "lower-intrinsics"
     target: str = option("llvm", "target whose rules are used")
 
+    def is_trusted(self, session: Session) -> bool:
+        return not session.options.get(CUSTOM_RULES) and INTRINSIC.foreign() is None
+
     def run(self, op: Any, session: Session) -> None:
         try:
             targets = chain(self.target)
@@ -95,7 +98,7 @@ class LowerIntrinsics(Pass):
         _check_names(targets, custom)
         try:
             lowering.run(op.operation)
-            lower_calls(op)
+            lower_found_calls(op, lowering.calls)
         finally:
             session.notes.extend(lowering.choices.values())
 
@@ -126,11 +129,13 @@ class Lowering:
         self.targets = targets
         self.custom = custom
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
+        self.calls: list[Any] = []
+        """After a run, the external calls that rules made or that there were."""
         self._rules: dict[str, list[Rule]] = {}
 
     def run(self, root: Any) -> None:
         for _ in range(MAX_ROUNDS):
-            found = _intrinsics_in(root)
+            found, self.calls = _intrinsics_in(root)
             if not found:
                 return
             # Constants are shared within a block. In the next round they may come after what is lowered then.
@@ -140,7 +145,7 @@ class Lowering:
                     self.lower(operation, constants.setdefault(operation.block, {}))
                 except RuleError as error:
                     raise PassError(str(error), operation.location) from error
-        left = _intrinsics_in(root)
+        left, _ = _intrinsics_in(root)
         names = ", ".join(sorted({operation.name for operation in left}))
         message = f"the rules of '{self.targets[0]}' go in a circle: after {MAX_ROUNDS} rounds there are still {names}"
         raise PassError(message, left[0].location)
@@ -188,15 +193,19 @@ class Lowering:
         return PassError(message, call.location)
 
 
-def _intrinsics_in(root: Any) -> list[Any]:
-    """The operations to lower, in the order of the text."""
+def _intrinsics_in(root: Any) -> tuple[list[Any], list[Any]]:
+    """The operations to lower, in the order of the text, and the external calls: to come by all takes a while."""
     found: list[Any] = []
+    calls: list[Any] = []
 
     def visit(operation: Any) -> Any:
         name = operation.name
-        if name.startswith("tir.") and name[4:] in INTRINSICS:
-            found.append(operation)
+        if name.startswith("tir."):
+            if name[4:] in INTRINSICS:
+                found.append(operation)
+            elif name == CALL:
+                calls.append(operation)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    return found
+    return found, calls

@@ -8,12 +8,13 @@ from typing import Any
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.surgery import erase_op
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.lower.calls import find, lower_calls
+from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL, index
 from mirlo.passes.schedule.nest import emit_buffer_block
 
 MAX_UNROLL = 256
+ALLOCA = "memref.alloca"
 
 
 @register_pass
@@ -31,13 +32,16 @@ class LowerLoops(Pass):
 
     def run(self, op: Any, session: Any) -> None:
         unrolled = False
-        for block in find(op, "tir.block"):
-            if not len(block.results):
-                _lower_block(block)
-        while loops := find(op, "tir.for"):
-            unrolled |= _lower_for(loops[0])
-        lower_calls(op)
-        for buffer in find(op, "memref.alloca"):
+        found = find_all(op, "tir.block", "tir.for", CALL, ALLOCA)
+        blocks = [block for block in found["tir.block"] if not len(block.results)]
+        for block in blocks:
+            _lower_block(block)
+        if blocks or found["tir.for"]:
+            while loops := find(op, "tir.for"):
+                unrolled |= _lower_for(loops[0])
+            found = find_all(op, CALL, ALLOCA)
+        lower_found_calls(op, found[CALL])
+        for buffer in found[ALLOCA]:
             space = buffer.results[0].type.memory_space
             if space is not None:
                 raise PassError(f"the buffer is in memory {space}, which this target does not have", buffer.location)

@@ -72,6 +72,9 @@ class Schedule(Pass):
     given: str = option("", "schedules by hand: NAME=FILE of a prim function and a saved schedule, several with ';'")
     explain: bool = option(False, "tell which rule took each function, and why others declined")
 
+    def is_trusted(self, session: Any) -> bool:
+        return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
+
     def run(self, op: Any, session: Any) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
         targets = chain(self.target)

@@ -42,13 +42,17 @@ class Entry:
         return bool(self.packed) or self.allocator is not None
 
 
-def compile_text(text: str, opt_level: int, entry: Entry | None = None) -> bytes:
-    """The object file of a unit's text, parsed in the current context."""
+def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
+    """The object file of a unit's text, parsed in the current context.
+
+    What LLVM needed is put into `used`, if that is given: to free it takes milliseconds, for which a caller may have a
+    better time.
+    """
     with ir.Location.unknown():
-        return compile_module(ir.Module.parse(text), opt_level, entry)
+        return compile_module(ir.Module.parse(text), opt_level, entry, used)
 
 
-def compile_module(module: Any, opt_level: int, entry: Entry | None = None) -> bytes:
+def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
     """The object file of a module, which is consumed; with `entry`, of the one that holds `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
@@ -63,7 +67,7 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None) -> b
         _add_entry(module, entry)
         exported = ENTRY
         _hide_others(module, exported)
-    return _object_code(module, opt_level, exported)
+    return _object_code(module, opt_level, exported, [] if used is None else used)
 
 
 def _lower(module: Any) -> None:
@@ -170,12 +174,13 @@ def _externals(module: Any) -> list[str]:
     ]
 
 
-def _object_code(module: Any, opt_level: int, exported: str) -> bytes:
+def _object_code(module: Any, opt_level: int, exported: str, used: list[Any]) -> bytes:
     """Machine code of this host, as an object file."""
     with _scratch_file() as path:
         try:
             externals = _externals(module)
             engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+            used.append(engine)
             for name in externals:
                 # The engine links what it compiles; the real functions are found when the object is loaded.
                 engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 IDLE_SECONDS = 60.0
 """A process that nobody asked for so long ends by itself."""
+MOST_USED = 64
+"""What LLVM took for so many units may wait to be freed until there is no task: a megabyte or two each."""
 LENGTH = struct.Struct("<Q")
 
 
@@ -67,6 +69,7 @@ def main() -> None:
     coming: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Whoever hands over a task waits until it is read, and may only then read an answer.
     threading.Thread(target=_read_all, args=(tasks, coming), daemon=True).start()
+    used: list[Any] = []
     while True:
         try:
             task = coming.get(timeout=IDLE_SECONDS)
@@ -77,10 +80,12 @@ def main() -> None:
         text, opt_level, entry = task
         try:
             with context:
-                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry), None
+                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry, used), None
         except (PassError, ir.MLIRError) as error:
             answer = None, str(error)
         send(answers, answer)
+        while used and (coming.empty() or len(used) > MOST_USED):
+            used.pop()
 
 
 def _read_all(stream: BinaryIO, coming: queue.SimpleQueue[Any]) -> None:

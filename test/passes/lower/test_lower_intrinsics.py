@@ -130,3 +130,20 @@ func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
     own = mirlo.compile(ir.Module.parse(model), intrinsics={"cosh": lambda op, b: op.nums[0] * 2.0})
     np.testing.assert_allclose(usual(x), np.cosh(x), rtol=1e-6)
     np.testing.assert_array_equal(own(x), x * 2)
+
+
+def test_what_rules_of_users_leave_is_verified() -> None:
+    session = Session()
+    session.options[CUSTOM_RULES] = {"exp": lambda op, b: b.math("exp2", *op.args)}
+    assert not LowerIntrinsics().is_trusted(session)
+
+
+@intrinsic("exp", target="trusting-test")
+def _foreign(op: Any, b: Any) -> Any:
+    return decline("is here for the test below only")
+
+
+def test_what_registered_rules_of_others_leave_is_verified() -> None:
+    found = INTRINSIC.foreign()
+    assert found is not None and not found.function.__module__.startswith("mirlo.")
+    assert not LowerIntrinsics().is_trusted(Session())

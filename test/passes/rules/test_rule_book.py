@@ -103,3 +103,15 @@ def test_two_thousand_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(session.notes) == nodes
     assert functions == len(LAYER) * WIDTHS
     assert counts == {"_convert": nodes, "run": 2, "pending": 3}
+
+
+def test_rules_that_are_not_mirlos_own_are_known() -> None:
+    import importlib
+
+    book = RuleBook("test")
+    own = importlib.import_module("mirlo.passes.schedule.nest")
+    book.add("x", "default", own.emit_buffer_block)
+    assert book.foreign() is None
+    book.add("y", "default", lambda: None, name="theirs")
+    found = book.foreign()
+    assert found is not None and found.name == "theirs"
