@@ -148,16 +148,6 @@ class Point:
             if value not in skip and self.find(value) is None:
                 self.values[value] = self._emit(place, value)
 
-    def load(self, place: Place) -> None:
-        """Emit what a body reads of memory before what it computes: then all of it is under way together."""
-        elsewhere = {*self.frame.made, *self.frame.held, *self.frame.reduced}
-        for value in place.needed:
-            operand = place.argument_operands.get(value)
-            if operand is None or operand.map is None or operand.value in elsewhere or self.find(value) is not None:
-                continue
-            if not place.outside_tests(operand):
-                self.values[value] = self._emit(place, value)
-
     def _emit(self, place: Place, value: Any) -> Any:
         known = place.known(value)
         if known is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from mirlo.dialects.core import dims as D
@@ -15,6 +16,7 @@ from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
+from mirlo.targets.gpu.schedule.neighbours import load_together, store_together
 
 
 @dataclass
@@ -46,19 +48,19 @@ class PointsPlan:
         *outer, last = self.space.extents or (1,)
 
         def thread(runs: list[list[Any]]) -> None:
-            rank, points = len(self.space.extents), []
+            rank, groups = len(self.space.extents), []
             for indices in runs:
                 at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
                 ahead = [{rank - 1: j} if j else None for j in range(self.width)]
-                points += [Point(Frame(memory, None, made), at, beyond=far) for far in ahead]
-            # All loads come before all stores, so that neighbours can become one access, and before what may branch.
-            for point in points if self.runs > 1 else ():
-                for place in self.space.places:
-                    point.load(place)
-            for point in points:
+                groups.append([Point(Frame(memory, None, made), at, beyond=far) for far in ahead])
+            # All loads come before all stores, and before what may branch: they are under way together.
+            for group in groups if self.width > 1 else ():
+                load_together(group, self.space.places, rank - 1)
+            for point in chain(*groups):
                 for place in self.space.places:
                     point.run(place)
-            self.store(points)
+            for group in groups:
+                self.store(group)
 
         extents = [*outer, last // self.width]
         if self.runs > 1:
@@ -67,11 +69,11 @@ class PointsPlan:
             launch_points(extents, lambda indices: thread([indices]))
 
     def store(self, points: Sequence[Point]) -> None:
-        """Write what others read of these points, neighbours one after the other."""
+        """Write what others read of these points, which are neighbours."""
         for place in self.space.places:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
-                for point in points if output.value in self.group.kept else ():
-                    point.store(place, output, point.find(value))
+                if output.value in self.group.kept:
+                    store_together(points, place, output, value, len(self.space.extents) - 1)
 
     def touch(self, memory: Memory) -> None:
         """Make the views of all buffers outside of the launch."""

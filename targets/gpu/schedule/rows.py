@@ -35,6 +35,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
+from mirlo.targets.gpu.schedule.neighbours import load_together, store_together
 
 BLOCK = 128
 """Threads of a block; long rows have all of them."""
@@ -145,7 +146,7 @@ class _Emitter:
             self.block *= 2
         # As many threads as there are elements for, a power of two.
         each = 4 if plan.width == 1 else 2 * plan.width
-        self.threads = max(SHORTEST, min(self.block, 1 << max(longest // each, 1).bit_length()))
+        self.threads = max(SHORTEST, min(self.block, 1 << (max(longest // each, 1) - 1).bit_length()))
         self.together = self.block // self.threads
         """Rows of a block."""
         self.registers: dict[tuple[int, int], Kept] = {}
@@ -259,7 +260,10 @@ class _Emitter:
         return Frame(self.memory, None, made, held)
 
     def _run(self, walk: Walk, points: Sequence[Point], inside: Any = None) -> None:
-        # All loads come before all stores, so that neighbours can become one access.
+        # All loads come before all stores.
+        last = len(walk.space.extents) - 1
+        if self.width > 1:
+            load_together(points, walk.space.places, last)
         for point in points:
             for place in walk.space.places:
                 point.run(place)
@@ -271,8 +275,7 @@ class _Emitter:
 
         def store() -> None:
             for place, output, value in kept:
-                for point in points:
-                    point.store(place, output, point.find(value))
+                store_together(points, place, output, value, last)
 
         if kept:
             condition = self.active if inside is None else inside

@@ -23,6 +23,7 @@ from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.blocks.space import Place
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.neighbours import load_together
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 
 THREADS = 256
@@ -112,8 +113,7 @@ class TurnedPlan:
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
             given[argument] = memref.LoadOp(tile, [add(multiply(across, pitch), down)]).result
         point = self._point(down, across, given)
-        for place in self.points.space.places:
-            point.load(place)
+        load_together([point], self.points.space.places, len(self.points.space.extents) - 1)
         return point
 
     def _compute(self, points: list[Point], lines: list[Any], lane: Any) -> None:

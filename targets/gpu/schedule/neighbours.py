@@ -1,0 +1,79 @@
+"""What neighbouring points of a thread read and write side by side, as one access each.
+
+LLVM puts accesses together as well, where it sees that they are neighbours; what it makes of positions before that
+hides it now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import OperandView
+from mirlo.passes.schedule.blocks.evaluate import Point
+from mirlo.passes.schedule.blocks.linear import Linear
+from mirlo.passes.schedule.blocks.space import Place
+
+
+def load_together(points: Sequence[Point], places: Sequence[Place], axis: int) -> None:
+    """Read what bodies need of memory for points that are neighbours along a loop, the first at a multiple of them."""
+    for place in places:
+        for argument, operand in place.argument_operands.items():
+            if argument in place.needed and _is_read(points, place, argument, operand):
+                _load(points, place, argument, operand, axis)
+
+
+def store_together(points: Sequence[Point], place: Place, output: OperandView, value: Any, axis: int) -> None:
+    """Write an output of such points, of which `value` is the body's value."""
+    slot = points[0].frame.memory.slot(output.value)
+    where = place.flat(output, slot.strides)
+    values = [point.find(value) for point in points]
+    if not _is_whole(where, axis, len(points)):
+        for point, found in zip(points, values, strict=True):
+            point.store(place, output, found)
+        return
+    vector = create("vector.from_elements", ir.VectorType.get([len(points)], values[0].type), *values)
+    attributes = {"alignment": _alignment(output, len(points))}
+    ir.Operation.create("vector.store", operands=[vector, slot.buffer, points[0].first(where)], attributes=attributes)
+
+
+def _is_read(points: Sequence[Point], place: Place, argument: Any, operand: OperandView) -> bool:
+    """Whether each of the points reads an element of memory that is there."""
+    frame = points[0].frame
+    if operand.map is None or operand.value in frame.held or operand.value in frame.made:
+        return False
+    if operand.value in frame.reduced or any(point.find(argument) is not None for point in points):
+        return False
+    return not place.outside_tests(operand) and not place.always_outside(operand)
+
+
+def _load(points: Sequence[Point], place: Place, argument: Any, operand: OperandView, axis: int) -> None:
+    slot = points[0].frame.memory.slot(operand.value)
+    where = place.flat(operand, slot.strides)
+    count = len(points)
+    if _is_whole(where, axis, count):
+        kind = ir.VectorType.get([count], operand.element_type)
+        alignment = _alignment(operand, count)
+        vector = create("vector.load", kind, slot.buffer, points[0].first(where), alignment=alignment)
+        for i, point in enumerate(points):
+            at = ir.DenseI64ArrayAttr.get([i])
+            point.values[argument] = create("vector.extract", operand.element_type, vector, static_position=at)
+        return
+    for point in points:
+        point.values[argument] = memref.LoadOp(slot.buffer, [point.first(where)]).result
+
+
+def _is_whole(where: Linear, axis: int, count: int) -> bool:
+    """Whether so many neighbours are one access, at a multiple of its size."""
+    others = [factor for term, factor in where.terms.items() if term != axis]
+    numbers = (*others, where.constant)
+    if count == 1 or where.divisions or where.coefficient(axis) != 1:
+        return False
+    return all(isinstance(number, int) and number % count == 0 for number in numbers)
+
+
+def _alignment(operand: OperandView, count: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(operand.element_type))
