@@ -173,6 +173,18 @@ class Executable:
         seconds_per_tick = tick_length((clock[0], int(stamps[0, -1])), (clock[-1], int(stamps[-1, -1])))
         return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
 
+    def device_microseconds(self, *arrays: Any, repeats: int = 10, **named: Any) -> float | None:
+        """The time of a call by the device's clock, when it is repeated, without copies of its arrays from and to it.
+
+        None for models that are on no device, and for those in which the host decides on the way.
+        """
+        if repeats < 1:
+            raise InputError(f"repeats: expected 1 or more, found {repeats}")
+        if self._code.timed is None:
+            return None
+        self._execute(bind(self.inputs, arrays, named), None)
+        return self._code.timed(repeats)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
         artifacts.save(path, self.artifact, self._store)

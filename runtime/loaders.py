@@ -36,6 +36,8 @@ class LoadedCode:
     """Bytes of scratch memory on the device, which all calls share; 0 where the sizes of a call tell."""
     has_memory: bool = False
     """Whether the loader has scratch memory of its own, and wants none of the caller."""
+    timed: Callable[[int], float | None] | None = None
+    """Microseconds of a call by the device's clock, of so many with the tensors of the last one."""
     release: Callable[[], None] | None = None
     """Give memory back that is kept on the device for the next calls."""
 

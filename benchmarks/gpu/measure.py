@@ -18,13 +18,13 @@ REPEAT = 10
 
 
 def measured(unit: Unit, model: Any, inputs: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Times of a unit in microseconds, its own and of what PyTorch does, in turns."""
+    """Times of a unit in microseconds, its own and of what PyTorch does, in turns: each of calls in one graph."""
     row: dict[str, Any] = {}
     call, row["peer_why"] = call_of(unit.peer, inputs)
     own: list[float] = []
     other: list[float] = []
     for _ in range(ROUNDS):
-        own.append(latency(model, inputs) if unit.is_latency else model.profile(*inputs, repeats=3).microseconds)
+        own.append(_microseconds(model, inputs))
         if call is None:
             continue
         try:
@@ -46,54 +46,20 @@ def measured(unit: Unit, model: Any, inputs: Sequence[np.ndarray]) -> dict[str, 
     return row
 
 
-def latency(model: Any, inputs: Sequence[np.ndarray], calls: int = 20) -> float:
-    """Microseconds of a call whose arrays stay on the device: many in a row, then a wait for the last."""
-    if model.artifact.loader != "cuda":
-        return _of_calls(lambda: model(*inputs))
-    first = model.on_device(*inputs)
-    outputs = list(first) if isinstance(first, (tuple, list)) else [first]
-    held = [_OnDevice(x) for x in inputs]
-    start = 0.0
-    for call in range(calls + 3):
-        if call == 3:
-            outputs[0].numpy()
-            start = time.perf_counter()
-        made = model.on_device(*held, out=outputs)
-    (made[0] if isinstance(made, (tuple, list)) else made).numpy()
-    return 1e6 * (time.perf_counter() - start) / calls
+def _microseconds(model: Any, inputs: Sequence[np.ndarray]) -> float:
+    """Of a call whose arrays stay on the device; where there is none, of its kernels."""
+    found: float | None = model.device_microseconds(*inputs, repeats=REPEAT)
+    return model.profile(*inputs, repeats=3).microseconds if found is None else found
 
 
 def _of_calls(call: Any, calls: int = 10) -> float:
+    """Of calls as a caller on the CPU sees them."""
     times = []
     for _ in range(calls):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     return 1e6 * statistics.median(times)
-
-
-class _OnDevice:
-    """A copy of an array in memory of the GPU, with the protocol that models take."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        from mirlo.targets.nvvm.device import check, first_gpu
-
-        self._gpu = first_gpu()
-        held = np.ascontiguousarray(array)
-        with self._gpu.entered():
-            cuda = self._gpu.cuda
-            self._address = int(check(cuda.cuMemAlloc(max(held.nbytes, 1)), "making room for an input"))
-            check(cuda.cuMemcpyHtoD(self._address, held.__array_interface__["data"][0], held.nbytes), "copying")
-            check(cuda.cuCtxSynchronize(), "copying")
-        # The protocol has no name for narrow floats: those that are not IEEE's go by DLPack only.
-        self.__cuda_array_interface__ = {
-            "shape": held.shape, "typestr": held.dtype.str, "strides": None, "data": (self._address, False),
-            "version": 3,
-        }  # fmt: skip
-
-    def __del__(self) -> None:
-        with self._gpu.entered():
-            self._gpu.cuda.cuMemFree(self._address)
 
 
 def copied_bytes_a_second(size: int, rounds: int = 10) -> float:

@@ -14,6 +14,7 @@ from mirlo.targets.gpu.places import WhenCalled
 from mirlo.targets.nvvm.device import check, gpu
 from mirlo.targets.nvvm.memory import pool
 from mirlo.targets.nvvm.model import Model
+from mirlo.targets.nvvm.timing import microseconds
 
 LEGACY = 1
 """The handle of CUDA's default stream."""
@@ -30,7 +31,7 @@ def load_on(artifact: Artifact, number: int) -> LoadedCode:
     return LoadedCode(
         entry, keep=entry, device=Side(entry, number), on=lambda other: load_on(artifact, other),
         device_arena=artifact.metadata["program"]["arena"], release=lambda: _trim(entry, number),
-        has_memory=True,
+        has_memory=True, timed=lambda repeats: microseconds(entry.model, repeats) if entry.is_placed else None,
     )  # fmt: skip
 
 

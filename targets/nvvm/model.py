@@ -255,6 +255,17 @@ class Model:
         if size > 0:
             check(self.gpu.cuda.cuMemcpyDtoDAsync(target, source, size, self.stream), "copying a tensor")
 
+    def own_tensors(self) -> tuple[int, ...] | None:
+        """Where the tensors of the last call are that were copied from the CPU; None where the host decides."""
+        if self._params is None or self.frame.steps is None:
+            return None
+        return tuple(self._own(i) for i in range(len(self.frame.regions)))
+
+    def start_steps(self, tensors: Sequence[int]) -> None:
+        """Give the work of a call that the host does not decide in to the stream."""
+        for step in self.frame.steps or ():
+            self.step(step, tensors)
+
     def _profile(self, tensors: Sequence[int], record: Any, params: Any, stamps: int) -> None:
         """One inference with an event before each row; stamps are nanoseconds of this machine's clock."""
         start = time.perf_counter_ns()

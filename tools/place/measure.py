@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.runtime.executable import Executable
+
 ROUNDS = 9
 ROUND_SECONDS = 0.02
 """What one alternative runs at least in one round."""
@@ -81,7 +83,11 @@ def _repeats(microseconds: float) -> int:
 
 
 def _time(run: Any, inputs: Sequence[Any], repeats: int) -> float:
-    """Microseconds of one call."""
+    """Microseconds of one call; of one on a device by its clock, and without the copies that all alternatives make."""
+    if isinstance(run, Executable):
+        found = run.device_microseconds(*inputs, repeats=repeats)
+        if found is not None:
+            return found
     start = time.perf_counter()
     for _ in range(repeats):
         run(*inputs)

@@ -46,6 +46,24 @@ def product(x: R.Tensor[(128, 160), R.f16], y: R.Tensor[(160, 128), R.f16]):
     return R.matmul(x, y)
 
 
+def test_time_of_a_call(driver: FakeDriver) -> None:
+    """Some calls are one graph, launched twice: what is timed neither waits for the host nor copies."""
+    compiled = mirlo.compile(model, target="nvvm", cache=False)
+    inputs = list(compiled.random_inputs().values())
+    compiled(*inputs)
+    before = len(driver.calls)
+    # Its clock goes on by a quarter of a millisecond from event to event.
+    assert compiled.device_microseconds(*inputs, repeats=5) == 50.0
+    given = driver.calls[before:]
+    assert given.count("cuLaunchKernel") == 5 * len(compiled.artifact.kernels)
+    timed = given[given.index("cuStreamBeginCapture") :]
+    assert timed.count("cuGraphLaunch") == 2 and not any(name.startswith("cuMemcpy") for name in timed)
+    assert timed.count("cuGraphExecDestroy") == 1
+    with pytest.raises(mirlo.MirloError, match="repeats: expected 1 or more, found 0"):
+        compiled.device_microseconds(*inputs, repeats=0)
+    assert mirlo.compile(model, target="llvm").device_microseconds(*inputs) is None
+
+
 def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[0])
     compiled = mirlo.compile(product, target="nvvm{chip=sm_80}", cache=False)

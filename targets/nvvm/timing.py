@@ -1,0 +1,36 @@
+"""How long a model takes on a GPU when it is called again and again: its work alone, by the device's clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.targets.nvvm.device import check
+from mirlo.targets.nvvm.graphs import Graphs
+from mirlo.targets.nvvm.rows import Rows
+
+
+def microseconds(model: Any, repeats: int) -> float | None:
+    """Of one call with the tensors of the last one; None where the host decides on the way, or there was no call.
+
+    `repeats` calls are one graph, so that nothing waits for the host. Tensors are not copied from and to the CPU.
+    """
+    with model.lock, model.gpu.entered():
+        own = model.own_tensors()
+        if own is None:
+            return None
+
+        def work() -> None:
+            for _ in range(repeats):
+                model.start_steps(own)
+
+        graphs = Graphs(model.gpu)
+        try:
+            graphs.launch("warm", model.stream, work, at_once=True)
+            rows = Rows(model.gpu, model.stream)
+            rows.reach(0)
+            graphs.launch("warm", model.stream, work)
+            rows.reach(1)
+            check(model.gpu.cuda.cuStreamSynchronize(model.stream), "running the model")
+            return 1e3 * rows.times()[1] / repeats
+        finally:
+            graphs.clear()
