@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is computed together: its heaviest operator, with the types of tensors as text, and all that it does."""
+
+    operator: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    flops: int
+    size: int
+    """Bytes that are read and written."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it is expected to take, and what decides that."""
+
+    microseconds: float
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -22,8 +42,21 @@ class Figures:
     """Other billions of operations in a second, by operator: `{"relax.conv": 80.0}`."""
     scales: bool = True
     """Whether several threads do as many times more."""
+    expected: Callable[[Work], Cost | None] | None = None
+    """A model that knows more of some work than these rates; None for what it leaves to them."""
+
+    def cost(self, work: Work, threads: int = 1) -> Cost:
+        """Time for work: by the model where it knows, else the longer of operations and bytes."""
+        found = self.expected(work) if self.expected is not None else None
+        if found is not None:
+            return found
+        computing, moving = self._parts(work.flops, work.size, work.operator, threads)
+        return Cost(max(computing, moving), "operations" if computing > moving else "bytes")
 
     def microseconds(self, flops: int, size: int, operator: str = "", threads: int = 1) -> float:
-        """Time for operations and bytes: the longer of both."""
+        """Time for operations and bytes by the rates: the longer of both."""
+        return max(self._parts(flops, size, operator, threads))
+
+    def _parts(self, flops: int, size: int, operator: str, threads: int) -> tuple[float, float]:
         rate = self.operators.get(operator, self.gflops) * (threads if self.scales else 1)
-        return max(flops / rate, size / self.gbytes) / 1e3
+        return flops / rate / 1e3, size / self.gbytes / 1e3

@@ -56,8 +56,9 @@ class Target:
     """Whether its name may be followed by options in braces, which it is told as `options.target_options`."""
     symbolic_dims: bool = False
     """Whether it makes code for dims that are known when the model is called only."""
-    figures: Figures | None = None
-    """How fast its code is, for placement by estimated cost; a code generator says that itself."""
+    figures: Figures | Callable[[str], Figures] | None = None
+    """How fast its code is, for placement by estimated cost, or what says so by the options in braces; a code generator
+    says that itself."""
 
 
 _REGISTERED: dict[str, tuple[Target, str]] = {}

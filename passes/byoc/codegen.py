@@ -85,6 +85,10 @@ class CodeGenerator:
         """What a user can leave with, by file name: source, models. `params` are those that the artifact asks for."""
         return {}
 
+    def figures_beside(self, host: str, options: str) -> Figures | None:
+        """How fast it is beside the target that compiles the rest, with its options: where that tells the machine."""
+        return self.figures
+
     def fingerprint(self) -> str:
         """What its speed depends on beside its options: the version of a library, say. Other text: measured anew."""
         return ""

@@ -13,6 +13,7 @@ from mirlo.passes.figures import Figures
 from mirlo.targets.cublas.plan import Product
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
+from mirlo.targets.nvvm.speeds import library_figures
 
 FORMAT = "cublaslt"
 
@@ -23,9 +24,11 @@ class CuBlas(CodeGenerator):
 
     name = "cublas"
     guarded = False
-    # Those of the library's f32 on a recent GPU, beside those of target nvvm; neither is measured here.
-    figures = Figures(gflops=40000.0, gbytes=3000.0, call_us=4.0, scales=False)
     tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
+
+    def figures_beside(self, host: str, options: str) -> Figures | None:
+        """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
+        return library_figures(host, options, self.tf32)
 
     def patterns(self) -> Sequence[Any]:
         """In the order in which they are tried."""

@@ -14,6 +14,7 @@ from mirlo.targets.cudnn.attention import attention_of, is_attention
 from mirlo.targets.cudnn.plan import Attention, Convolution
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
+from mirlo.targets.nvvm.speeds import library_figures
 
 FORMAT = "cudnn"
 _LAYOUTS = {("NC*", "OI*"): False, ("N*C", "O*I"): True}
@@ -31,9 +32,11 @@ class CuDnn(CodeGenerator):
     name = "cudnn"
     guarded = False
     layouts = {"relax.conv": ("N*C", "O*I")}  # noqa: RUF012 - read only, as in the base class
-    # Those of the library's f32 on a recent GPU, beside those of target nvvm; neither is measured here.
-    figures = Figures(gflops=35000.0, gbytes=3000.0, call_us=6.0, scales=False)
     tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
+
+    def figures_beside(self, host: str, options: str) -> Figures | None:
+        """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
+        return library_figures(host, options, self.tf32)
 
     def patterns(self) -> Sequence[Any]:
         """In the order in which they are tried."""

@@ -40,6 +40,14 @@ def _space(function: Any, options: Any) -> Any:
     return space(function, options)
 
 
+def _figures(options: str) -> Figures:
+    from mirlo.targets.nvvm.options import parse_options
+    from mirlo.targets.nvvm.speeds import OWN, figures_of
+
+    chosen = parse_options(options)
+    return figures_of(chosen.chip.name, OWN, chosen.tf32)
+
+
 TARGET = Target(
     name="nvvm",
     help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a tf32=true}: the chip, and f32 on its matrix units",
@@ -54,7 +62,7 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     symbolic_dims=True,
-    figures=Figures(gflops=25000.0, gbytes=2500.0, call_us=2.0, scales=False),
+    figures=_figures,
     fingerprint=_fingerprint,
     takes_options=True,
     space=_space,

@@ -158,7 +158,8 @@ class _Chooser:
                 costs[name] = self._estimated_on(estimate, region, name)
             costs = {name: round(cost, 3) for name, cost in costs.items()}
             best = min(costs, key=lambda name: costs[name])
-            regions.append(RegionCost(region.function, region.target, len(region.nodes), costs, best))
+            why = estimate.reasons(self.by_priority, region)
+            regions.append(RegionCost(region.function, region.target, len(region.nodes), costs, best, why=why))
         winners = [(region, cost.best) for region, cost in zip(self.regions, regions, strict=True)]
         found: list[Candidate] = []
         for candidate in self.candidates(self._assigned(winners) if regions else None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mirlo.tools.cli.tables import columns
@@ -35,6 +35,8 @@ class RegionCost:
     microseconds: dict[str, float]
     best: str
     problem: str = ""
+    why: dict[str, str] = field(default_factory=dict)
+    """What decides the time, by target, where it was estimated."""
 
 
 @dataclass(frozen=True)
@@ -99,3 +101,5 @@ def decision_lines(decision: Decision) -> Iterator[str]:
             said = f"best on {region.best}" + (f" ({region.problem})" if region.problem else "")
             rows.append((f"  {region.region}", f"{region.operators} operators", costs, said))
         yield from columns(rows, numbers={1})
+        for region in decision.regions:
+            yield from (f"  {region.region} on {name}: {why}" for name, why in region.why.items() if why)

@@ -16,7 +16,7 @@ from functools import cached_property
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.way import Targets
-from mirlo.passes.figures import Figures
+from mirlo.passes.figures import Cost, Figures, Work
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.tools.place.survey import Survey
 
@@ -28,9 +28,11 @@ _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 
 def figures_of(targets: Targets) -> dict[str, Figures]:
     """The figures of all targets; an error names one that declares none."""
-    assert targets.host is not None
-    found = {target.name: target.generator.figures for target in targets.generators}
-    found[targets.host.name] = find_target(targets.host.name).figures
+    host = targets.host
+    assert host is not None
+    found = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
+    own = find_target(host.name).figures
+    found[host.name] = own(host.options) if callable(own) else own
     missing = [name for name, figures in found.items() if figures is None]
     if missing:
         raise TargetError(
@@ -54,6 +56,14 @@ class Estimate:
         rest = [node.id for node in survey.placement.nodes if survey.placement.owner(node.id) is None]
         regions = [region for region in survey.placement.regions if region.kept]
         return self.on_host(rest) + sum(self.region(survey, region) for region in regions)
+
+    def reasons(self, survey: Survey, region: RegionRecord) -> dict[str, str]:
+        """What decides the time of a region's heaviest composite, on its target and on the host."""
+        composites = frozenset(region.composites)
+        groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
+        heaviest = max(groups, key=lambda nodes: sum(self.placement.nodes[i].flops or 0 for i in nodes), default=())
+        names = (region.target, self.host) if heaviest else ()
+        return {name: self._cost(heaviest, self.figures[name]).why for name in names}
 
     def region(self, survey: Survey, region: RegionRecord) -> float:
         """One region where it is: its composites, its call, and what crosses its boundary."""
@@ -88,10 +98,14 @@ class Estimate:
         return sum(figures.call_us + self._group(group, figures) for group in self._fused(nodes))
 
     def _group(self, nodes: Sequence[int], figures: Figures) -> float:
+        return self._cost(nodes, figures).microseconds
+
+    def _cost(self, nodes: Sequence[int], figures: Figures) -> Cost:
         members = [self.placement.nodes[i] for i in nodes]
         heaviest = max(members, key=lambda node: node.flops or 0)
         flops = sum(node.flops or 0 for node in members)
-        return figures.microseconds(flops, self._external_bytes(members), heaviest.operator, self.threads)
+        size = self._external_bytes(members)
+        return figures.cost(Work(heaviest.operator, heaviest.operands, heaviest.results, flops, size), self.threads)
 
     def _external_bytes(self, members: Sequence[NodeRecord]) -> int:
         """What a group reads and writes: values between its nodes stay in registers or caches."""

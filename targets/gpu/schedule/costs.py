@@ -40,13 +40,25 @@ class Shape:
 def seconds(roles: Roles, shape: Shape, units: int) -> float:
     """What a product takes on so many units."""
     rows, columns = roles.rows, roles.columns
-    sizes = [element_bytes(side.access.element_type) for side in (rows, columns)]
-    blocks = roles.batches * -(-rows.extent // shape.height) * -(-columns.extent // shape.width)
-    multiplied = shape.height * shape.width * roles.depth / shape.rate
-    height, width = min(shape.height, rows.extent), min(shape.width, columns.extent)
-    read = (height * sizes[0] + width * sizes[1]) * roles.depth / (ALONE * UNIT_BYTES)
-    everything = roles.batches * roles.depth * (rows.extent * sizes[0] + columns.extent * sizes[1])
-    return max(-(-blocks // units) * max(multiplied, read), everything / (units * UNIT_BYTES))
+    sizes = (element_bytes(rows.access.element_type), element_bytes(columns.access.element_type))
+    return tiled_seconds((roles.batches, rows.extent, columns.extent, roles.depth), sizes, shape, units)
+
+
+def tiled_seconds(
+    product: tuple[int, int, int, int],
+    sizes: tuple[int, int],
+    shape: Shape,
+    units: int,
+    bytes_of_unit: float = UNIT_BYTES,
+) -> float:
+    """The same of a product by its batches, rows, columns and the length of its sums, of factors of so many bytes."""
+    batches, rows, columns, depth = product
+    blocks = batches * -(-rows // shape.height) * -(-columns // shape.width)
+    multiplied = shape.height * shape.width * depth / shape.rate
+    height, width = min(shape.height, rows), min(shape.width, columns)
+    read = (height * sizes[0] + width * sizes[1]) * depth / (ALONE * bytes_of_unit)
+    everything = batches * depth * (rows * sizes[0] + columns * sizes[1])
+    return max(-(-blocks // units) * max(multiplied, read), everything / (units * bytes_of_unit))
 
 
 def combining_seconds(divided: Divided, units: int) -> float:

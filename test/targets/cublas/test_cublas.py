@@ -14,6 +14,11 @@ from fake_cublas import FakeCublas
 
 import mirlo
 from mirlo import R
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.byoc.way import Targets
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cublas.native import library, products
 from mirlo.targets.cublas.native.library import CUBLAS, CuBlasError
 from mirlo.targets.cublas.plan import Product
@@ -22,6 +27,8 @@ from mirlo.targets.nvvm.device import gpu
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.library_program import Place
 from mirlo.targets.nvvm.memory import pool
+from mirlo.tools.place.choose import Problem, choose
+from mirlo.tools.place.decision import decision_lines
 
 TARGET = ["cublas", "nvvm{chip=sm_80}"]
 RNG = np.random.default_rng(0)
@@ -136,6 +143,53 @@ def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(both, target=TARGET, cache=False, placement="estimated")
     found = [read(external.data, Product) for external in compiled.artifact.externals]
     assert [p.n for functions in found for function in functions for p in function.steps] == [512]
+
+
+def test_placement_by_cost_depends_on_the_chip(lt: FakeCublas) -> None:
+    """Large products are expected to be faster in the library, a row by a matrix is not."""
+    for chip in ("sm_80", "sm_89", "sm_90a", "sm_100"):
+        for size, best in (("4096x4096", "cublas, nvvm"), ("128x128", "all on nvvm")):
+            kind = f"tensor<{size}xf16>"
+            text = f"""func.func @main(%x: {kind}) -> {kind} {{
+              %0 = "relax.matmul"(%x, %x) : ({kind}, {kind}) -> {kind}
+              return %0 : {kind}
+            }}"""
+            targets = Targets.parse(["cublas", f"nvvm{{chip={chip}}}"])
+            with make_context():
+                problem = Problem(ir.Module.parse(text), ParameterStore(), targets, 1, lambda *_: None)
+                assert choose(problem, "estimated").best == best
+
+
+def test_placement_tells_why(lt: FakeCublas) -> None:
+    small, large = "tensor<512x512xf16>", "tensor<8192x8192xf16>"
+    text = f"""func.func @main(%x: {small}, %y: {large}) -> ({small}, {large}) {{
+      %0 = "relax.matmul"(%x, %x) : ({small}, {small}) -> {small}
+      %1 = "relax.matmul"(%y, %y) : ({large}, {large}) -> {large}
+      return %0, %1 : {small}, {large}
+    }}"""
+    with make_context():
+        targets = Targets.parse(["cublas", "nvvm{chip=sm_90a}"])
+        decision = choose(Problem(ir.Module.parse(text), ParameterStore(), targets, 1, lambda *_: None), "estimated")
+    assert [region.best for region in decision.regions] == ["nvvm", "cublas"]
+    told = "\n".join(decision_lines(decision))
+    assert (
+        "on cublas: 2048 tiles of 256 x 128 in 16 rounds" in told and "on nvvm: 64 tiles of 64 x 64 in 1 round" in told
+    )
+
+
+def test_placement_by_measured_cost_asks_the_device(
+    driver: Any, lt: FakeCublas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compared are times of the device, not those of a caller who waits for copies."""
+    asked: list[bool] = []
+
+    def microseconds(self: Any, *inputs: Any, repeats: int = 10) -> float:
+        asked.append(bool(self.artifact.externals))
+        return 10.0 if self.artifact.externals else 20.0
+
+    monkeypatch.setattr(Executable, "device_microseconds", microseconds)
+    compiled = mirlo.compile(layers, target=TARGET, cache=False, placement="measured")
+    assert compiled.artifact.externals and len(set(asked)) == 2
 
 
 def test_the_library_refuses(driver: Any, lt: FakeCublas) -> None:

@@ -1,0 +1,59 @@
+"""What kernels are expected to take on each chip, those of target nvvm and those of NVIDIA's libraries."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirlo.passes.figures import Work
+from mirlo.targets.nvvm.chips import CHIPS
+from mirlo.targets.nvvm.speeds import DEVICES, LIBRARY, OWN, figures_of, library_figures
+
+
+def product(m: int, n: int, k: int, dtype: str = "f16") -> Work:
+    operands, result = (f"{dtype}[{m}, {k}]", f"{dtype}[{k}, {n}]"), f"{dtype}[{m}, {n}]"
+    return Work("relax.matmul", operands, (result,), 2 * m * n * k, 2 * (m * k + k * n + m * n))
+
+
+def microseconds(chip: str, work: Work, maker: object = OWN) -> float:
+    return figures_of(chip, maker).cost(work).microseconds  # type: ignore[arg-type]
+
+
+def test_every_chip_is_known() -> None:
+    assert DEVICES.keys() == CHIPS.keys()
+    for name, device in DEVICES.items():
+        assert device.units == CHIPS[name].units
+        assert all(name in table for maker in (OWN, LIBRARY) for table in (maker.matrix, maker.attention))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_large_products_reach_their_part_of_the_peak(chip: str) -> None:
+    for maker in (OWN, LIBRARY):
+        share = (
+            2e-12
+            * 8192**3
+            / (1e-6 * microseconds(chip, product(8192, 8192, 8192), maker))
+            / DEVICES[chip].tflops["f16"]
+        )
+        assert 0.85 * maker.matrix[chip] < share <= maker.matrix[chip]
+
+
+def test_what_decides() -> None:
+    cost = figures_of("sm_90a", OWN).cost
+    # A tile more than there are units is another round.
+    assert cost(product(128 * 132, 128, 4096)).microseconds < cost(product(128 * 133, 128, 4096)).microseconds
+    assert "in 1 round" in cost(product(512, 512, 512)).why
+    assert "parts" in cost(product(64, 64, 65536)).why
+    assert "MB at 4320 GB/s" in cost(product(16, 16384, 4096)).why
+    assert cost(product(1, 16384, 4096)).why == "bytes"
+    rounded = figures_of("sm_90a", OWN, tf32=True).cost(product(4096, 4096, 4096, "f32")).microseconds
+    assert rounded < cost(product(4096, 4096, 4096, "f32")).microseconds / 4
+    attention = Work("relax.attention", ("f16[1, 16, 4096, 128]",) * 2, ("f16[1, 16, 4096, 128]",), 10**11, 10**6)
+    assert cost(attention).why == "0.35 of 989 TFLOP/s"
+    open_dims = Work("relax.matmul", ("f16[n, 64]", "f16[64, 64]"), ("f16[n, 64]",), 0, 10**6)
+    assert cost(open_dims).why == "bytes"
+
+
+def test_libraries_beside_another_target() -> None:
+    assert library_figures("llvm", "", False) is None
+    found = library_figures("nvvm", "chip=sm_89", False)
+    assert found is not None and found.gbytes == 864 * LIBRARY.memory
