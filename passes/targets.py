@@ -122,26 +122,27 @@ def find_target(name: str) -> Target:
 def declared_target(name: str) -> Target:
     """The target of this name, without its rules, whose modules take time to import."""
     if name in _REGISTERED:
-        return _checked(_REGISTERED[name][0], name, where_from(name))
+        return _checked(_REGISTERED[name][0], name)
     entry = _entry_points().get(name)
     if entry is None:
         near = difflib.get_close_matches(name, target_names(), n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise TargetError(f"unknown target '{name}'; {hint}installed: {', '.join(target_names()) or 'none'}")
-    where = where_from(name)
     try:
         target = entry.load()
     except Exception as error:
-        raise TargetError(f"target '{name}' of {where} does not load: {error}") from error
-    return _checked(target, name, where)
+        raise TargetError(f"target '{name}' of {where_from(name)} does not load: {error}") from error
+    return _checked(target, name)
 
 
-def _checked(target: Any, name: str, where: str) -> Target:
+def _checked(target: Any, name: str) -> Target:
+    # Where it comes from is asked for in an error only: it takes reading, and parsing, what a package says of itself.
     if not isinstance(target, Target):
-        raise TargetError(f"target '{name}' of {where} is a {type(target).__name__}, not a mirlo Target")
+        raise TargetError(f"target '{name}' of {where_from(name)} is a {type(target).__name__}, not a mirlo Target")
     if target.name != name:
-        raise TargetError(f"target '{name}' of {where} calls itself '{target.name}': both names must be one")
+        raise TargetError(f"target '{name}' of {where_from(name)} calls itself '{target.name}': both names must be one")
     if target.parent is not None and target.parent not in target_names():
+        where = where_from(name)
         raise TargetError(f"target '{name}' of {where} has a parent '{target.parent}', which is not installed")
     return target
 
