@@ -13,6 +13,7 @@ WORKSPACE = "tir.workspace"
 """Attribute of a buffer-form prim function: bytes of scratch memory that a parameter, after the outputs, must give;
 a number, or a dim as text."""
 PARALLEL = "tir.parallel"
+SHARED = "tir.shared"
 """Unit attribute of a loop whose iterations may run at the same time."""
 INPLACE = "tir.inplace"
 """Attribute of a prim function: positions of the inputs that may share their memory with its output.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
-from mirlo.dialects.tir.buffers import ALIGNMENT, buffer_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.coalesce import coalesce, known_index
 from mirlo.passes.registry import Pass, option, register_pass
@@ -172,6 +172,8 @@ class _Outliner:
     def _is_private_scratch(self, value: Any) -> bool:
         """Scratch memory that only this loop uses: what an iteration leaves there, no other one reads."""
         if not isinstance(value, ir.OpResult) or value.owner.name not in ("memref.alloca", "memref.view"):
+            return False
+        if SHARED in value.owner.attributes:
             return False
         return all(self._is_inside(use.owner) for use in value.uses)
 

@@ -70,6 +70,7 @@ class Schedule(Pass):
     target: str = option("llvm", "target whose rules come first")
     machine: str = option("", "machine that the rules plan for, of those that the target knows; default: the target's")
     given: str = option("", "schedules by hand: NAME=FILE of a prim function and a saved schedule, several with ';'")
+    threads: int = option(1, "threads that a kernel may use")
     explain: bool = option(False, "tell which rule took each function, and why others declined")
 
     def is_trusted(self, session: Any) -> bool:
@@ -78,7 +79,7 @@ class Schedule(Pass):
     def run(self, op: Any, session: Any) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
         targets = chain(self.target)
-        options = {**session.options, "machine": self.machine} if self.machine else session.options
+        options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
         context = ScheduleContext(self.target, options)
         for function in prim_functions(op):
             if not is_tensor_form(function):

@@ -46,7 +46,7 @@ def compile_pipeline(options: Any = None) -> str:
         f"apply-tuning{{target=llvm threads={threads}}}",
         "pack-weights",
         "remove-dead",
-        "schedule{target=llvm}",
+        f"schedule{{target=llvm threads={threads}}}",
         "lower-loops",
         "lower-intrinsics{target=llvm}",
         "plan-memory",

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.passes.legalize.attention import fused_attention
-from mirlo.passes.legalize.helpers import tensor_type
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import legalize
 
 
 @legalize("relax.attention", target="llvm", name="fused")
 def attention(op: Any, b: Any) -> Any:
     """One prim function, which the schedule `blocked` computes a block of rows at a time."""
-    if not all(tensor_type(value).is_static for value in (op.query, op.key, op.value)):
-        return decline("a shape is known at run time only")
     return fused_attention(op, b)

@@ -38,8 +38,8 @@ class OpenChunks:
     def has_narrow_rest(self) -> bool:
         return self.lanes > 1 and self.extent // self.lanes * self.lanes != self.extent
 
-    def emit(self, step: Step, carried: list[Any], parallel: bool = False) -> list[Any]:
-        """All vectors of the loop."""
+    def emit(self, step: Step, carried: list[Any], parallel: bool = False, limit: Any = None) -> list[Any]:
+        """All vectors of the loop, or those before a limit."""
         lanes, at = self.lanes, 0
         widths = [(lanes, self.unroll)] + [(lanes >> i, 1) for i in range(lanes.bit_length())]
         for width, count in widths:
@@ -51,9 +51,14 @@ class OpenChunks:
             def whole(first: Any, *held: Any, width: int = width, count: int = count) -> list[Any]:
                 return step([plus(first, u * width) for u in range(count)], width, width, list(held))
 
-            carried = for_loop(at, end, together, whole, carried, parallel=parallel and count == self.unroll)
+            stop = end if limit is None else create("arith.minsi", limit.type, limit, index(end))
+            carried = for_loop(at, stop, together, whole, carried, parallel=parallel and count == self.unroll)
             at = end
         return carried
+
+    def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
+        """Those before an index, a multiple of the elements that are computed together, or the end."""
+        return self.emit(step, carried, limit=limit)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.space import Place, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, work
+from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
 from mirlo.targets.llvm.schedule.pieces import along
 
 
@@ -174,7 +174,6 @@ class _Vectors:
             return held
 
         if self.limit is not None:
-            assert isinstance(self.chunks, Chunks)
             return self.chunks.emit_before(self.limit, step, carried)
         return self.chunks.emit(step, carried, parallel)
 

@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --legalize --schedule="machine=avx512 explain" -o %t 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: mirlo-opt %s --legalize --schedule="machine=avx512 threads=2 explain" -o %t 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: FileCheck %s < %t
 
 // Scores of 700 keys do not all fit: blocks of whole tiles of rows. Their memory is that of one block.
@@ -41,4 +41,18 @@ func.func @apart(%x: tensor<40x40xf32>) -> tensor<40x40xf32> {
 func.func @causal(%q: tensor<1x2x512x32xf32>, %k: tensor<1x2x512x32xf32>, %v: tensor<1x2x512x32xf32>) -> tensor<1x2x512x32xf32> {
   %0 = "relax.attention"(%q, %k, %v) {causal = true} : (tensor<1x2x512x32xf32>, tensor<1x2x512x32xf32>, tensor<1x2x512x32xf32>) -> tensor<1x2x512x32xf32>
   return %0 : tensor<1x2x512x32xf32>
+}
+
+// Of any length: blocks of rows whose number depends on how many keys there are, each thread's in a slot of its own.
+// WHY:         '@attention_2' is scheduled by blocked
+// CHECK-LABEL: func.func private @attention_2(
+// CHECK-SAME:    block = "14*max(4, min(floordiv(floordiv(65536, s), 14), {{[^"]*}}))", hidden = true
+// CHECK-SAME:    tir.symbols = ["b", "s"]
+// CHECK:         memref.view
+// CHECK-SAME:      tir.shared
+// CHECK:         scf.for {{.*}} step %c14
+// CHECK:         tir.parallel
+func.func @open(%q: tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>) -> tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>> {
+  %0 = "relax.attention"(%q, %q, %q) {causal = true} : (tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>, tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>, tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>) -> tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>
+  return %0 : tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attention_cases import CASES, Case, reference
+from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -71,3 +71,17 @@ def test_operands_that_are_slices_and_permutes() -> None:
     want = reference(q, k, v, None, None, 0).transpose(0, 2, 1, 3)
     np.testing.assert_allclose(executable(x), want, rtol=2e-5, atol=2e-6)
     assert len(executable.artifact.kernels) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", OPEN_CASES)
+def test_lengths_of_run_time(name: str, threads: int) -> None:
+    """One compilation for all sizes: blocks of rows that are not full, panels of keys that are not, nothing at all."""
+    case = OPEN_CASES[name]
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
+    assert len(executable.artifact.kernels) == 1
+    for sizes in (*OPEN_SIZES, {"b": 1, "s": 200, "t": 333}, {"b": 1, "s": 257, "t": 257}):
+        arrays = case.at(**sizes).arrays()
+        found = executable(*arrays)
+        np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-5, atol=2e-6, err_msg=str(sizes))

@@ -1,0 +1,125 @@
+"""Attention in blocks of rows whose number, or that of their columns, is known at run time only.
+
+Blocks have a fixed number of rows, the last one fewer; the scores of one are as wide as there are keys. Memory for them
+is no part of a thread's stack, as its size is open: each thread has a slot of what is there for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.buffers import SHARED
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
+from mirlo.targets.llvm.schedule.contraction.places import Places
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece
+from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, Part
+
+
+@dataclass(frozen=True)
+class OpenBlockedPlan(BlockedPlan):
+    """How to compute two contractions, and the rows between them, block by block, of any number of rows and columns."""
+
+    slots: int = 1
+    """Threads that have blocks at the same time."""
+
+    def emit(self, memory: Memory) -> None:
+        """Emit all blocks at the insertion point."""
+        code = Code(memory)
+        for value in self.local:
+            elements = self.slots * self.block * elements_of_row(value, self.total)
+            buffer = memory.buffers.scratch([elements], value.type.element_type)
+            buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
+            memory.place(value, buffer)
+        self._reuse_scores(memory)
+        first, last = (OpenBlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        stored = self.rows.prepare(memory)
+        heads = D.product([extent for _, extent in self.loops])
+        step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
+        # The same block of all heads first: causal ones take longer, the further back they are.
+        tasks = D.ceildiv(self.extent, self.block) * heads
+
+        def task(number: Any, slot: Any) -> None:
+            block, head = (create(f"arith.{name}ui", number.type, number, index(heads)) for name in ("div", "rem"))
+            start = code.scaled(block, self.block)
+            left = create("arith.subi", start.type, index(self.extent), start)
+            count = create("arith.minsi", start.type, left, index(self.block))
+            indices = self._indices(head, code)
+            needed = self._needed(code, start, count, step)
+            first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
+            kept = code.scaled(slot, self.block)
+            first.run_block(indices, start, count, kept)
+            if self.rows.rows:
+                for_loop(0, count, 1, lambda r: self.rows.emit_row(memory, stored, code.add(kept, r), limit=needed))
+            else:
+                self.rows.emit_row(memory, stored, limit=needed)
+            last.run_block(indices, start, count, kept)
+
+        if self.slots == 1:
+            for_loop(0, tasks, 1, lambda number: task(number, index(0)))
+            return
+
+        def worker(slot: Any) -> None:
+            for_loop(slot, tasks, self.slots, lambda number: task(number, slot))
+
+        for_loop(0, self.slots, 1, worker, parallel=True)
+
+    @property
+    def total(self) -> Dim:
+        """Rows of all blocks."""
+        return D.product([extent for _, extent in self.loops]) * self.extent
+
+
+class OpenBlockKernel(BlockKernel):
+    """A contraction that is emitted for blocks of any number of rows."""
+
+    def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
+        super().__init__(part, memory, order)
+        self.tiles_now: list[OpenTiles] = []
+
+    def run_block(self, indices: Mapping[Any, Any], start: Any, count: Any, kept: Any) -> None:
+        """Emit so many rows from `start` on; `kept` is the first of the rows where they are kept."""
+        if self.part.row_axis is not None:
+            self.tiles_now = open_tiles(count, self.plan.tile_rows)
+        self._panels(self._places(indices, start).advance(KEPT, kept), False)
+
+    def open_tiles(self) -> list[OpenTiles]:
+        return self.tiles_now
+
+    def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+        axis = self.plan.row_axis
+        if axis is None:
+            super()._rows(places, cut, parallel)
+        else:
+            self._open_rows(axis, places, cut, False)
+
+    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+        """The panels before the limit; the last one, where there are not columns for a whole one, under masks."""
+        axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
+        if limit is None or isinstance(axis.extent, int):
+            super()._panels(places, parallel, columns)
+            return
+        whole = axis.extent // width * width
+        for first, stop, held in ((0, whole, width), (whole, axis.extent, axis.extent - whole)):
+            cut = self.plan.cut(held)
+            end = create("arith.minsi", limit.type, limit, self.code.index(stop))
+
+            def panel(i: Any, cut: list[Piece] = cut) -> None:
+                self._panel(places.advance(axis, i), cut, False)
+
+            for_loop(first, end, width, panel)
+
+
+def elements_of_row(value: Any, total: Dim) -> Dim:
+    """Elements of a value for each of so many rows."""
+    return D.product(dims_of(value.type)) // total

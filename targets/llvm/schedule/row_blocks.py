@@ -1,0 +1,201 @@
+"""What computes two contractions with row operations between them, a block of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm, prod
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.kernel import Kernel
+from mirlo.targets.llvm.schedule.contraction.places import Places
+from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.rows import RowsPlan
+
+BLOCK, KEPT = Axis(-3, 1, False), Axis(-4, 1, False)
+"""Stand for the first row of a block, and for the first of the rows that are kept of it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A contraction as it is done for a block of rows."""
+
+    plan: Plan
+    """Without loops over rows or columns but those of tiles; positions in values of the block count from its start."""
+    outer: Mapping[int, tuple[Axis, Any]]
+    """The axes outside, by id, with the distance of their steps in rows."""
+    row_axis: Axis | None
+
+
+@dataclass(frozen=True)
+class BlockedPlan:
+    """How to compute two contractions, and the rows between them, block by block."""
+
+    first: Part
+    rows: RowsPlan
+    last: Part
+    loops: tuple[tuple[Any, Any], ...]
+    """The shared loops outside of the blocks: the distance of their steps in rows, and their extents."""
+    extent: Any
+    """Rows inside of these loops. This and the other sizes are numbers, but for those of plans for any size."""
+    block: Any
+    local: tuple[Any, ...]
+    """Values that are kept for a block only."""
+    weights: Any
+    width: Any
+    """Columns of the weights."""
+    limit: tuple[int, Any] | None = None
+    """Row r needs no column from `limit[0] * r + limit[1]` on: what the mask hides is not computed."""
+
+    def emit(self, memory: Memory) -> None:
+        """Emit all blocks at the insertion point."""
+        code = Code(memory)
+        total = prod(extent for _, extent in self.loops) * self.extent
+        for value in self.local:
+            elements = prod(value.type.shape) // total * self.block
+            memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
+        self._reuse_scores(memory)
+        first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        stored = self.rows.prepare(memory)
+        heads = prod(extent for _, extent in self.loops)
+        step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
+
+        def blocks(head: Any) -> None:
+            indices = self._indices(head, code)
+            for span in spans(self.extent, self.block):
+
+                def one(start: Any, count: int = span.size) -> None:
+                    needed = self._needed(code, start, count, step)
+                    first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
+                    first.run(indices, start, count)
+                    if self.rows.rows:
+                        code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r, limit=needed))
+                    else:
+                        self.rows.emit_row(memory, stored)
+                    last.run(indices, start, count)
+
+                code.loop(span, one, parallel=heads == 1)
+
+        code.loop(Span(0, heads, 1), blocks, parallel=True)
+
+    @property
+    def order(self) -> tuple[Dim, ...]:
+        """The distances of the steps of all loops over rows, the innermost first, and the number of rows."""
+        strides = [stride for stride, _ in reversed(self.loops)]
+        return (*strides, self.loops[0][0] * self.loops[0][1]) if self.loops else (self.extent,)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "block": self.block,
+            "tile": [self.first.plan.tile_rows, self.first.plan.tile_columns],
+            "last_tile": [self.last.plan.tile_rows, self.last.plan.tile_columns],
+            **({} if self.limit is None else {"hidden": True}),
+        }
+
+    def _needed(self, code: Code, start: Any, count: Any, step: int) -> Any:
+        """How many columns a block of rows needs, in whole steps; None where it needs all."""
+        if self.limit is None:
+            return None
+        scale, beyond = self.limit
+        if isinstance(start, int) and isinstance(count, int):
+            needed = max(-(-(scale * (start + count - 1) + beyond) // step), 1) * step
+            return None if needed >= self.width else code.index(needed)
+        index = ir.IndexType.get()
+        if isinstance(count, int):
+            last = code.add(code.scaled(start, scale), code.index(scale * (count - 1) + beyond + step - 1))
+        else:
+            last = code.add(code.scaled(code.add(start, count), scale), code.index(beyond - scale + step - 1))
+        steps = create("arith.maxsi", index, create("arith.floordivsi", index, last, code.index(step)), code.index(1))
+        return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
+
+    def _indices(self, head: Any, code: Code) -> dict[int, Any]:
+        """The index of each shared loop, by the distance of its steps, from one that counts them all."""
+        found: dict[int, Any] = {}
+        below: Dim = 1
+        index = ir.IndexType.get()
+        for i, (stride, extent) in reversed(list(enumerate(self.loops))):
+            if isinstance(head, int):
+                found[stride] = head // below % extent
+            else:
+                value = head if below == 1 else create("arith.divui", index, head, code.index(below))
+                found[stride] = value if i == 0 else create("arith.remui", index, value, code.index(extent))
+            below *= extent
+        return found
+
+    def _reuse_scores(self, memory: Memory) -> None:
+        """Let the weights take the place of the scores that they are computed from, the last time these are read."""
+        target = self.rows.walk_of(self.weights)
+        for value in self.local:
+            if value == self.weights or value.type != self.weights.type or self.rows.walk_of(value) is not None:
+                continue
+            readers = [
+                i for i, walk in enumerate(self.rows.walks)
+                if any(operand.value == value for block in walk.blocks for operand in block.inputs)
+            ]  # fmt: skip
+            if target is not None and readers and max(readers) <= target:
+                memory.share(self.weights, value)
+                return
+
+
+class BlockKernel(Kernel):
+    """A contraction that is emitted for blocks of rows, at places that loops outside of it have reached."""
+
+    def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
+        super().__init__(part.plan, memory)
+        self.part = part
+        self.order = order
+        self.rows_now = 1
+        self.limit: Any = None
+        """Where the columns end for these rows, an index; None for all."""
+        self.prepare()
+
+    def run(self, indices: Mapping[Any, Any], start: Any, count: int) -> None:
+        """Emit so many rows from `start` on; `indices` are those of the shared loops."""
+        self.rows_now = count
+        self._panels(self._places(indices, start), False)
+
+    def _places(self, indices: Mapping[Any, Any], start: Any) -> Places:
+        """Where the first row of a block is."""
+        places = Places.start(self.code, self.plan)
+        for axis, stride in self.part.outer.values():
+            for distance in self._between(stride, stride * axis.extent):
+                places = places.advance(axis, self._times(indices[distance], distance // stride))
+        row_axis = self.part.row_axis
+        if row_axis is not None:
+            places = places.advance(BLOCK, start)
+            for distance in self._between(self.order[0], row_axis.extent):
+                places = places.advance(BLOCK, self._times(indices[distance], distance))
+        return places
+
+    def _between(self, low: Dim, high: Dim) -> Sequence[Dim]:
+        """The distances of the loops that an axis goes over, from its step to its end."""
+        return self.order[self.order.index(low) : self.order.index(high)]
+
+    def _times(self, value: Any, factor: Dim) -> Any:
+        return value * factor if isinstance(value, int) else self.code.scaled(value, factor)
+
+    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+        if self.limit is None:
+            super()._panels(places, parallel, columns)
+            return
+        axis = self.plan.lane_axis
+        assert isinstance(axis.extent, int)
+        for span in spans(axis.extent, self.plan.tile_columns):
+            cut = self.plan.cut(span.size)
+            end = create("arith.minsi", self.limit.type, self.limit, self.code.index(span.stop))
+
+            def panel(i: Any, cut: list[Piece] = cut) -> None:
+                self._panel(places.advance(axis, i), cut, False)
+
+            for_loop(span.start, end, span.size, panel)
+
+    def row_spans(self) -> list[tuple[Span, bool]]:
+        return [(span, False) for span in spans(self.rows_now, self.plan.tile_rows)]
