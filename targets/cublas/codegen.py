@@ -10,6 +10,7 @@ from typing import Any
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
+from mirlo.targets.cublas.patterns import is_along_columns
 from mirlo.targets.cublas.plan import Product
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
@@ -20,11 +21,13 @@ FORMAT = "cublaslt"
 
 @dataclass(frozen=True)
 class CuBlas(CodeGenerator):
-    """Matrix products, a bias and an activation with each."""
+    """Matrix products, a bias, a matrix that is added and an activation with each."""
 
     name = "cublas"
     guarded = False
     tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
+
+    f8: bool = option(False, "take products of 8-bit floats, which GPUs have from sm_89 on")
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
         """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
@@ -34,7 +37,7 @@ class CuBlas(CodeGenerator):
         """In the order in which they are tried."""
         from mirlo.targets.cublas.patterns import patterns
 
-        return patterns()
+        return patterns(self.f8)
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """A plan of all regions."""
@@ -47,16 +50,28 @@ def product_of(values: Values, step: Step) -> Product:
     """What the library is to multiply for a composite."""
     matmul, *rest = step.nodes
     left, right = matmul["lhs"], matmul["rhs"]
-    added = next((node for node in rest if node.op == "relax.add"), None)
-    bias = None if added is None else next(value for value in added.inputs if value is not matmul.output)
+    bias, added = None, None
+    before = matmul.output
+    for node in (node for node in rest if node.op == "relax.add"):
+        other = next(value for value in node.inputs if value is not before)
+        if other.type.static_shape == node.output.type.static_shape and not is_along_columns(
+            other.type, node.output.type
+        ):
+            added = values.number(other)
+        else:
+            bias = values.number(other)
+        before = node.output
     activation = next((node.op.removeprefix("relax.") for node in rest if node.op != "relax.add"), "")
     *batches, rows, columns = matmul.output.type.static_shape
     batch = math.prod(batches)
     depth = left.type.static_shape[-2 if matmul["transpose_lhs"] else -1]
-    if right.type.rank == 2 and not matmul["transpose_lhs"]:
+    many = [math.prod(value.type.static_shape[:-2]) > 1 for value in (left, right)]
+    if not many[1] and not matmul["transpose_lhs"]:
         rows, batch = rows * batch, 1  # one matrix with more rows
+    dtype, dtype_b, result = (value.type.dtype.name for value in (left, right, matmul.output))
     return Product(
-        values.number(left), values.number(right), values.number(step.nodes[-1].output), rows, columns, depth,
-        left.type.dtype.name, None if bias is None else values.number(bias), activation, batch,
-        matmul["transpose_lhs"], matmul["transpose_rhs"],
+        values.number(left), values.number(right), values.number(step.nodes[-1].output), rows, columns, depth, dtype,
+        bias, activation, batch, matmul["transpose_lhs"], matmul["transpose_rhs"], added,
+        batch > 1 and not many[0], batch > 1 and not many[1], "" if dtype_b == dtype else dtype_b,
+        "" if result == dtype else result,
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""What the library computes in one call: a product, a bias along its columns, an activation; and why not more."""
+"""What the library computes in one call: a product, what is added, an activation; and why not more."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,69 +11,112 @@ from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import decline
-from mirlo.targets.cublas.plan import DTYPES
+from mirlo.targets.cublas.plan import BYTES, FLOATS8, RESULTS
 
 SMALLEST = 16
 """Rows and columns below which a kernel of a model's own, fused with what is around, is as fast."""
 
 
-def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
-    """The longest first."""
+def patterns(f8: bool = False) -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+    """The longest first; `f8` says whether there are products of 8-bit floats."""
     product = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
     biased = is_op("relax.add")(product, wildcard().named("bias"))
-    rows = [("matmul_bias", biased), ("matmul", product)]
+    with_added = is_op("relax.add")(product, wildcard().named("added"))
+    rows = [
+        ("matmul_bias_added", is_op("relax.add")(biased, wildcard().named("added"))),
+        ("matmul_added_bias", is_op("relax.add")(with_added, wildcard().named("bias"))),
+        ("matmul_added", with_added),
+        ("matmul_bias", biased),
+        ("matmul", product),
+    ]
     made = [
         (f"{name}_{short}", _activated(body, f"relax.{short}")) for name, body in rows for short in ("relu", "gelu")
     ]
-    return [(name, pattern, product_check) for name, pattern in (*made, *rows)]
+
+    def check(match: Match) -> Any:
+        return product_check(match, f8)
+
+    return [(name, pattern, check) for name, pattern in (*made, *rows)]
 
 
 def _activated(body: Pattern, op: str) -> Pattern:
     return is_op(op)(body).named("activation")
 
 
-def product_check(match: Match) -> Any:
+def product_check(match: Match, f8: bool = False) -> Any:
     """Whether the library computes a match: True, or why not."""
     node = match.nodes[0]
     left, right = (value.type for value in node.operands)
     result = node.type
-    refusal = _types(left, right, result)
-    if refusal is not None:
-        return refusal
-    if left is not None and right is not None and left.rank > right.rank and node.attribute("transpose_lhs"):
-        return decline("batches of turned matrices share a factor")
+    if left is None or right is None or result is None or not (left.is_static and right.is_static):
+        return decline("the library is told sizes when compiling: they are open")
+    turned = tuple(bool(node.attribute(name)) for name in ("transpose_lhs", "transpose_rhs"))
+    for refusal in (_types(left, right, result, f8), _shapes(left, right, result, turned)):
+        if refusal is not None:
+            return refusal
     if match.nodes[-1].name == "relax.gelu":
         how = match.nodes[-1].attribute("approximate")
         if how != "tanh":
             return decline("the library has gelu by its tanh approximation only", approximate=how)
-    if "bias" in match:
-        bias = match["bias"].type
-        if (
-            result is None
-            or bias is None
-            or bias.dtype != result.dtype
-            or tuple(bias.shape) not in _along_columns(result)
-        ):
-            return decline("what is added does not lie along the columns", bias=str(bias))
+    return _epilogue(match, left, result)
+
+
+def _epilogue(match: Match, left: TensorType, result: TensorType) -> Any:
+    """What is done with the sums: a bias along the columns, a matrix of the same shape, an activation."""
+    others = len(match.nodes) > 1
+    if others and result.dtype != left.dtype and (len(match.nodes) > 2 or "added" not in match):
+        return decline(
+            "the library has a bias and an activation for results of the factors' type", result=result.dtype.name
+        )
+    for name in ("bias", "added"):
+        kind = match[name].type if name in match else result
+        if kind is None or not kind.is_static or kind.dtype != result.dtype:
+            return decline("what is added is of another type, or its size is open", added=str(kind))
+    if "bias" in match and not is_along_columns(match["bias"].type, result):
+        return decline("what is added does not lie along the columns", bias=str(match["bias"].type))
+    if "added" in match:
+        kind = match["added"].type
+        if kind is None or kind.shape != result.shape or is_along_columns(kind, result):
+            return decline("what is added is no matrix of the result's shape", added=str(kind))
     return True
 
 
-def _types(left: TensorType | None, right: TensorType | None, result: TensorType | None) -> Any:
+def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) -> Any:
     """Why the library does not take tensors of these types, if so."""
-    if left is None or right is None or result is None or not (left.is_static and right.is_static):
-        return decline("the library is told sizes when compiling: they are open")
-    if left.dtype.name not in DTYPES or {left.dtype, right.dtype, result.dtype} != {left.dtype}:
-        return decline("the library multiplies floats of one type", lhs=left.dtype.name, result=result.dtype.name)
-    if left.rank < 2 or right.rank < 2:
-        return decline("a vector is no matrix: kernels of the model's own read it as fast")
-    if right.rank > 2 and left.shape[:-2] != right.shape[:-2]:
-        return decline("batches of both factors are not the same", lhs=left.shape, rhs=right.shape)
-    rows, columns = result.static_shape[-2:]
-    if min(rows, columns) < SMALLEST:
-        return decline("it is too small to be worth a call", rows=rows, columns=columns)
+    names = [kind.dtype.name for kind in (left, right, result)]
+    if names[0] in FLOATS8 and names[1] in FLOATS8:
+        if not f8:
+            return decline("products of 8-bit floats are asked for by cublas{f8}, for GPUs from sm_89 on")
+        if names[:2] == ["f8e5m2"] * 2:
+            return decline("the library multiplies no two factors of e5m2")
+    elif names[0] != names[1] or names[0] not in RESULTS:
+        return decline("the library multiplies factors of one type", lhs=names[0], rhs=names[1])
+    if names[2] not in RESULTS[names[0]]:
+        return decline("the library has no such result of these factors", factors=names[0], result=names[2])
     return None
 
 
-def _along_columns(result: TensorType) -> set[tuple[Any, ...]]:
-    columns = result.shape[-1]
-    return {(1,) * ones + (columns,) for ones in range(result.rank)}
+def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Any:
+    """Why the library does not take tensors of these shapes, if so."""
+    if left.rank < 2 or right.rank < 2:
+        return decline("a vector is no matrix: kernels of the model's own read it as fast")
+    batches = [math.prod(kind.static_shape[:-2]) for kind in (left, right, result)]
+    if any(batch not in (1, batches[2]) for batch in batches[:2]):
+        return decline("each factor has as many matrices as the result, or one", lhs=left.shape, rhs=right.shape)
+    rows, columns = result.static_shape[-2:]
+    if min(rows * (batches[2] if batches[1] == 1 else 1), columns) < SMALLEST:
+        return decline("it is too small to be worth a call", rows=rows, columns=columns)
+    if left.dtype.name in (*BYTES, *FLOATS8):
+        apart = 4 if left.dtype.name in BYTES else 16
+        depth = left.static_shape[-2 if turned[0] else -1]
+        if turned != (False, True):
+            return decline("factors of 8 bits lie along the sums: the second one transposed, the first one not")
+        if any(size % apart for size in (rows, columns, depth)):
+            return decline(f"sizes of products of 8 bits are multiples of {apart} for the library", rows=rows,
+                           columns=columns, depth=depth)  # fmt: skip
+    return None
+
+
+def is_along_columns(kind: TensorType | None, result: TensorType) -> bool:
+    """Whether a tensor has a number for each column of a result."""
+    return kind is not None and tuple(kind.shape) in {(1,) * ones + (result.shape[-1],) for ones in range(result.rank)}

@@ -27,7 +27,8 @@ class ProductCall:
     def __init__(self, product: Product, tf32: bool = False) -> None:
         self.product = product
         self._library = CUBLAS.load()
-        kind, compute, scale = lt.TYPES[product.dtype]
+        compute, scale = lt.SUMS.get(product.dtype, (lt.COMPUTE_32F, lt.F32))
+        kinds = [lt.KINDS[name or product.dtype] for name in ("", product.dtype_b, product.result)]
         if tf32 and product.dtype == "f32":
             compute = lt.COMPUTE_TF32
         self.operation = ctypes.c_void_p()
@@ -38,11 +39,15 @@ class ProductCall:
             self._set("MatmulDesc", self.operation, attribute, ctypes.c_int32(int(transposed)))
         self._set("MatmulDesc", self.operation, lt.EPILOGUE, ctypes.c_uint32(self.epilogue))
         m, n, k = product.m, product.n, product.k
-        self.first = self._matrix(kind, (k, n) if product.transposed_b else (n, k), n * k)
-        self.second = self._matrix(kind, (m, k) if product.transposed_a else (k, m), m * k)
-        self.result = self._matrix(kind, (n, m), m * n)
-        number = ctypes.c_double if scale == lt.F64 else ctypes.c_float
-        self._one, self._zero = number(1), number(0)
+        self.first = self._matrix(
+            kinds[1], (k, n) if product.transposed_b else (n, k), 0 if product.shared_b else n * k
+        )
+        self.second = self._matrix(
+            kinds[0], (m, k) if product.transposed_a else (k, m), 0 if product.shared_a else m * k
+        )
+        self.result = self._matrix(kinds[2], (n, m), m * n)
+        number = {lt.F64: ctypes.c_double, lt.I32: ctypes.c_int32}.get(scale, ctypes.c_float)
+        self._one, self._of_added = number(1), number(product.added is not None)
         self._algorithms: dict[tuple[int, ...], Algorithm] = {}
 
     @property
@@ -58,7 +63,7 @@ class ProductCall:
         )
 
     def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> Any:
-        """A matrix in columns without gaps; batches of it lie one behind the other."""
+        """A matrix in columns without gaps, and how far apart those of a batch lie: not at all where they share it."""
         rows, columns = size
         made = ctypes.c_void_p()
         sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
@@ -72,14 +77,16 @@ class ProductCall:
         """Give the product to a stream."""
         product, handle, workspace = self.product, place.handle, place.memory("workspace", WORKSPACE)
         a, b, d = (address(number) for number in (product.a, product.b, product.d))
+        c = d if product.added is None else address(product.added)
         if product.bias is not None:
             self._set("MatmulDesc", self.operation, lt.BIAS_POINTER, ctypes.c_void_p(address(product.bias)))
-        algorithm = self._algorithm(handle, (b, a, d))
+        algorithm = self._algorithm(handle, (b, a, c, d))
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
+        one, of_added = ctypes.byref(self._one), ctypes.byref(self._of_added)
         started = self._library.cublasLtMatmul(
-            handle, self.operation, one, pointer(b), self.first, pointer(a), self.second, zero, pointer(d), self.result,
-            pointer(d), self.result, ctypes.byref(algorithm), pointer(workspace), size(WORKSPACE), pointer(stream),
+            handle, self.operation, one, pointer(b), self.first, pointer(a), self.second, of_added, pointer(c),
+            self.result, pointer(d), self.result, ctypes.byref(algorithm), pointer(workspace), size(WORKSPACE),
+            pointer(stream),
         )  # fmt: skip
         CUBLAS.check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
@@ -96,7 +103,7 @@ class ProductCall:
         try:
             self._set("MatmulPreference", preference, lt.MAX_WORKSPACE, ctypes.c_uint64(WORKSPACE))
             rows = (lt.ALIGNMENT_A, lt.ALIGNMENT_B, lt.ALIGNMENT_C, lt.ALIGNMENT_D)
-            for attribute, aligned in zip(rows, (*key, key[-1]), strict=True):
+            for attribute, aligned in zip(rows, key, strict=True):
                 self._set("MatmulPreference", preference, attribute, ctypes.c_uint32(aligned))
             result, count = Algorithm(), ctypes.c_int()
             asked = self._library.cublasLtMatmulAlgoGetHeuristic(

@@ -8,7 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-TYPES = {0: np.float32, 2: np.float16, 14: ml_dtypes.bfloat16, 1: np.float64}
+TYPES = {
+    0: np.float32, 2: np.float16, 14: ml_dtypes.bfloat16, 1: np.float64, 3: np.int8, 10: np.int32,
+    28: ml_dtypes.float8_e4m3fn, 29: ml_dtypes.float8_e5m2,
+}  # fmt: skip
 SIZES = {
     ("MatmulDesc", 3): 4, ("MatmulDesc", 4): 4, ("MatmulDesc", 7): 4, ("MatmulDesc", 8): 8, ("MatrixLayout", 5): 4,
     ("MatrixLayout", 6): 8, ("MatmulPreference", 1): 8, **{("MatmulPreference", a): 4 for a in (5, 6, 7, 8)},
@@ -91,13 +94,19 @@ class FakeCublas:
         self, handle: Any, operation: Any, one: Any, a: Any, a_kind: Any, b: Any, b_kind: Any, zero: Any, c: Any,
         c_kind: Any, d: Any, d_kind: Any, algorithm: Any, workspace: Any, size: Any, stream: Any,
     ) -> int:  # fmt: skip
-        assert (one._obj.value, zero._obj.value) == (1.0, 0.0) and self.made[handle.value]["handle"]
+        assert one._obj.value == 1 and zero._obj.value in (0, 1) and self.made[handle.value]["handle"]
+        scale = {0: ctypes.c_float, 1: ctypes.c_double, 10: ctypes.c_int32}[self.made[operation.value]["scale"]]
+        assert type(one._obj) is type(zero._obj) is scale
         assert algorithm._obj.algorithm[0] == 7 and size.value == 32 << 20 and workspace.value
         description = dict(self.made[operation.value])
+        assert c_kind.value == d_kind.value
         kinds = [dict(self.made[kind.value]) for kind in (a_kind, b_kind, d_kind)]
+        added = c.value if zero._obj.value else None
+        if kinds[0]["kind"] in (3, 28, 29):
+            assert description[3] and not description[4], "numbers of 8 bits are multiplied along their lines only"
         self.products.append({"operation": description, "matrices": kinds})
         addresses = (a.value, b.value, d.value)
-        self.driver._now(stream.value, lambda: _multiply(description, kinds, addresses))
+        self.driver._now(stream.value, lambda: _multiply(description, kinds, addresses, added))
         return 0
 
     def cublasLtGetStatusString(self, status: int) -> bytes:
@@ -115,12 +124,16 @@ def _matrices(kind: dict[Any, Any], address: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(flat, (batch, kind["rows"], kind["columns"]), steps)
 
 
-def _multiply(operation: dict[Any, Any], kinds: list[dict[Any, Any]], addresses: tuple[int, ...]) -> None:
+def _multiply(
+    operation: dict[Any, Any], kinds: list[dict[Any, Any]], addresses: tuple[int, ...], added: int | None
+) -> None:
     a, b, d = (_matrices(kind, address) for kind, address in zip(kinds, addresses, strict=True))
     left, right = (x.astype(np.float64) for x in (a, b))
     left = left.transpose(0, 2, 1) if operation[3] else left
     right = right.transpose(0, 2, 1) if operation[4] else right
     sums = left @ right
+    if added is not None:
+        sums = sums + _matrices(kinds[2], added).astype(np.float64)
     epilogue = operation[7]
     if epilogue & 4:
         bias = (ctypes.c_char * (d.shape[1] * d.itemsize)).from_address(operation[8])

@@ -27,14 +27,17 @@ from mirlo.targets.nvvm.device import gpu
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.library_program import Place
 from mirlo.targets.nvvm.memory import pool
+from mirlo.tools.place.as_text import report
 from mirlo.tools.place.choose import Problem, choose
 from mirlo.tools.place.decision import decision_lines
+from mirlo.tools.place.survey import survey
 
 TARGET = ["cublas", "nvvm{chip=sm_80}"]
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((32, 48), np.float32) / 4
 V = RNG.standard_normal((48, 24), np.float32) / 4
 B = RNG.standard_normal(48, np.float32)
+U = RNG.standard_normal((3, 32, 48), np.float32) / 4
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def test_layers(driver: Any, lt: FakeCublas) -> None:
     (external,) = compiled.artifact.externals
     (function,) = read(external.data, Product)
     assert function.steps == (
-        Product(0, 2, 3, 40, 48, 32, "f32", bias=4, activation="relu"), Product(3, 5, 1, 40, 24, 48, "f32")
+        Product(0, 3, 4, 40, 48, 32, "f32", bias=2, activation="relu"), Product(4, 5, 1, 40, 24, 48, "f32")
     )  # fmt: skip
     for seed in range(3):
         (x,) = compiled.random_inputs(seed).values()
@@ -117,12 +120,11 @@ def declined(
     x: R.Tensor[(20, 32), R.f32],
     y: R.Tensor[(4, 32), R.f32],
     v: R.Tensor[(32,), R.f32],
-    t: R.Tensor[(2, 32, 20), R.f32],
+    t: R.Tensor[(2, 3, 20, 32), R.f32],
 ):
     exact = R.gelu(R.matmul(x, R.const(W)))
     small = R.matmul(y, R.const(W))
-    shared = R.matmul(t, R.const(W), transpose_lhs=True)
-    return exact, small, R.matmul(x, v), shared
+    return exact, small, R.matmul(x, v), R.matmul(t, R.const(U))
 
 
 def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
@@ -130,6 +132,114 @@ def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
     (external,) = compiled.artifact.externals
     (function,) = read(external.data, Product)
     assert [product.activation for product in function.steps] == [""], "gelu by erf is left to Mirlo's kernels"
+
+
+def module(kinds: list[str], body: str, out: str) -> Any:
+    """A module of a body in which %0, %1 ... are tensors of these types."""
+    arguments = ", ".join(f"%{i}: tensor<{kind}>" for i, kind in enumerate(kinds))
+    return ir.Module.parse(f"func.func @main({arguments}) -> tensor<{out}> {{\n{body}\n}}")
+
+
+def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, tolerance: float = 1e-4) -> Product:
+    """Compile for the library and for the CPU, and compare; the one product that there is."""
+    with make_context():
+        compiled = mirlo.compile(module(kinds, body, out), target=target, cache=False)
+        here = mirlo.compile(module(kinds, body, out), target="llvm", cache=False)
+    inputs = [
+        (x if x.dtype.kind in "iu" else x.astype("f4") / 2).astype(x.dtype) for x in compiled.random_inputs().values()
+    ]
+    found, wanted = (model(*inputs).astype(np.float64) for model in (compiled, here))
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * max(1.0, np.abs(wanted).max()))
+    assert not compiled.artifact.kernels or len(compiled.artifact.kernels) == 1, "nothing is left to kernels"
+    (step,) = (step for e in compiled.artifact.externals for f in read(e.data, Product) for step in f.steps)
+    return step
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("order", ["bias first", "added first", "alone"])
+def test_a_residual_is_added(driver: Any, lt: FakeCublas, dtype: str, order: str) -> None:
+    """What a block of a transformer adds to what it came from, in the call of the product."""
+    x, w, y, b = (f"{shape}x{dtype}" for shape in ("40x32", "32x48", "40x48", "48"))
+    t, u = f"tensor<{y}>", f"tensor<{b}>"
+    lines = [f'%p = "relax.matmul"(%0, %1) : (tensor<{x}>, tensor<{w}>) -> {t}']
+    others = {"bias first": ("%3", "%2"), "added first": ("%2", "%3"), "alone": ("%2",)}[order]
+    last = "%p"
+    for number, other in enumerate(others):
+        lines.append(f'%s{number} = "relax.add"({last}, {other}) : ({t}, {u if other == "%3" else t}) -> {t}')
+        last = f"%s{number}"
+    kinds = [x, w, y, b] if len(others) > 1 else [x, w, y]
+    step = agrees(kinds, "\n".join([*lines, f"return {last} : {t}"]), y, tolerance=2e-2 if dtype != "f32" else 1e-4)
+    assert step.added is not None and (step.bias is None) == (order == "alone")
+    assert lt.products[0]["operation"][7] == (1 if order == "alone" else 4)
+
+
+@pytest.mark.parametrize(("left", "right", "flags", "shared"), [
+    ("3x20x32", "3x32x48", "", (False, False)), ("2x32x20", "32x48", "transpose_lhs = true", (False, True)),
+    ("20x32", "3x32x48", "", (True, False)), ("2x3x20x32", "2x3x48x32", "transpose_rhs = true", (False, False)),
+    ("1x20x32", "3x32x48", "", (True, False)),
+])  # fmt: skip
+def test_batches(driver: Any, lt: FakeCublas, left: str, right: str, flags: str, shared: tuple[bool, bool]) -> None:
+    dims = max(left.split("x")[:-2], right.split("x")[:-2], key=len) if left[0] != "1" else ["3"]
+    out = "x".join([*dims, "20", "48"]) + "xf32"
+    a, b = (f"tensor<{shape}xf32>" for shape in (left, right))
+    body = f'%p = "relax.matmul"(%0, %1) {{{flags}}} : ({a}, {b}) -> tensor<{out}>\nreturn %p : tensor<{out}>'
+    step = agrees([f"{left}xf32", f"{right}xf32"], body, out)
+    assert (step.shared_a, step.shared_b) == shared
+
+
+@pytest.mark.parametrize(("dtype", "out", "target"), [
+    ("f16", "f32", "cublas"), ("bf16", "f32", "cublas"), ("i8", "i32", "cublas"), ("f8E4M3FN", "f32", "cublas{f8}"),
+])  # fmt: skip
+def test_results_of_another_type(driver: Any, lt: FakeCublas, dtype: str, out: str, target: str) -> None:
+    a, b, y = f"tensor<32x64x{dtype}>", f"tensor<48x64x{dtype}>", f"tensor<32x48x{out}>"
+    body = (
+        f'%p = "relax.matmul"(%0, %1) {{transpose_rhs = true, out_dtype = {out}}} : ({a}, {b}) -> {y}\nreturn %p : {y}'
+    )
+    step = agrees([f"32x64x{dtype}", f"48x64x{dtype}"], body, f"32x48x{out}", [target, "nvvm{chip=sm_80}"], 1e-3)
+    assert step.result == out and lt.products[0]["operation"]["compute"] == (72 if dtype == "i8" else 68)
+
+
+DECLINED = {
+    "e5m2": (
+        "32x64xf8E5M2",
+        "48x64xf8E5M2",
+        "32x48xf32",
+        "transpose_rhs = true",
+        "cublas{f8}",
+        "no two factors of e5m2",
+    ),
+    "f8": (
+        "32x64xf8E4M3FN",
+        "48x64xf8E4M3FN",
+        "32x48xf32",
+        "transpose_rhs = true",
+        "cublas",
+        "asked for by cublas{f8}",
+    ),
+    "bytes": ("32x64xi8", "64x48xi8", "32x48xi32", "", "cublas", "factors of 8 bits lie along the sums"),
+    "odd bytes": ("32x63xi8", "48x63xi8", "32x48xi32", "transpose_rhs = true", "cublas", "multiples of 4"),
+    "unsigned": ("32x64xui8", "48x64xi8", "32x48xi32", "transpose_rhs = true", "cublas", "factors of one type"),
+    "part of a batch": (
+        "2x3x20x32xf32",
+        "3x32x48xf32",
+        "2x3x20x48xf32",
+        "",
+        "cublas",
+        "as many matrices as the result",
+    ),
+    "small": ("4x32xf32", "32x48xf32", "4x48xf32", "", "cublas", "too small to be worth a call"),
+}
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_reasons(name: str) -> None:
+    left, right, out, flags, target, why = DECLINED[name]
+    a, b, y = (f"tensor<{kind}>" for kind in (left, right, out))
+    flags = ", ".join(filter(None, [flags, f"out_dtype = {out.split('x')[-1]}"]))
+    body = f'%p = "relax.matmul"(%0, %1) {{{flags}}} : ({a}, {b}) -> {y}\nreturn %p : {y}'
+    with make_context():
+        told = "\n".join(report(survey(module([left, right], body, out), [target, "nvvm{chip=sm_80}"]), attempts=True))
+    assert why in told, told
 
 
 def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
@@ -235,6 +345,12 @@ def test_the_real_library_takes_the_descriptors() -> None:
     assert (asked, batch.value) == (0, 4)
     missing = [name for name in vars(FakeCublas) if name.startswith("cublas") and not hasattr(lt, name)]
     assert not missing
+    for dtype, result, kind in (("i8", "i32", 3), ("f8e4m3fn", "bf16", 28)):
+        other = products.ProductCall(Product(0, 1, 2, 64, 32, 16, dtype, transposed_b=True, result=result))
+        read_back = ctypes.c_uint32()
+        asked = lt.cublasLtMatrixLayoutGetAttribute(other.first, 0, ctypes.byref(read_back), 4, ctypes.byref(written))
+        assert (asked, read_back.value) == (0, kind)
+        other.release()
     with pytest.raises(CuBlasError, match="describing"):
         call._set("MatmulDesc", call.operation, 999, ctypes.c_uint32(1))
     call.release()
