@@ -155,7 +155,9 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     if not isinstance(plan.lane_axis.extent, int):
         return None
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
-    if plan.packing is None and is_one_panel:
+    # A single panel gains from whole vectors on cache lines, where it had masked ones across them.
+    is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.question.shared_columns
+    if plan.packing is None and is_one_panel and is_whole:
         return None
     position = [o.value for o in contraction.block.inputs].index(operand.value)
     source = contraction.block.inputs[position]
@@ -175,7 +177,7 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)
-    order_stored = Order(outer, columns, tuple(inner), plan.tile_columns)
+    order_stored = Order(outer, columns, tuple(inner), plan.panel_columns if is_one_panel else plan.tile_columns)
     panels = Panels(argument, source, position, order_stored)
     if plan.group is None:
         return panels

@@ -31,6 +31,8 @@ func.func @main(%x: tensor<1x{c}x9x9xf32>) -> tensor<1x{o}x9x9xf32> {{
   return %0 : tensor<1x{o}x9x9xf32>
 }}
 """
+LAST = CONV.replace("1x{c}x9x9", "1x9x9x{c}").replace("1x{o}x9x9", "1x9x9x{o}").replace("{o}x{c}x3x3", "3x3x{c}x{o}")
+LAST = LAST.replace("{{padding", '{{data_layout = "N*C", kernel_layout = "*IO", padding')
 
 
 def compile_with(text: str, arrays: dict[str, np.ndarray], without: str = "") -> mirlo.Executable:
@@ -87,13 +89,26 @@ def test_panels_of_a_convolution() -> None:
     text = packed_text(CONV.format(c=24, o=96), {"w": rng(96, 24, 3, 3)})
     # Channels are rows of pixels here, so the weights are the operand whose elements are spread over the lanes.
     assert '{param = "w"} : () -> tensor<96x24x3x3xf32>' in text
-    last = CONV.replace("1x{c}x9x9", "1x9x9x{c}").replace("1x{o}x9x9", "1x9x9x{o}")
-    last = last.replace("{o}x{c}x3x3", "3x3x{c}x{o}")
-    last = last.replace("{{padding", '{{data_layout = "N*C", kernel_layout = "*IO", padding')
-    text = packed_text(last.format(c=24, o=96), {"w": rng(3, 3, 24, 96)})
+    text = packed_text(LAST.format(c=24, o=96), {"w": rng(3, 3, 24, 96)})
     assert '{param = "w.panels"} : () -> tensor<3x3x3x24x32xf32>' in text
 
 
 def test_missing_arrays_are_left_alone() -> None:
     text = packed_text(MATMUL.format(m=64, n=100, k=200), {"w": rng(200, 100)})
     assert '{param = "v"} : () -> tensor<100x200xf32>' in text
+
+
+def test_a_panel_that_fills_no_vector_is_filled_up() -> None:
+    """Masked loads across cache lines cost more: the weights get columns of zeros."""
+    text = packed_text(LAST.format(c=24, o=14), {"w": rng(3, 3, 24, 14)})
+    assert '{param = "w.panels"} : () -> tensor<1x3x3x24x16xf32>' in text
+    for out in (16, 32):
+        text = packed_text(LAST.format(c=24, o=out), {"w": rng(3, 3, 24, out)})
+        assert f'{{param = "w"}} : () -> tensor<3x3x24x{out}xf32>' in text
+
+
+@pytest.mark.parametrize("out", [1, 3, 6, 9, 14, 17, 24, 33, 47])
+def test_few_channels(out: int) -> None:
+    w, x = rng(3, 3, 24, out), rng(1, 9, 9, 24)
+    packed, plain = (compile_with(LAST.format(c=24, o=out), {"w": w}, without=n) for n in ("", "pack-weights"))
+    np.testing.assert_allclose(packed(x), plain(x), rtol=1e-5, atol=1e-4)

@@ -131,6 +131,23 @@ class Plan:
         return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
 
     @property
+    def panel_columns(self) -> int:
+        """Columns of the vectors of a panel, with those of the last one that are beyond it."""
+        columns = min(self.lane_axis.extent, self.tile_columns)
+        return sum(piece.lanes for piece in pieces(columns, self.lanes, self.machine.masked))
+
+    @property
+    def has_whole_columns(self) -> bool:
+        """Whether vectors of columns may be read whole: beyond the last column there is something, whatever it is."""
+        side, is_fixed = self.columns, isinstance(self.lane_axis.extent, int)
+        if self.dot or not is_fixed or side.padded_shape is not None or side.form.stride(self.lane_axis) != 1:
+            return False
+        width = self.panel_columns
+        steps = [step for axis, step in side.form.terms.items() if axis != self.lane_axis.id]
+        sizes = [side.form.constant, *steps, prod(side.access.shape)]
+        return all(isinstance(size, int) and size % width == 0 for size in sizes)
+
+    @property
     def row_spans(self) -> list[tuple[Span, bool]]:
         """The tiles along the rows; those at edges, where products are left out, are marked.
 

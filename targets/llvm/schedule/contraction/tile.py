@@ -57,6 +57,7 @@ class Tiles:
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.resident: dict[tuple[int, int], Any] = {}
         self.lead = lead(plan)
+        self.whole_columns = plan.has_whole_columns
         self.limits: dict[int, Any] = {}
         """Where axes of the sum end, by id: an index, or None for their extent."""
         self.part: Part | None = None
@@ -218,7 +219,11 @@ class Tiles:
 
     def read(self, side: Side, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
         """What is multiplied of an operand: a vector along the lanes, or one element where it stays."""
-        element = self.code.load_lanes(buffer, at.position(shift + piece.offset * stride), stride, piece)
+        position = at.position(shift + piece.offset * stride)
+        if side is self.plan.columns and stride == 1 and self.whole_columns:
+            element = self.code.load_vector(buffer, position, piece, whole=True)
+        else:
+            element = self.code.load_lanes(buffer, position, stride, piece)
         return element if side.is_converted else converted(self.plan, side, element, piece.lanes)
 
 
