@@ -65,8 +65,10 @@ def convolution_of(values: Values, step: Step) -> Convolution:
         raise LayoutError(f"{conv}: cuDNN has no data as {layouts[0]} with kernels as {layouts[1]}")
     last = _LAYOUTS[layouts]
     x, weight, y = conv["x"], conv["weight"], step.nodes[-1].output
-    added = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v is not conv.output]
-    bias = conv["bias"] or (added[0] if added else None)
+    made = {node.output for node in step.nodes}
+    others = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v not in made]
+    added = next((v for v in others if v.constant is None), None)
+    bias = conv["bias"] or next((v for v in others if v.constant is not None), None)
     spatial = x.type.rank - 2
     padding = tuple(conv["padding"]) or (0,) * spatial
     ends = [_second(value.type.static_shape, last) for value in (x, weight, conv.output)]
@@ -74,7 +76,7 @@ def convolution_of(values: Values, step: Step) -> Convolution:
         values.number(x), values.number(weight), values.number(y), ends[0], ends[1], ends[2],
         tuple(conv["strides"]) or (1,) * spatial, padding[:spatial], tuple(conv["dilations"]) or (1,) * spatial,
         conv["groups"], last, x.type.dtype.name, None if bias is None else values.number(bias),
-        "relu" if step.nodes[-1].op == "relax.relu" else "",
+        "relu" if step.nodes[-1].op == "relax.relu" else "", None if added is None else values.number(added),
     )  # fmt: skip
 
 

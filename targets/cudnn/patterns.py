@@ -1,4 +1,4 @@
-"""What the library computes in one call: a convolution, a bias of its channels, relu; and why not more."""
+"""What the library computes in one call: a convolution, what is added to it, relu; and why not more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.passes.byoc.helpers import conv_bias_activation
+from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import decline
@@ -15,7 +16,14 @@ from mirlo.targets.cudnn.plan import DTYPES
 
 def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
     """The longest first."""
+
+    def added() -> Pattern:
+        made: Pattern = is_op("relax.add")(conv_bias_activation(activation=False), wildcard().named("added"))
+        return made
+
     return [
+        ("conv_added_relu", is_op("relax.relu")(added()).named("activation"), check),
+        ("conv_added", added(), check),
         ("conv_relu", conv_bias_activation(activation="relax.relu"), check),
         ("conv", conv_bias_activation(activation=False), check),
     ]
@@ -35,6 +43,10 @@ def check(match: Match) -> Any:
     half = len(padding) // 2
     if padding[:half] != padding[half:]:
         return decline("the library pads as much at the end as at the begin", padding=padding)
+    if "added" in match:
+        added = match["added"].type
+        if match["added"].is_constant or added is None or (added.dtype, added.shape) != (result.dtype, result.shape):
+            return decline("what is added is no tensor of the result's type", added=str(added))
     if "bias" in match:
         bias = match["bias"].type
         axis = 1 if node.attribute("data_layout") == "NC*" else x.rank - 1

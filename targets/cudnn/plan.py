@@ -10,7 +10,7 @@ DTYPES = ("f32", "f16", "bf16", "f64")
 
 @dataclass(frozen=True)
 class Convolution:
-    """y = activation(x * weight + bias); values by number, shapes with channels second, wherever they lie."""
+    """y = activation(x * weight + bias + added); values by number, shapes with channels second, wherever they lie."""
 
     x: int
     weight: int
@@ -29,6 +29,8 @@ class Convolution:
     bias: int | None = None
     activation: str = ""
     """`relu` or none."""
+    added: int | None = None
+    """A tensor like y that is added: what a block of a network came from."""
 
 
 ATTENTION_DTYPES = ("f16", "bf16")

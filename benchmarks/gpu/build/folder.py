@@ -13,7 +13,7 @@ import numpy as np
 
 from mirlo.runtime.errors import MirloError
 
-from ..unit import Check, Kit, Unit
+from ..unit import Check, Kit, KitError, Unit
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("dialects", "passes", "runtime", "targets", "tools")
@@ -52,14 +52,18 @@ class Folder:
         for name in ("results.json", "results.md"):
             (path / name).unlink(missing_ok=True)
 
-    def compile(self, text: str, options: str = "") -> Any:
-        """A module of text, compiled for the target of the folder."""
+    def compile(self, text: str, options: str = "", library: str = "") -> Any:
+        """A module of text, compiled for the target of the folder, where a library is named with that before it."""
         import mirlo
         from mirlo.dialects.bindings import ir
         from mirlo.dialects.context import make_context
 
         with make_context():
-            return mirlo.compile(ir.Module.parse(text), target=with_options(self.target, options), cache=False)
+            targets = [*filter(None, [library]), with_options(self.target, options)]
+            made = mirlo.compile(ir.Module.parse(text), target=targets, cache=False)
+        if library and not made.artifact.externals:
+            raise KitError(f"{library} takes nothing of the module:\n{text}")
+        return made
 
     def add(self, executable: Any, name: str, group: str, **facts: Any) -> None:
         """A unit of a compiled model; `arrays` are what it carries along."""

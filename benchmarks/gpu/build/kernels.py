@@ -41,8 +41,9 @@ BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4, "f8E4M3FN": 1, "f8E5M
 
 
 def add_product(
-    folder: Folder, form: str, size: Sequence[int], turned: str = "", is_measured: bool = True, options: str = ""
-) -> None:
+    folder: Folder, form: str, size: Sequence[int], turned: str = "", is_measured: bool = True, options: str = "",
+    library: str = "",
+) -> None:  # fmt: skip
     """A product of m x k by k x n, the factors in `turned` given transposed."""
     kind = FORMATS[form]
     m, n, k = size
@@ -55,13 +56,14 @@ def add_product(
   return %y : {made}
 }}"""
     name = f"product {form} {_sizes(size)}{f' {turned} turned' if turned else ''}{f' {options}' if options else ''}"
+    name += f" by {library}" if library else ""
     bytes_ = BYTES[kind.element] * (m * k + k * n) + BYTES[kind.result] * m * n
     chosen = " ".join(filter(None, (kind.options, options)))
     folder.try_add(
-        name, "products", lambda: folder.compile(text, chosen), inputs=_seeds(2),
+        name, "libraries" if library else "products", lambda: folder.compile(text, chosen, library), inputs=_seeds(2),
         checks=(Check("product", (0,), "product", kind.bound, {"turned": turned}),), is_measured=is_measured,
         peer={"name": "product", "turned": turned, "tf32": form == "tf32"}, flops=2.0 * m * n * k, moved=float(bytes_),
-        is_small=m * n * k <= 1 << 28, seconds=120.0,
+        is_small=m * n * k <= 1 << 28 and not library, seconds=120.0,
     )  # fmt: skip
 
 
@@ -89,7 +91,9 @@ class Attention:
         )
 
 
-def add_attention(folder: Folder, case: Attention, is_measured: bool = True, options: str = "") -> None:
+def add_attention(
+    folder: Folder, case: Attention, is_measured: bool = True, options: str = "", library: str = ""
+) -> None:
     """Attention over a prompt, or for some new tokens."""
     q = _tensor((case.batch, case.heads, case.new, case.size), case.dtype)
     k = _tensor((case.batch, case.shared, case.seen, case.size), case.dtype)
@@ -100,11 +104,12 @@ def add_attention(folder: Folder, case: Attention, is_measured: bool = True, opt
     work = 4.0 * case.batch * case.heads * case.new * case.seen * case.size * (0.5 if case.causal else 1.0)
     elements = 2 * case.batch * case.size * (case.heads * case.new + case.shared * case.seen)
     folder.try_add(
-        f"{case.name}{f' {options}' if options else ''}", "attention", lambda: folder.compile(text, options),
-        inputs=_seeds(3, 1.0),
+        f"{case.name}{f' {options}' if options else ''}{f' by {library}' if library else ''}",
+        "libraries" if library else "attention", lambda: folder.compile(text, options, library), inputs=_seeds(3, 1.0),
         checks=(Check("attention", (0,), "attention", BOUNDS[case.dtype], {"causal": case.causal}),),
         is_measured=is_measured, peer={"name": "attention", "causal": case.causal}, flops=work,
-        moved=float(elements * BYTES[case.dtype]), is_small=case.new * case.seen <= 1 << 18, seconds=120.0,
+        moved=float(elements * BYTES[case.dtype]), seconds=120.0,
+        is_small=case.new * case.seen <= 1 << 18 and not library,
     )  # fmt: skip
 
 

@@ -119,6 +119,26 @@ def _convolutions(folder: Folder, options: Options) -> None:
     add_convolution(folder, "f32", 8, 56, 64, 64)
 
 
+def _libraries(folder: Folder, options: Options) -> None:
+    """The same by NVIDIA's libraries, through their targets: PyTorch brings them, or their own wheels."""
+    if not options.target.startswith("nvvm"):
+        return
+    for form in ("f16", "bf16", "f32"):
+        add_product(folder, form, (4096, 4096, 4096), library="cublas")
+    add_product(folder, "i8", (4096, 4096, 4096), "b", library="cublas")
+    add_product(folder, "f8e4m3", (4096, 4096, 4096), "b", library="cublas{f8}")
+    for turned in ("a", "ab"):
+        add_product(folder, "f16", (200, 320, 144), turned, is_measured=False, library="cublas")
+    for case in (
+        Attention("f16", 4096, 4096, causal=True),
+        Attention("bf16", 4096, 4096, 16, 4),
+        Attention("f16", 1, 4096, 32, 8),
+        Attention("f16", 100, 333, 4, 2, 64, causal=True),
+        Attention("bf16", 33, 64, 3, 1, 72),
+    ):
+        add_attention(folder, case, is_measured=case.seen >= 4096, library="cudnn")
+
+
 def _models(folder: Folder, options: Options) -> None:
     for name in MODELS:
         add_model(folder, name, options.models)
@@ -133,6 +153,7 @@ GROUPS: dict[str, Callable[[Folder, Options], None]] = {
     "models": _models,
     "rows": _rows,
     "convolutions": _convolutions,
+    "libraries": _libraries,
     "operators": lambda folder, options: add_operators(folder),
     "intrinsics": lambda folder, options: add_intrinsics(folder),
 }

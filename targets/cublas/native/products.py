@@ -46,7 +46,7 @@ class ProductCall:
             kinds[0], (m, k) if product.transposed_a else (k, m), 0 if product.shared_a else m * k
         )
         self.result = self._matrix(kinds[2], (n, m), m * n)
-        number = {lt.F64: ctypes.c_double, lt.I32: ctypes.c_int32}.get(scale, ctypes.c_float)
+        number: Any = {lt.F64: ctypes.c_double, lt.I32: ctypes.c_int32}.get(scale, ctypes.c_float)
         self._one, self._of_added = number(1), number(product.added is not None)
         self._algorithms: dict[tuple[int, ...], Algorithm] = {}
 

@@ -44,7 +44,7 @@ class ConvolutionCall:
         how = dnn.RELU if step.activation == "relu" else dnn.IDENTITY
         self._do("SetActivationDescriptor", self.activation, how, dnn.PROPAGATE_NAN, ctypes.c_double(0))
         number = ctypes.c_double if compute == dnn.F64 else ctypes.c_float
-        self._one, self._zero = number(1), number(0)
+        self._one, self._zero, self._of_added = number(1), number(0), number(step.added is not None)
         self._chosen: dict[int, tuple[int, int]] = {}
 
     def _do(self, name: str, *given: Any) -> None:
@@ -72,7 +72,7 @@ class ConvolutionCall:
 
     @property
     def _is_plain(self) -> bool:
-        return self.step.bias is None and not self.step.activation
+        return self.step.bias is None and self.step.added is None and not self.step.activation
 
     def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
         """Give the convolution to a stream."""
@@ -89,9 +89,11 @@ class ConvolutionCall:
             )  # fmt: skip
             return
         bias = pointer(self._bias(place, address))
+        added = y if step.added is None else pointer(address(step.added))
         self._do(
             "ConvolutionBiasActivationForward", handle, one, self.x, x, self.weight, weight, self.convolution,
-            algorithm, workspace, bytes_, zero, self.y, y, self.bias, bias, self.activation, self.y, y,
+            algorithm, workspace, bytes_, ctypes.byref(self._of_added), self.y, added, self.bias, bias, self.activation,
+            self.y, y,
         )  # fmt: skip
 
     def _bias(self, place: Place, address: Callable[[int], int]) -> int:
@@ -108,7 +110,7 @@ class ConvolutionCall:
         return found
 
     def _choose(self, handle: Any) -> tuple[int, int]:
-        if self.step.bias is not None and not self.step.activation:
+        if not self._is_plain and not self.step.activation:
             return dnn.PRECOMPUTED_GEMM, self._workspace(handle, dnn.PRECOMPUTED_GEMM)
         rows, count = (Found * dnn.ALGORITHMS)(), ctypes.c_int()
         ends = (self.x, self.weight, self.convolution, self.y)

@@ -115,7 +115,9 @@ class FakeCudnn(FakeBackend):
         mode = self.made[activation.value]["mode"]
         assert mode == 1 or algorithm == 1, "the library has identity with one algorithm only"
         bias = (self.made[b_kind.value], b.value)
-        return self._start(algorithm, size, workspace, convolution, kinds, [x.value, w.value, y.value], bias, mode)
+        assert zero._obj.value in (0, 1) and z_kind.value == y_kind.value
+        addresses = [x.value, w.value, y.value, *([z.value] if zero._obj.value else [])]
+        return self._start(algorithm, size, workspace, convolution, kinds, addresses, bias, mode)
 
     def _start(
         self,
@@ -133,8 +135,10 @@ class FakeCudnn(FakeBackend):
         self.calls.append({"how": how, "kinds": kinds, "mode": mode})
 
         def run() -> None:
-            x, w, y = (_array(kind, address) for kind, address in zip(kinds, addresses, strict=True))
+            x, w, y = (_array(kind, address) for kind, address in zip(kinds, addresses, strict=False))
             sums = _convolved(x.astype(np.float64), w.astype(np.float64), how)
+            if len(addresses) > 3:
+                sums = sums + _array(kinds[2], addresses[3]).astype(np.float64)
             if bias is not None:
                 sums = sums + _array(*bias).astype(np.float64)
             y[...] = (np.maximum(sums, 0) if mode == 1 else sums).astype(y.dtype)

@@ -26,6 +26,7 @@ RNG = np.random.default_rng(0)
 W = RNG.standard_normal((8, 3, 3, 3), np.float32) / 4
 V = RNG.standard_normal((8, 2, 3, 3), np.float32) / 4
 B = RNG.standard_normal(8, np.float32)
+K = RNG.standard_normal((8, 8, 3, 3), np.float32) / 8
 C, U = B.reshape(1, 8, 1, 1), W[:, :, 0].copy()
 
 
@@ -77,6 +78,25 @@ def test_without_a_bias(driver: Any, dnn: FakeCudnn) -> None:
     (x,) = compiled.random_inputs().values()
     for found, wanted in zip(compiled(x), here(x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@mirlo.script
+def block(x: R.Tensor[(2, 8, 9, 10), R.f32]):
+    y = R.relu(R.conv(x, R.const(K), R.const(B), padding=(1, 1, 1, 1)))
+    z = R.relu(R.conv(y, R.const(K), padding=(1, 1, 1, 1)) + R.const(C) + x)
+    return R.conv(z, R.const(K), padding=(1, 1, 1, 1)) + x
+
+
+def test_a_residual_is_added(driver: Any, dnn: FakeCudnn) -> None:
+    """The end of a block of a residual network is one call of the library."""
+    compiled, here = (mirlo.compile(block, target=target, cache=False) for target in (TARGET, "llvm"))
+    steps = [s for e in compiled.artifact.externals for f in read(e.data, Convolution) for s in f.steps]
+    assert [(s.added is not None, s.bias is not None, s.activation) for s in steps] == [
+        (False, True, "relu"), (True, True, "relu"), (True, False, "")
+    ]  # fmt: skip
+    for seed in range(2):
+        (x,) = compiled.random_inputs(seed).values()
+        np.testing.assert_allclose(compiled(x), here(x), rtol=1e-4, atol=1e-4)
 
 
 @mirlo.script
