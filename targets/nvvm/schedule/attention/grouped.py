@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
@@ -15,7 +16,7 @@ from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, Factors, GroupKernel, GroupTile
 from mirlo.targets.nvvm.schedule.attention.mapped import known, mapped_read, uniform_pitch
-from mirlo.targets.nvvm.schedule.slots import BESIDE, LINES
+from mirlo.targets.nvvm.schedule.slots import BESIDE
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
 RATE = 2.2e12
@@ -25,8 +26,10 @@ FEWEST_ROWS = 48
 LARGEST = 256
 STAGES = 4
 """Most slots for tiles of keys, and of values."""
-OTHER_REGISTERS, TEST_REGISTERS = 32, 8
-"""Of a thread, for what is not a score, weight or sum; and for tests where rows do not fill tiles."""
+SMALL, SLOWER = 64, 0.88
+"""Heads whose exponentials take as long as their products, and what two warpgroups lose there that three do not."""
+OTHER_REGISTERS = 32
+"""Of a thread, for what is not a score, weight or sum."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,15 @@ class Way:
     groups: int
     keys: int
     speed: float
-    plain: bool = False
-    """Only without bounds: tests of keys take registers, and half of a wide tile may be hidden."""
+    unmasked: bool = False
+    """Only without masks: these take registers, and half of a wide tile may be hidden."""
+    simple: bool = False
+    """Only where keys fill tiles, no heads share keys and there is no mask but bounds: registers are few."""
 
 
 WAYS = (
-    Way(3, 128, 1.0), Way(2, 176, 1.0, plain=True), Way(2, 128, 0.95), Way(2, 112, 0.93), Way(2, 96, 0.91),
-    Way(2, 80, 0.88), Way(2, 64, 0.8), Way(1, 128, 0.6), Way(1, 64, 0.5), Way(1, 32, 0.3),
+    Way(3, 128, 1.0, simple=True), Way(2, 176, 1.0, unmasked=True), Way(2, 128, 0.95), Way(2, 112, 0.93),
+    Way(2, 96, 0.91), Way(2, 80, 0.88), Way(2, 64, 0.8), Way(1, 128, 0.6), Way(1, 64, 0.5), Way(1, 32, 0.3),
 )  # fmt: skip
 
 
@@ -113,15 +118,22 @@ def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[Grou
     for way in WAYS:
         _, registers = REGISTERS[way.groups]
         taken = OTHER_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
-        if factors.query.lines % (LINES * way.groups):
-            taken += TEST_REGISTERS
-        if taken > registers or (way.plain and found.bounds):
+        plain = not any(o.value != found.scores for place in found.mask for o in place.needed_inputs)
+        if way.unmasked and (found.bounds or not plain):
+            continue
+        if taken > registers or (way.simple and not (plain and _is_simple(found, way.keys))):
             continue
         for stages in range(STAGES, 1, -1):
             tile = GroupTile(way.groups, way.keys, stages)
             if factors.shared_bytes(tile) + BESIDE <= chip.shared_bytes:
-                yield tile, way.speed
+                yield tile, way.speed * (SLOWER if way.groups < 3 and found.value_size <= SMALL else 1.0)
                 break
+
+
+def _is_simple(found: Attention, keys: int) -> bool:
+    """Whether tiles of so many keys are all whole, and rows are those of one head."""
+    heads = [loop for loop in found.rows if known(found.extents[loop]) > 1]
+    return len(heads) <= 1 and known(found.keys) % keys == 0
 
 
 def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | None:
@@ -132,7 +144,9 @@ def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | N
     def cost(tile: GroupTile, speed: float) -> float:
         whole = -(-keys // tile.keys) * tile.keys
         length = (keys + tile.height + tile.keys) / 2 if found.bounds else whole
-        rounds = -(-jobs(found, factors, tile) // chip.units)
+        rounds = jobs(found, factors, tile) / chip.units
+        # Jobs that are not all as long share units evenly; of others the last round has as many as the first.
+        rounds = max(rounds, 1.0) if found.bounds else ceil(rounds)
         return rounds * tile.height * length / speed
 
     found_tiles = list(tiles(found, factors, chip))

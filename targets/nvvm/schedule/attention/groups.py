@@ -15,12 +15,12 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial import Parts, parts_of
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, underway
-from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs
+from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, narrow_loop
 from mirlo.targets.nvvm.schedule.attention.lines import Lines
 from mirlo.targets.nvvm.schedule.attention.mapped import MappedRead
 from mirlo.targets.nvvm.schedule.attention.memory import anew
@@ -107,7 +107,7 @@ class GroupKernel:
         with ir.InsertionPoint(branch.then_block):
             bulk.set_registers(copying, more=False)
             with only(less(ids.thread, 1)):
-                self.jobs.each(ids.block, self._copy, [index(1), index(0), index(1)])
+                self.jobs.each(ids.block, self._copy, [index(0), index(1)])
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             bulk.set_registers(multiplying, more=True)
@@ -119,7 +119,7 @@ class GroupKernel:
             if self.in_turns:
                 with only(less(self.number, 1)):
                     bulk.arrive_at(FIRST_TURN, 2 * GROUP)
-            self.jobs.each(ids.block, self._attend, [index(0), index(0), index(0)])
+            self.jobs.each(ids.block, self._attend, [index(0), index(0)])
             scf.YieldOp([])
 
     def _place_memory(self, ids: Ids) -> None:
@@ -140,11 +140,12 @@ class GroupKernel:
 
     # The warpgroup that copies: one thread of it
 
-    def _copy(self, job: Job, at: Sequence[Any]) -> list[Any]:
-        turn_of_query, slot, turn = at
+    def _copy(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
+        job = visit.job
+        slot, turn = at
         self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
         query = self.factors.query
-        self.query.empty.wait(index(0), turn_of_query)
+        self.query.empty.wait(index(0), other(visit.odd))
         self.query.full.expect(index(0), self.query.size)
         target, full = self.query.base, self.query.full
         query.copy(self.query_map, target, self.tile.height, job.first_row, job.loops, full, index(0))
@@ -157,7 +158,7 @@ class GroupKernel:
 
         slot, turn = downwards(job.last, job.begin, step, [slot, turn])
         self._fetch(self.values, self.factors.value, self.value_map, job, job.begin, slot, turn)
-        return [other(turn_of_query), *self.keys.following(slot, turn)]
+        return self.keys.following(slot, turn)
 
     def _fetch(self, ring: Ring, read: MappedRead, tensor_map: Any, job: Job, tile: Any, slot: Any, turn: Any) -> None:
         """Bring a tile of keys or values to its slot, when that is empty."""
@@ -168,10 +169,11 @@ class GroupKernel:
 
     # Those that multiply
 
-    def _attend(self, job: Job, at: Sequence[Any]) -> list[Any]:
-        turn_of_query, slot, turn = at
-        self.rows = [self.jobs.row(job, add(self.own_row, half * (ROWS // 2))) for half in range(2)]
-        self.query.full.wait(index(0), turn_of_query)
+    def _attend(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
+        job = visit.job
+        slot, turn = at
+        self.rows = self._rows(job)
+        self.query.full.wait(index(0), visit.odd)
         self.keys.full.wait(slot, turn)
         scores = underway.settle(0, self._scores(slot))
         self._release(self.keys, slot)
@@ -188,8 +190,14 @@ class GroupKernel:
         self.values.full.wait(slot, turn)
         sums = underway.settle(0, self._weighted(words, slot, sums), words)
         self._release(self.values, slot)
+        job = visit.again()
+        self.rows = self._rows(job)
         self._finish(job, peaks, in_all(totals), sums)
-        return [other(turn_of_query), *self.keys.following(slot, turn)]
+        return self.keys.following(slot, turn)
+
+    def _rows(self, job: Job) -> list[Row]:
+        own = anew(self.own_row)
+        return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
 
     def _step(self, tile: Any, *carried: Any, inside: bool) -> list[Any]:
         """A tile of keys, and the weights of the one before times their values."""
@@ -293,7 +301,7 @@ def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried
         below = create("arith.subi", after.type, after, add(i, 1))
         return body(below, *held)
 
-    return for_loop(0, count, 1, one, carried)
+    return narrow_loop(count, one, carried)
 
 
 def other(turn: Any) -> Any:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
 from mirlo.targets.gpu.schedule.launch import add, at_most, less, multiply, split
 from mirlo.targets.nvvm.schedule.attention.mapped import known
+from mirlo.targets.nvvm.schedule.attention.memory import anew
+from mirlo.targets.nvvm.schedule.bulk import i32
 
 if TYPE_CHECKING:
     from mirlo.targets.nvvm.schedule.attention.groups import Factors, GroupTile
@@ -37,6 +40,17 @@ class Job:
     edge: Any
     """The first that some row sees in part only; the last tile, if there is none before."""
     last: Any
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A job, when its turn comes."""
+
+    job: Job
+    odd: Any
+    """0 and 1 in turns."""
+    again: Callable[[], Job]
+    """The same job, found out once more: it takes no registers in between."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class Jobs:
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
-    def each(self, block: Any, body: Callable[[Job, list[Any]], list[Any]], carried: Sequence[Any]) -> None:
+    def each(self, block: Any, body: Callable[[Visit, list[Any]], list[Any]], carried: Sequence[Any]) -> None:
         """`body` for each job of a block; every other round goes backwards, so that blocks have as much to do."""
         whole, rest = divmod(self.count, self.blocks)
         back = create("arith.subi", block.type, index(self.blocks - 1), block)
@@ -77,12 +91,19 @@ class Jobs:
             has_more = less(back if whole % 2 else block, rest)
             rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
 
-        def one(turn: Any, *held: Any) -> list[Any]:
-            odd = create("arith.remui", turn.type, turn, index(2))
-            mine = create("arith.select", block.type, less(odd, 1), block, back)
-            return body(self._job(add(multiply(turn, self.blocks), mine)), list(held))
+        def find(turn: Any) -> Job:
+            # What is found out anew each time takes no registers meanwhile.
+            last = create("arith.subi", block.type, index(self.blocks - 1), anew(block))
+            mine = create("arith.select", block.type, less(remainder(turn), 1), block, last)
+            return self._job(add(multiply(turn, self.blocks), mine))
 
-        for_loop(0, rounds, 1, one, carried)
+        def remainder(turn: Any) -> Any:
+            return create("arith.remui", turn.type, turn, index(2))
+
+        def one(turn: Any, *held: Any) -> list[Any]:
+            return body(Visit(find(turn), remainder(turn), lambda: find(anew(turn))), list(held))
+
+        narrow_loop(rounds, one, carried)
 
     def _job(self, number: Any) -> Job:
         work, tile = self.work, self.tile
@@ -112,3 +133,23 @@ class Jobs:
         exists = less(row, self.rows) if self.rows % self.tile.height else None
         number = add(job.before, at_most(row, self.rows, self.tile.height))
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
+
+
+def narrow_loop(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
+    """So many times `body(i, *carried)`; indices go on in 32 bits, half of the registers."""
+
+    def one(i: Any, *held: Any) -> list[Any]:
+        following = body(i, *(_as(kind, value) for kind, value in zip(kinds, held, strict=True)))
+        return [_narrow(value) for value in following]
+
+    kinds = [value.type for value in carried]
+    made = for_loop(0, count, 1, one, [_narrow(value) for value in carried])
+    return [_as(kind, value) for kind, value in zip(kinds, made, strict=True)]
+
+
+def _narrow(value: Any) -> Any:
+    return i32(value) if isinstance(value.type, ir.IndexType) else value
+
+
+def _as(kind: Any, value: Any) -> Any:
+    return value if value.type == kind else create("arith.index_cast", kind, value)

@@ -11,10 +11,42 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import Attention, Read
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.targets.gpu.schedule.launch import add
+from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.tilemaps import MOST_DIMS, ROW_BYTES, TiledTensor
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A dim of lines' beginnings: one loop, or several that count through memory evenly, the innermost last."""
+
+    loops: tuple[int, ...]
+    extents: tuple[int, ...]
+    stride: int
+    """Numbers between neighbours."""
+
+    @property
+    def extent(self) -> int:
+        return prod(self.extents)
+
+    def index(self, indices: Mapping[int, Any]) -> Any:
+        """Where in this dim loops are."""
+        found = None
+        for loop, extent in zip(self.loops, self.extents, strict=True):
+            found = indices[loop] if found is None else add(multiply(found, extent), indices[loop])
+        return found
+
+
+def _merged(dims: Sequence[Outside]) -> list[Outside]:
+    """The same with neighbours as one where they count evenly: tensor maps have few dims."""
+    found: list[Outside] = []
+    for dim in dims:
+        if found and found[-1].stride == dim.extent * dim.stride:
+            before = found.pop()
+            dim = Outside(before.loops + dim.loops, before.extents + dim.extents, dim.stride)
+        found.append(dim)
+    return found
 
 
 @dataclass(frozen=True)
@@ -27,8 +59,8 @@ class MappedRead:
     width: int
     pitch: int
     """Numbers from one line to the next."""
-    outside: tuple[tuple[int, int, int], ...]
-    """The other loops that move in it, their extents, and numbers between neighbours along them."""
+    outside: tuple[Outside, ...]
+    """The other dims, the outermost first."""
 
     @property
     def row(self) -> int:
@@ -46,8 +78,8 @@ class MappedRead:
 
     def tensor_map(self, memory: Memory, lines: int) -> Any:
         """The map, on the host, for tiles of so many lines."""
-        sizes = [extent for _, extent, _ in self.outside] + [self.lines, self.width]
-        strides = [stride for _, _, stride in self.outside] + [self.pitch, 1]
+        sizes = [dim.extent for dim in self.outside] + [self.lines, self.width]
+        strides = [dim.stride for dim in self.outside] + [self.pitch, 1]
         box = [1] * len(self.outside) + [lines, self.row]
         buffer = memory.slot(self.read.operand.value).buffer
         return TiledTensor(sizes, strides, box, self.form).tensor_map(buffer)
@@ -57,7 +89,7 @@ class MappedRead:
         barriers: Barriers, number: Any,
     ) -> None:  # fmt: skip
         """Start the copy of a tile, from its first line on; what is beyond the edges is zero."""
-        others = [loops[loop] for loop, _, _ in reversed(self.outside)]
+        others = [dim.index(loops) for dim in reversed(self.outside)]
         for box in range(self.boxes):
             # The first number of a box is known here, the line is not.
             corner = [box * self.row, first, *others]
@@ -85,8 +117,10 @@ def mapped_read(found: Attention, read: Read, form: Format, across: int, down: S
     if pitch is None:
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
     moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.coefficient(loop)]
-    outside = tuple((loop, known(found.extents[loop]), flat.coefficient(loop)) for loop in moving)
-    distances = [pitch, *(stride for _, _, stride in outside)]
+    outside = tuple(
+        _merged([Outside((loop,), (known(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
+    )
+    distances = [pitch, *(dim.stride for dim in outside)]
     if any(distance <= 0 or distance * form.bytes % ACCESS for distance in distances):
         return decline("lines of a factor do not begin at multiples of 16 bytes", distances=distances)
     if len(outside) + 2 > MOST_DIMS:
