@@ -42,14 +42,14 @@ def take_maps(module: Any) -> dict[str, list[int]]:
     return found
 
 
-def make_zero_sums(module: Any) -> None:
-    """Sums of a warpgroup's products that begin with zero, as constants."""
+def make_any_sums(module: Any) -> None:
+    """Sums that a warpgroup's first products do not look at, as registers that nobody writes."""
     for cast in find(module, "builtin.unrealized_conversion_cast"):
         kind = cast.results[0].type
         if str(kind).startswith("!llvm.struct"):
             with ir.InsertionPoint(cast), cast.location:
-                zero = ir.Operation.create("llvm.mlir.zero", results=[kind])
-            cast.results[0].replace_all_uses_with(zero.results[0])
+                some = ir.Operation.create("llvm.mlir.undef", results=[kind])
+            cast.results[0].replace_all_uses_with(some.results[0])
             cast.erase()
 
 

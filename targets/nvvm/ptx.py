@@ -17,7 +17,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.nvvm.chips import Chip
-from mirlo.targets.nvvm.entry import describe, make_zero_sums, take_maps
+from mirlo.targets.nvvm.entry import describe, make_any_sums, take_maps
 from mirlo.targets.nvvm.libdevice import link
 from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
@@ -57,7 +57,7 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None =
     (whole,) = (op.operation for op in module.body.operations)
     asked = place_shared(whole)
     maps = take_maps(whole)
-    make_zero_sums(whole)
+    make_any_sums(whole)
     call_intrinsics(whole)
     wide = any(find(whole, name) for name in _WIDE)
     index = 64 if wide or _is_huge(whole) or _takes_numbers(whole) else 32

@@ -98,6 +98,14 @@ def multiply_add(a: Any, b: Any, c: Any) -> Any:
 
 def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> None:
     """The elementwise blocks on one finished sum, and the stores."""
+    made = finished(contraction, memory, values, total)
+    for value, access in contraction.writes:
+        slot = memory.slot(value)
+        memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+
+
+def finished(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> dict[Any, Any]:
+    """The elementwise blocks on one finished sum: what is written, by tensor."""
     result = contraction.block.outputs[0]
     made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
     for stage in contraction.stages:
@@ -115,10 +123,8 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
                 env[argument] = _load(memory, access, values)
         results = clone_body(stage.block, env)
         made.update(zip((output.value for output in stage.block.outputs), results, strict=True))
-    for value, access in contraction.writes:
-        slot = memory.slot(value)
-        finished = total if isinstance(value, Unfinished) else made[value]
-        memref.StoreOp(finished, slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+    made.update((value, total) for value, _ in contraction.writes if isinstance(value, Unfinished))
+    return made
 
 
 @dataclass(frozen=True)

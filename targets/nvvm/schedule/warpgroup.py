@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
@@ -24,6 +25,7 @@ from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered import GatheredSide, Gathering, gathered
+from mirlo.targets.nvvm.schedule.results import WARP_BYTES, Lines, in_lines
 from mirlo.targets.nvvm.schedule.slots import BESIDE, GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
@@ -146,7 +148,10 @@ class _Kernel:
         self.shared_lines = plan.tile.width // self.together
         self.left_bytes = plan.tile.height * ROW_BYTES
         self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
-        self.slots = min(STAGES, (plan.options.chip.shared_bytes - BESIDE) // self.slot_bytes)
+        self.result = in_lines(plan.roles)
+        self.results_bytes = plan.tile.groups * (GROUP // WARP) * WARP_BYTES if self.result else 0
+        free = plan.options.chip.shared_bytes - BESIDE - self.results_bytes
+        self.slots = min(STAGES, free // self.slot_bytes)
         self.step = ROW_BYTES // plan.left.form.bytes
         self.gathers = isinstance(plan.left, GatheredSide)
 
@@ -160,6 +165,8 @@ class _Kernel:
         slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
         states = shared(2 * self.slots, ir.IntegerType.get_signless(64))
         self.slots_memory = slots
+        if self.result:
+            self.results = shared(self.results_bytes // element_bytes(self.result), self.result)
         self.ring = Ring.of(bulk.address_of(slots), self.slot_bytes, self.slots, bulk.address_of(states))
         with only(less(ids.thread, 1)):
             self.ring.make(1 + (GROUP if self.gathers else 0), self.together * self.tile.groups * (GROUP // WARP))
@@ -277,21 +284,25 @@ class _Kernel:
     # Those that multiply
 
     def _multiply(self, place: Any, at: list[Any]) -> list[Any]:
-        def step(first: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
+        def step(sums: Any, slot: Any, turn: Any, begins: bool) -> Any:
             self.ring.full.wait(slot, turn)
             bulk.begin_products()
             left, right = self._sides(slot)
             left = add(left, multiply(self.number, LINES * ROW_BYTES))
             for product in range(ROW_BYTES // DEPTH_BYTES):
-                sums = self._product(sums, left, right, product)
+                sums = self._product(sums, left, right, product, begins and product == 0)
             bulk.end_products(under_way=1)
+            return sums
+
+        def following(_: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
+            sums = step(sums, slot, turn, False)
             # The products of the step before are done: what they read may be written over.
-            with only(_compare(first, 0, _OTHER_THAN)):
-                self._release(self.ring.before(slot, 1))
+            self._release(self.ring.before(slot, 1))
             return [sums, *self.ring.following(slot, turn)]
 
-        start = bulk.zero_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
-        sums, slot, turn = for_loop(0, self.roles.depth, self.step, step, [start, *at])
+        start = bulk.any_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
+        begun = [step(start, *at, True), *self.ring.following(*at)]
+        sums, slot, turn = for_loop(self.step, self.roles.depth, self.step, following, begun)
         bulk.wait_for_products(0)
         self._release(self.ring.before(slot, 1))
         self._finish(place, sums)
@@ -305,13 +316,13 @@ class _Kernel:
             else:
                 self.ring.empty.arrive(slot)
 
-    def _product(self, sums: Any, left: Any, right: Any, product: int) -> Any:
+    def _product(self, sums: Any, left: Any, right: Any, product: int, begins: bool) -> Any:
         a, b = self.plan.left, self.plan.right
         total = {"f32": "f32", "i32": "s32"}[a.form.sums]
         shape = f"#nvvm.shape<m = {LINES}, n = {self.tile.width}, k = {a.form.depth}>"
         text = {
             "shape": shape, "typeA": f"#nvvm.wgmma_type<{a.form.name}>", "typeB": f"#nvvm.wgmma_type<{b.form.name}>",
-            "typeD": f"#nvvm.wgmma_type<{total}>", "scaleD": "#nvvm.wgmma_scale_out<one>",
+            "typeD": f"#nvvm.wgmma_type<{total}>", "scaleD": f"#nvvm.wgmma_scale_out<{'zero' if begins else 'one'}>",
             "scaleA": "#nvvm.wgmma_scale_in<one>", "scaleB": "#nvvm.wgmma_scale_in<one>",
             "layoutA": f"#nvvm.mma_layout<{'row' if a.along_sums else 'col'}>",
             "layoutB": f"#nvvm.mma_layout<{'col' if b.along_sums else 'row'}>",
@@ -323,9 +334,16 @@ class _Kernel:
     def _finish(self, place: Any, sums: Any) -> None:
         values, row, column = place
         kind = self.roles.contraction.product.accumulate_type
+        row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
+        if self.result:
+            numbers = [ir.DenseI64ArrayAttr.get([i]) for i in range(self.tile.width // 2)]
+            totals = [create("llvm.extractvalue", kind, sums, position=at) for at in numbers]
+            warp = add(multiply(self.number, GROUP // WARP), self.warp)
+            lines = Lines(self.roles, self.memory, self.lane, self.results, warp)
+            lines.store(values, row, column, list(zip(totals[::2], totals[1::2], strict=True)))
+            return
         high = self.tile.height * self.together
         finisher = Finisher(self.roles, self.memory, values, high, self.tile.width)
-        row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
         places = self.lane.places()
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:
@@ -334,7 +352,7 @@ class _Kernel:
                 finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
 
 
-_OTHER_THAN, _AT_LEAST = 1, 9
+_AT_LEAST = 9
 
 
 def _compare(value: Any, other: int, predicate: int) -> Any:

@@ -243,6 +243,9 @@ class Block:
         numbers = np.where(np.arange(size) < count[:, None], numbers, 0).astype(source.dtype)
         self.copies.append((target, to[:, None] + np.arange(size), numbers))
 
+    def nvvm_bar_warp_sync(self, op: Any, mask: np.ndarray) -> None:
+        """Threads go together here anyway."""
+
     def nvvm_cp_async_commit_group(self, op: Any, mask: np.ndarray) -> None:
         self.groups.append(self.copies)
         self.copies = []

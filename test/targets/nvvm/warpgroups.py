@@ -169,10 +169,14 @@ class Sums:
     """The sums of a warpgroup in registers, 64 rows; products that are under way change them."""
 
     def __init__(self, count: int, dtype: Any):
-        self.values = np.zeros((GROUP, count), dtype)
+        # Nobody has written them.
+        self.values = np.full((GROUP, count), 77 if np.dtype(dtype).kind == "i" else np.nan, dtype)
         self.under_way = 0
 
-    def add(self, product: np.ndarray) -> None:
+    def add(self, product: np.ndarray, begins: bool) -> None:
+        """Add a product, or have it replace what is there."""
+        if begins:
+            self.values[:] = 0
         lanes = np.arange(GROUP)
         for register in range(self.values.shape[1]):
             block, half, i = register // 4, register // 2 % 2, register % 2
@@ -242,7 +246,6 @@ class Warpgroup(Block):
             self._same(op, mask)
             return
         value = self.env[op.operands[0]]
-        assert (value == 0).all()
         self.env[op.results[0]] = Sums(kind.count(str(op.operands[0].type)), value.dtype)
 
     # Barriers and copies
@@ -335,11 +338,12 @@ class Warpgroup(Block):
         left = Matrix(self._one(op.operands[1], mask), kinds[0], left_along)
         right = Matrix(self._one(op.operands[2], mask), kinds[1], right_along)
         sums.under_way += 1
+        begins = "zero" in str(op.attributes["scaleD"])
 
         def finish() -> None:
             a, b = left.read(self.unit.memory, m, k), right.read(self.unit.memory, n, k)
             wide = sums.values.dtype
-            sums.add(a.astype(wide) @ b.astype(wide).T)
+            sums.add(a.astype(wide) @ b.astype(wide).T, begins)
 
         self.products.append(finish)
         self.env[op.results[0]] = sums

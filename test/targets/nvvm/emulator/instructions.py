@@ -14,7 +14,7 @@ from emulator.moves import move_builder
 from emulator.prepare import Preparation, Step
 from emulator.text import Instruction
 from emulator.types import FLOATS
-from emulator.warp import WAITS, WARP, WaitBuilder, whole_warps
+from emulator.warp import WAITS, WARP, WaitBuilder, warp_barrier, whole_warps
 from emulator.wgmma import WGMMA
 
 TABLES = (ACCESS, WARP, COPIES, MATRIX, CLUSTER, MBARRIERS, WGMMA)
@@ -25,6 +25,8 @@ MEETING = frozenset(WAITS) | WHOLE_WARPS | {"mbarrier"}
 
 def builder_of(p: Preparation, i: Instruction) -> Step:
     """What executes an instruction."""
+    if _meets_in_warp(i):
+        return lambda group: None
     for table in TABLES:
         if i.name in table:
             return table[i.name](p, i)
@@ -38,10 +40,14 @@ def builder_of(p: Preparation, i: Instruction) -> Step:
 
 def wait_builder_of(i: Instruction) -> WaitBuilder | None:
     """How threads meet at an instruction; None where they do not."""
-    if i.name in ("bar", "barrier") and "warp" in i.modifiers:
-        return None
+    if _meets_in_warp(i):
+        return warp_barrier
     if i.name == "barrier" and i.has("cluster"):
         return cluster_barrier
     if i.name == "mbarrier":
         return wait_for_phase
     return WAITS.get(i.name) or (whole_warps if i.name in WHOLE_WARPS else None)
+
+
+def _meets_in_warp(i: Instruction) -> bool:
+    return i.name in ("bar", "barrier") and "warp" in i.modifiers

@@ -203,8 +203,8 @@ def _barrier(p: Preparation, i: Instruction, then: int) -> tuple[Ending | None, 
     return ending, whole_warps(p, i, then)[1]
 
 
-def _warp_barrier(p: Preparation, i: Instruction, then: int) -> tuple[Ending | None, Read | None]:
-    """`bar.warp.sync`."""
+def warp_barrier(p: Preparation, i: Instruction, then: int) -> tuple[Ending | None, Read | None]:
+    """`bar.warp.sync`: threads wait for those whose bits the operand has."""
     return None, p.read(i.operands[0], "u32")
 
 

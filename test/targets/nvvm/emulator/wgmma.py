@@ -86,13 +86,15 @@ class Products:
         self._closed: dict[int, int] = {}
         """Groups that were closed, by the first thread of a warpgroup."""
 
-    def sums(self, group: Group, registers: tuple[int, ...]) -> Array:
-        """The sums so far, of products under way or in registers."""
+    def sums(self, group: Group, registers: tuple[int, ...], keeps: bool) -> Array:
+        """The sums so far, of products under way or in registers; nobody looks at them where they are not kept."""
         for product in reversed(self._under_way):
             if product.registers == registers and np.array_equal(product.tids, group.tids):
                 return product.sums
             if set(product.registers) & set(registers) and np.isin(product.tids, group.tids).any():
                 raise KernelError("sums of another shape are under way in these registers")
+        if not keeps:
+            return np.zeros((group.size, len(registers)), np.uint32)
         missing = [n for n in registers if group.regs[n] is None]
         if missing:
             raise KernelError("sums begin with registers that were not written, or are still under way")
@@ -243,7 +245,10 @@ def _product(p: Preparation, i: Instruction) -> Step:
         if group.fenced is None:
             raise KernelError("products begin without wgmma.fence")
         products = group.batch.products
-        before = products.sums(group, registers)
+        kept = group.spread(keeps(group)).reshape(-1, WARPGROUP)
+        if (kept != kept[:, :1]).any():
+            raise KernelError("threads of a warpgroup differ in whether sums are kept")
+        before = products.sums(group, registers, bool(kept.any()))
         _check_fence(group, (*registers, *_numbers_of(p, a)))
         read: list[Any] = []
         if in_registers:
@@ -254,9 +259,6 @@ def _product(p: Preparation, i: Instruction) -> Step:
         made = exactly(x, a_kind) @ exactly(y, b_kind).swapaxes(1, 2)
         if signs != (1, 1):
             made = made * (signs[0] * signs[1])
-        kept = group.spread(keeps(group)).reshape(-1, WARPGROUP)
-        if (kept != kept[:, :1]).any():
-            raise KernelError("threads of a warpgroup differ in whether sums are kept")
         sums = _from_sums(before.view(dtype), columns)
         made = made + np.where(kept[:, :1, None], sums, dtype.type(0)).astype(made.dtype)
         products.start(group, registers, _to_sums(made.astype(dtype)).view(np.uint32), read)

@@ -1,0 +1,147 @@
+"""Results of warpgroups on their way to memory: lines of 128 bytes, by way of shared memory.
+
+Four threads of a warp have neighbouring numbers of a row, 16 bytes or less of it: written as they are, each piece is an
+access of its own, and a tile with short sums waits longer for these than for its products. Each warp has a place where
+it puts parts of its rows together; only its own threads wait for each other there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.forms import row_major
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.finish import finished
+from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
+from mirlo.targets.gpu.schedule.roles import Indices, Roles, evaluate, values_of
+from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
+
+LINE = 128
+"""Bytes of a row that are put together at a time."""
+PITCHES = {2: LINE + ACCESS, 4: LINE + 2 * ACCESS}
+"""Bytes from one row to the next, by those of a number: what threads write together lies in different banks."""
+WARP_BYTES = ROWS * max(PITCHES.values())
+"""Of the place of a warp."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Writes the rows of warps, 16 bytes a thread."""
+
+    roles: Roles
+    memory: Memory
+    lane: Lane
+    place: Any
+    """Where results are put together: numbers of their type, for all warps."""
+    warp: Any
+    """Which of these this one is."""
+
+    def store(self, batch: Indices, row: Any, column: Any, sums: list[tuple[Any, Any]]) -> None:
+        """Finish 16 rows of as many columns as there are sums for, and write them; pairs of two sums lie side by side.
+
+        Each pair is that of a row of eight, then that eight rows below it, then of the next eight columns.
+        """
+        size = element_bytes(self._kind)
+        wide, fragments = LINE // size, LINE // size // COLUMNS
+        for first in range(0, len(sums) // 2, fragments):
+            here = add(column, first * COLUMNS)
+            for number in range(first, min(first + fragments, len(sums) // 2)):
+                for half in range(2):
+                    pair = sums[2 * number + half]
+                    self._put(batch, add(row, half * COLUMNS), half, here, number - first, pair)
+            self._wait()
+            self._write(batch, row, here, wide)
+            self._wait()
+
+    @property
+    def _kind(self) -> Any:
+        return self.place.type.element_type
+
+    def _at(self, row: Any, column: Any) -> Any:
+        """The position of a number in the place of this warp."""
+        size = element_bytes(self._kind)
+        start = multiply(self.warp, WARP_BYTES // size)
+        return add(start, add(multiply(row, PITCHES[size] // size), column))
+
+    def _put(self, batch: Indices, row: Any, half: int, column: Any, number: int, pair: tuple[Any, Any]) -> None:
+        """Finish two neighbours, and put them into their row."""
+        contraction = self.roles.contraction
+        ((value, _),) = contraction.writes
+        own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
+        line, made = self._held(self.roles.rows, add(row, self.lane.group)), []
+        for i, total in enumerate(pair):
+            across = self._held(self.roles.columns, add(column, add(own, i)))
+            values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
+            made.append(finished(contraction, self.memory, values, total)[value])
+        vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
+        at = self._at(add(self.lane.group, half * COLUMNS), own)
+        attributes = {"alignment": _bytes(PAIR * element_bytes(self._kind))}
+        ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes=attributes)
+
+    def _write(self, batch: Indices, row: Any, column: Any, wide: int) -> None:
+        vector = ACCESS // element_bytes(self._kind)
+        down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
+        along = multiply(piece, vector)
+        for first in range(0, ROWS, WARP * vector // wide):
+            line = add(down, first)
+            kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
+            loaded = create("vector.load", kind, self.place, self._at(line, along), alignment=aligned)
+            at, across = add(row, line), add(column, along)
+            when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
+
+    def _store(self, batch: Indices, row: Any, column: Any, vector: Any) -> None:
+        ((value, access),) = self.roles.contraction.writes
+        values = {**batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column)}
+        position = evaluate(row_major(access.dims, access.shape), values)
+        operands = [vector, self.memory.slot(value).buffer, position]
+        ir.Operation.create("vector.store", operands=operands, attributes={"alignment": _bytes(ACCESS)})
+
+    def _exists(self, row: Any, column: Any) -> Any:
+        """Whether there are such a row and such columns: all of a piece are there, or none."""
+        rows, columns = self.roles.rows.extent, self.roles.columns.extent
+        both = less(row, rows)
+        return create("arith.andi", both.type, both, less(column, columns))
+
+    @staticmethod
+    def _held(side: Any, at: Any) -> Any:
+        """A line that there is: of what lies beyond the last one nothing is written."""
+        return create("arith.minui", at.type, at, index(side.extent - 1))
+
+    @staticmethod
+    def _wait() -> None:
+        """All threads of the warp have written, or read."""
+        everyone = create("arith.constant", _i32(), value=ir.IntegerAttr.get(_i32(), -1))
+        ir.Operation.create("nvvm.bar.warp.sync", operands=[everyone])
+
+
+def in_lines(roles: Roles) -> Any:
+    """The type of the one result whose rows can be written in pieces of 16 bytes; None where there is no such."""
+    writes = roles.contraction.writes
+    if len(writes) != 1 or not roles.columns.axes:
+        return None
+    ((value, access),) = writes
+    kind = value.type.element_type
+    if element_bytes(kind) not in PITCHES or kind == ir.IntegerType.get_signless(1):
+        return None
+    count, last = ACCESS // element_bytes(kind), roles.columns.axes[-1]
+    form = row_major(access.dims, access.shape)
+    others = [factor for axis, factor in form.terms.items() if axis != last.id]
+    numbers = (*others, form.constant, last.extent)
+    whole = D.known(lambda: form.terms.get(last.id) == 1 and all(number % count == 0 for number in numbers))
+    return kind if whole else None
+
+
+def _i32() -> Any:
+    return ir.IntegerType.get_signless(32)
+
+
+def _bytes(count: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
