@@ -56,6 +56,11 @@ class Machine:
     chosen: Choices = field(default=Choices(), repr=False)
     """For the kernel at hand."""
 
+    @property
+    def l1_way_bytes(self) -> int:
+        """Lines so far apart have the same set of the first cache."""
+        return self.l1_bytes // self.l1_ways
+
     def lanes(self, element_bytes: int) -> int:
         """Elements of this size in one vector register."""
         return max(1, self.vector_bytes // element_bytes)

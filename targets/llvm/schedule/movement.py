@@ -21,7 +21,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
-from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, visit
+from mirlo.targets.llvm.schedule.tiles import LINE_BYTES, Cut, choose_blocks, visit
 
 _LARGEST = 16
 """Rows and columns of the largest tile."""
@@ -96,7 +96,7 @@ class TurnedSweep:
         self.along = Frame(memory, self.last, made=made)
         self.across = Frame(memory, self.last - 1)
         self.element_bytes = widest_bytes(self.space.places, self.last)
-        self.way_bytes = machine.l1_bytes // machine.l1_ways
+        self.machine = machine
         size = min(machine.lanes(self.element_bytes), _LARGEST)
         while size > 2 and size // 2 >= max(self.space.extents[-2:]):
             size //= 2
@@ -112,11 +112,25 @@ class TurnedSweep:
             return
 
         columns = Cut(self.space.extents[self.last], self.size)
-        rows = Cut(self.space.extents[self.last - 1], self.size)
-        if rows.extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
+        rows = Cut(self.space.extents[self.last - 1], self._rows_of_tile())
+        if rows.size == self.size and rows.extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
             rows = Cut(rows.extent, rows.size, self._beyond())
-        blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.way_bytes)
+        blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
         visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
+
+    def _rows_of_tile(self) -> int:
+        """As many as columns, but where all rows have the same set of the first cache no more than fit in there.
+
+        What is read must not be crowded as well: half of each line is read with another tile.
+        """
+        place, argument = self.arguments[0]
+        step = place.flat(place.argument_operands[argument]).coefficient(self.last)
+        row_bytes, is_line = self._row_bytes(), self.size * self.element_bytes == LINE_BYTES
+        if not is_line or not row_bytes or row_bytes % self.machine.l1_way_bytes:
+            return self.size
+        if not isinstance(step, int) or step * self.element_bytes % self.machine.l1_way_bytes == 0:
+            return self.size
+        return self.size // 2 if self.size > self.machine.l1_ways else self.size
 
     def _row_bytes(self) -> int | None:
         """How far apart the rows lie that a tile is written to; None where that is not a number."""

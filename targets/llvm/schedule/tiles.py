@@ -30,6 +30,8 @@ _PAIR = 2
 """Lines that come together."""
 _CROWDED = 2
 """Rows crowd where no more sets than this hold the lines of one column."""
+_LOW_TILES = 8
+"""Tiles of few rows that follow each other."""
 
 Tile = Callable[[tuple[Any, int], tuple[Any, int]], None]
 """Emits the tile with these (start, count) along the first loop and along the second."""
@@ -73,7 +75,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The elements along both loops that are visited together, and those of one step of the diagonal."""
+    """The elements along both loops that are visited together, and those of one step of the diagonal; 0 for none."""
 
     first: int
     second: int
@@ -84,12 +86,15 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
     """Blocks of two lines by two, where there are as many.
 
     They are of four lines along the output where its rows, which lie `row_bytes` apart, share few sets of the first
-    cache: lines `way_bytes` apart have the same set.
+    cache: lines `way_bytes` apart have the same set. Tiles of fewer rows than columns follow each other along the
+    output, so that the other part of the lines that they read is soon asked for.
     """
+    if first.size < second.size:
+        return Blocks(second.size, _LOW_TILES * second.size, 0)
     line = max(first.size, LINE_BYTES // element_bytes)
     pair = _PAIR * line
     if first.main < pair or second.main < pair:
-        return Blocks(first.size, second.size, first.size)
+        return Blocks(first.size, second.size, 0)
     crowded = row_bytes is not None and row_bytes * _CROWDED % way_bytes == 0
     return Blocks(pair, 2 * pair if crowded and second.main >= 2 * pair else pair, line)
 
@@ -97,42 +102,49 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
 def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -> None:
     """Loops over all tiles: blocks along the second loop, then along the first."""
     rows, columns = _round_up(first.main, blocks.first), _round_up(second.main, blocks.second)
-    size = first.size
 
     def whole(row: Any, column: Any) -> None:
         first.whole_tile(
-            row, rows, lambda r: second.whole_tile(column, columns, lambda c: tile((r, size), (c, size)))
+            row, rows, lambda r: second.whole_tile(column, columns, lambda c: tile((r, first.size), (c, second.size)))
         )  # fmt: skip
 
     def some_rows(row: Any) -> None:
-        _loop(columns, blocks.second, lambda column: _block(blocks, size, row, column, whole), parallel)
+        _loop(columns, blocks.second, lambda column: _block(first, second, blocks, row, column, whole), parallel)
         left = second.rest
         if left is not None:
             _loop(
-                blocks.first, size,
-                lambda r: first.whole_tile(plus(row, r), rows, lambda at: tile((at, size), left)),
+                blocks.first, first.size,
+                lambda r: first.whole_tile(plus(row, r), rows, lambda at: tile((at, first.size), left)),
             )  # fmt: skip
 
     _loop(rows, blocks.first, some_rows, parallel)
     rest = first.rest
     if rest is None:
         return
-    _loop(second.main, size, lambda c: second.whole_tile(c, second.main, lambda at: tile(rest, (at, size))), parallel)
+    _loop(
+        second.main, second.size,
+        lambda c: second.whole_tile(c, second.main, lambda at: tile(rest, (at, second.size))), parallel,
+    )  # fmt: skip
     if second.rest is not None:
         tile(rest, second.rest)
 
 
-def _block(blocks: Blocks, size: int, row: Any, column: Any, whole: Callable[[Any, Any], None]) -> None:
+def _block(first: Cut, second: Cut, blocks: Blocks, row: Any, column: Any, whole: Callable[[Any, Any], None]) -> None:
     """One block, along its diagonals."""
+
+    def part(at: Any, rows: int, to: Any, columns: int) -> None:
+        _loop(rows, first.size, lambda r: _loop(columns, second.size, lambda c: whole(plus(at, r), plus(to, c))))
 
     def step(diagonal: Any, along: Any) -> None:
         across = plus(diagonal, along)
         if not isinstance(across, int):
             across = create("arith.remui", across.type, across, index(blocks.first))
-        at, to = plus(row, across), plus(column, along)
-        _loop(blocks.step, size, lambda r: _loop(blocks.step, size, lambda c: whole(plus(at, r), plus(to, c))))
+        part(plus(row, across), blocks.step, plus(column, along), blocks.step)
 
-    _loop(blocks.first, blocks.step, lambda d: _loop(blocks.second, blocks.step, lambda a: step(d, a)))
+    if blocks.step:
+        _loop(blocks.first, blocks.step, lambda d: _loop(blocks.second, blocks.step, lambda a: step(d, a)))
+    else:
+        part(row, blocks.first, column, blocks.second)
 
 
 def _loop(extent: int, step: int, body: Callable[[Any], None], parallel: bool = False) -> None:

@@ -46,3 +46,19 @@ func.func @half(%x: tensor<128x64xf16>) -> tensor<64x128xf16> {
   %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<128x64xf16>) -> tensor<64x128xf16>
   return %0 : tensor<64x128xf16>
 }
+
+// Where all rows of the output have the same set of the first cache, tiles have half as many rows.
+
+// CHECK-LABEL: func.func private @permute_2
+// CHECK:       scf.for %{{.*}} to %c48{{.*}} step %c16
+// CHECK:         scf.for %{{.*}} to %c2048{{.*}} step %c128
+// CHECK:           scf.for %{{.*}} to %c16{{.*}} step %c8
+// CHECK:             scf.for %{{.*}} to %c128{{.*}} step %c16
+// CHECK-COUNT-16:      vector.maskedload
+// CHECK-COUNT-8:       vector.store %{{.*}} : memref<98304xf32>, vector<16xf32>
+// CHECK-NOT:           vector.store
+// CHECK:       return
+func.func @one_set(%x: tensor<2048x48xf32>) -> tensor<48x2048xf32> {
+  %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<2048x48xf32>) -> tensor<48x2048xf32>
+  return %0 : tensor<48x2048xf32>
+}
