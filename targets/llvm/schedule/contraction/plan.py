@@ -302,7 +302,6 @@ class _Planner:
         chosen = machine.chosen
         along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
-        is_open = not all(isinstance(axis.extent, int) for axis in self.contraction.axes)
         grouped = None
         is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be of run time
         if group is not None and question.shared_rows and question.shared_columns and is_fixed:
@@ -323,7 +322,7 @@ class _Planner:
         pack = along is None and wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
         is_reused = width < D.guess(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
-        rows.is_converted = not is_open and along is None and question.shared_rows and is_reused and (
+        rows.is_converted = is_fixed and along is None and question.shared_rows and is_reused and (
             rows.needs_cast(kind) if grouped is None else grouped.group.flips or grouped.group.widens
         )  # fmt: skip
         reduce, packing = self._fuse_reduce(order, pack, grouped)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from onnx_models import F32, make_model, node
 
 import mirlo
 
+F16 = TensorProto.FLOAT16
 RNG = np.random.default_rng(0)
 PAIRS = [(b, s) for b in (1, 3) for s in (1, 5, 16, 17, 31, 32, 33, 70)]
 TRIPLES = [(1, 1, 1), (5, 7, 3), (33, 20, 50), (64, 64, 64), (3, 0, 4), (17, 64, 129), (2, 300, 1), (40, 1, 40)]
@@ -120,3 +122,29 @@ def test_on_threads(name: str) -> None:
         dims = dict(zip(case.symbols, sizes, strict=True))
         arrays = [normal(*(dims.get(dim, dim) for dim in shape)) for shape in case.inputs.values()]
         np.testing.assert_allclose(one(*arrays), two(*arrays), rtol=1e-5, atol=1e-5)
+
+
+HALF = (W / 8).astype(np.float16)
+
+
+def test_rows_of_half_floats() -> None:
+    """Rows of any number are widened once, and not for each panel of columns."""
+    compiled = mirlo.compile(make_model([node("MatMul", "x w", "y")], {"x": (F16, ("n", 128))}, ["y"], {"w": HALF}))
+    for rows in (0, 1, 13, 14, 40):
+        x = normal(rows, 128).astype(np.float16)
+        wanted = x.astype(np.float32) @ HALF.astype(np.float32)
+        np.testing.assert_allclose(compiled(x).astype(np.float32), wanted, rtol=2e-3, atol=2e-3, err_msg=str(rows))
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_rows_of_bytes(signed: bool) -> None:
+    kind = np.int8 if signed else np.uint8
+    weights = RNG.integers(-128, 128, (70, 48)).astype(np.int8)
+    model = make_model(
+        [node("MatMulInteger", "x w", "y")], {"x": (TensorProto.INT8 if signed else TensorProto.UINT8, ("n", 70))},
+        ["y"], {"w": weights},
+    )  # fmt: skip
+    compiled = mirlo.compile(model)
+    for rows in (0, 1, 13, 14, 40):
+        x = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, (rows, 70)).astype(kind)
+        np.testing.assert_array_equal(compiled(x), x.astype(np.int32) @ weights.astype(np.int32), err_msg=str(rows))
