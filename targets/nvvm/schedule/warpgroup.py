@@ -301,7 +301,8 @@ class _Kernel:
             return [sums, *self.ring.following(slot, turn)]
 
         start = bulk.any_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
-        begun = [step(start, *at, True), *self.ring.following(*at)]
+        slot, turn = at
+        begun = [step(start, slot, turn, True), *self.ring.following(slot, turn)]
         sums, slot, turn = for_loop(self.step, self.roles.depth, self.step, following, begun)
         bulk.wait_for_products(0)
         self._release(self.ring.before(slot, 1))
