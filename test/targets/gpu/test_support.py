@@ -29,13 +29,24 @@ def test_everything_is_computed_on_nvvm() -> None:
     assert (matrix.count(WRONG), matrix.count(FAILED)) == (0, 0) and matrix.count(OK)
 
 
+def _sanitizer() -> str | None:
+    return shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+
+
 @needs_cuda()
-@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer: install CUDA's tools")
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_kernels_are_clean(tool: str) -> None:
-    files = [str(ROOT / "test/targets/gpu" / name) for name in ("test_schedules.py", "test_attention.py")]
-    tests = [sys.executable, "-m", "pytest", "-q", "-x", *files, "-k", "nvvm"]
-    done = subprocess.run(
-        ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *tests], capture_output=True, text=True
-    )
+@pytest.mark.skipif(_sanitizer() is None, reason="no compute-sanitizer: install CUDA's tools")
+@pytest.mark.parametrize(
+    ("tool", "name", "which"),
+    [
+        *((tool, name, "nvvm") for tool in ("memcheck", "racecheck", "synccheck")
+          for name in ("test_schedules.py", "test_attention.py")),
+        # Warpgroups, copies by the engine and clusters; racecheck would take hours.
+        *((tool, "test_nvvm_products.py", "bf16 or i8") for tool in ("memcheck", "synccheck")),
+    ],
+)  # fmt: skip
+def test_kernels_are_clean(tool: str, name: str, which: str) -> None:
+    file = str(ROOT / "test/targets/gpu" / name)
+    tests = [sys.executable, "-m", "pytest", "-q", "-x", file, "-k", which]
+    command = [str(_sanitizer()), "--tool", tool, "--error-exitcode", "9", *tests]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
