@@ -87,21 +87,23 @@ class Model:
         check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
         return regions, base
 
-    def _prepare(self, record: Any, params: Any) -> None:
+    def _prepare(self, record: Any, params: Any, copies: bool = True) -> None:
         """Place the weights, once, and make room for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
             self._libraries = Functions(self.artifact, params)
         self.frame = self.frames.of(record)
         had = self._room
-        if self.frame.arena <= had.arena_bytes and self.frame.total <= had.tensor_bytes:
+        # Calls whose tensors all stay where they are need no place for copies of these.
+        total = self.frame.total if copies else 0
+        if self.frame.arena <= had.arena_bytes and total <= had.tensor_bytes:
             return
         if had.arena:
             # What was recorded has the addresses of memory that goes.
             check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
             self._held.graphs.clear()
             self._held.free(had.arena, had.tensors, pinned=had.staging)
-        arena, total = max(self.frame.arena, had.arena_bytes), max(self.frame.total, had.tensor_bytes)
+        arena, total = max(self.frame.arena, had.arena_bytes), max(total, had.tensor_bytes)
         allocate = self._held.allocate
         self._room = Room(allocate(arena), allocate(total), self._held.pin(total), arena, total)
 
@@ -284,7 +286,8 @@ class Model:
         own = int(self.stream)
         results: dict[int, Written] = {}
         with self.lock, self.gpu.entered(), self._noting(record):
-            self._prepare(record, params)
+            given = [*inputs, *(output for output in outputs if isinstance(output, DeviceView))]
+            self._prepare(record, params, any(isinstance(g, np.ndarray) or g.address % VECTOR for g in given))
             self._forget_done()
             Event(self.gpu, stream).hold(own)
             addresses = self._take_all(inputs)

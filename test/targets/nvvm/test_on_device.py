@@ -47,6 +47,19 @@ def copies(driver: FakeDriver) -> list[str]:
     return [name for name in driver.calls if name.startswith(("cuMemcpyHtoD", "cuMemcpyDtoH"))]
 
 
+def test_memory_for_copies_is_made_for_the_first_copy(
+    driver: FakeDriver, compiled: mirlo.Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned: list[int] = []
+    pin = driver.cuMemHostAlloc
+    monkeypatch.setattr(driver, "cuMemHostAlloc", lambda size, flags: (pinned.append(size), pin(size, flags))[1])
+    x, b = inputs(1)
+    close(compiled.on_device(Foreign(driver, x), Foreign(driver, b)), expected(x, b))
+    assert max(pinned, default=0) < x.nbytes
+    close(compiled(x, b), expected(x, b))
+    assert max(pinned) >= x.nbytes
+
+
 def test_inputs_and_outputs_stay_there(driver: FakeDriver, compiled: mirlo.Executable) -> None:
     x, b = inputs(0)
     compiled(x, b)  # the weights are placed
