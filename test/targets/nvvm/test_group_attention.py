@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from attention_cases import CASES, Case
+from emulator.driver import emulated
 from interpreted import run_on_interpreter
 
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
@@ -81,6 +83,21 @@ def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     """Some more than others, of several heads, forwards and backwards."""
     with_tile(monkeypatch, 1, 32, 3)
     check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
+
+
+@pytest.mark.parametrize("tile", [(2, 128, 2), (3, 64, 3), (1, 32, 4)])
+def test_its_ptx(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executed by the emulator of PTX: barriers, turns and products under way as the hardware has them."""
+    with_tile(monkeypatch, *tile)
+    case = Case((1, 4, 330, 64), (1, 2, 330, 64), 64, causal=True)
+    arrays = case.arrays("f16")
+    with emulated("sm_90a") as driver:
+        driver.units = 3
+        with make_context():
+            model = mirlo.compile(ir.Module.parse(case.text("f16")), target="nvvm{chip=sm_90a}", cache=False)
+        assert b"wgmma.wait_group.sync.aligned 1" in model.artifact.code
+        found = model(*arrays)
+    np.testing.assert_allclose(found.astype(np.float64), case.expected(arrays), rtol=2e-3, atol=2e-3)
 
 
 LARGE = {

@@ -23,7 +23,7 @@ from emulator.memory import GlobalMemory, Windows
 from emulator.prepare import Step
 from emulator.types import Array
 from emulator.waiting import Barriers, Copies
-from emulator.wgmma import Products
+from emulator.wgmma import WARPGROUP, Products
 
 WARP = 32
 MOST_THREADS = 1 << 15
@@ -132,6 +132,9 @@ class Batch:
         warps = self.warp_of[group.tids]
         np.bitwise_or.at(here, warps, lanes)
         ready = wanted & ~here[warps] == 0
+        if code.instructions[0].name == "wgmma":
+            warpgroups = group.tids // WARPGROUP
+            ready &= np.bincount(warpgroups, ready)[warpgroups] == WARPGROUP
         if ready.all():
             return group
         rest = group.part(~ready, code.live, group.at)

@@ -193,12 +193,18 @@ def _barrier(p: Preparation, i: Instruction, then: int) -> tuple[Ending | None, 
     waits = modifiers == ["sync"]
 
     def ending(group: Group) -> list[Group]:
-        numbers = number(group)
+        numbers = group.spread(number(group))
         counts = None if count is None else count(group)
-        if (numbers != numbers[0]).any() or (counts is not None and (counts != counts[0]).any()):
-            raise KernelError("threads come to different barriers in one instruction")
+        warps = group.tids // 32
+        if (numbers[1:] != numbers[:-1])[warps[1:] == warps[:-1]].any() or (counts is not None and np.ptp(counts)):
+            raise KernelError("threads of a warp come to different barriers in one instruction")
         wanted = None if counts is None else int(counts[0])
-        return group.batch.barriers.arrive(group, int(numbers[0]), wanted, then, waits)
+        going: list[Group] = []
+        for one in np.unique(numbers):
+            mine = numbers == one
+            part = group if mine.all() else group.part(mine, group.batch.kernel.blocks[then].live, group.at)
+            going += group.batch.barriers.arrive(part, int(one), wanted, then, waits)
+        return going
 
     return ending, whole_warps(p, i, then)[1]
 
