@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
                      help="run the small ones under compute-sanitizer, with this tool")  # fmt: skip
     run.add_argument("--again", action="store_true", help="what is done already, too")
     run.add_argument("--checks-only", action="store_true", help="measure nothing")
+    run.add_argument("--inductor", action="store_true", help="times of models by TorchInductor too, half a minute each")
     return parser
 
 
@@ -74,7 +75,8 @@ def _build(folder: Path, arguments: Any) -> int:
 def _run(folder: Path, arguments: Any) -> int:
     from .run import Options, run
 
-    options = Options(arguments.minutes, arguments.only, arguments.sanitizer, arguments.again, arguments.checks_only)
+    options = Options(arguments.minutes, arguments.only, arguments.sanitizer, arguments.again, arguments.checks_only,
+                      arguments.inductor)  # fmt: skip
     return 1 if run(folder, options) else 0
 
 

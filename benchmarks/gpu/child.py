@@ -33,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--checks-only", action="store_true")
+    parser.add_argument("--inductor", action="store_true")
     arguments = parser.parse_args()
     kit = Kit.read(arguments.folder)
     units = {unit.name: unit for unit in kit.units}
@@ -107,7 +108,7 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
         from .measure import measured
 
         try:
-            result |= measured(unit, model, inputs)
+            result |= measured(unit, model, inputs, arguments.folder, arguments.inductor)
         except Exception as problem:  # what was checked is told all the same
             result |= {"status": "failed", "detail": f"measuring: {type(problem).__name__}: {problem}"}
     result["seconds"] = time.perf_counter() - start

@@ -5,36 +5,42 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .peers import call_of, seconds
+from .peers import REPEAT, calls_of
 from .unit import Unit
 
 ROUNDS = 5
-"""Turns of the two, of which the median counts."""
-REPEAT = 10
+"""Turns of all, of which the median counts."""
 
 
-def measured(unit: Unit, model: Any, inputs: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Times of a unit in microseconds, its own and of what PyTorch does, in turns: each of calls in one graph."""
+def measured(
+    unit: Unit, model: Any, inputs: Sequence[np.ndarray], folder: Path, inductor: bool = False
+) -> dict[str, Any]:
+    """Times of a unit in microseconds, its own and of what else does the same, in turns: each of calls in one graph."""
     row: dict[str, Any] = {}
-    call, row["peer_why"] = call_of(unit.peer, inputs)
+    names = [spec.name for spec in model.inputs]
+    peers, row["peer_why"] = calls_of(unit.peer, names, inputs, folder, inductor)
     own: list[float] = []
-    other: list[float] = []
+    others: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         own.append(_microseconds(model, inputs))
-        if call is None:
-            continue
-        try:
-            other.append(1e6 * seconds(call, REPEAT))
-        except (RuntimeError, TypeError, NotImplementedError) as problem:
-            call, row["peer_why"] = None, f"PyTorch: {problem}".splitlines()[0]
+        for name, timed in list(peers.items()):
+            try:
+                others.setdefault(name, []).append(1e6 * timed())
+            except Exception as problem:  # what others cannot do is told, and no failure of the unit
+                del peers[name]
+                others.pop(name, None)
+                row["peer_why"] = f"{name}: {type(problem).__name__}: {problem}".splitlines()[0]
     row["us"] = statistics.median(own)
     row["us_each"] = own
-    if other:
-        row["peer_us"] = statistics.median(other)
+    row["peers"] = {name: statistics.median(times) for name, times in others.items()}
+    if row["peers"]:
+        row["peer"] = min(row["peers"], key=row["peers"].__getitem__)
+        row["peer_us"] = row["peers"][row["peer"]]
         row["ratio"] = row["peer_us"] / row["us"]
     if unit.is_latency:
         row["kernels_us"] = model.profile(*inputs, repeats=3).microseconds

@@ -1,13 +1,24 @@
-"""What PyTorch does in place of a unit, where it is installed and has a GPU; its time on the device's clock."""
+"""What PyTorch and ONNX Runtime do in place of a unit, where they are installed with a GPU, and how long it takes."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .graphs import open_graph
+from .seeds import weight
+
 Call = Callable[[], Any]
+Timed = Callable[[], float]
+REPEAT = 10
+"""Calls that are timed together."""
 
 
 def torch_on_gpu() -> Any:
@@ -19,14 +30,77 @@ def torch_on_gpu() -> Any:
     return torch if torch.cuda.is_available() else None
 
 
-def call_of(peer: Mapping[str, Any] | None, inputs: Sequence[np.ndarray]) -> tuple[Call | None, str]:
-    """What PyTorch does, ready to be called, or why there is nothing."""
+def calls_of(
+    peer: Mapping[str, Any] | None, names: Sequence[str], inputs: Sequence[np.ndarray], folder: Path, inductor: bool
+) -> tuple[dict[str, Timed], str]:
+    """What else does the same, by name: functions to the seconds of a call; and why there is nothing, if so."""
     if peer is None:
-        return None, "nothing of PyTorch does the same"
+        return {}, "nothing else does the same"
     torch = torch_on_gpu()
+    found: dict[str, Timed] = {}
+    if peer["name"] == "graph":
+        session = runtime_session(folder, peer)
+        if session is not None:
+            found["ONNX Runtime CUDA"] = session_timer(session, dict(zip(names, inputs, strict=True)))
     if torch is None:
-        return None, "no PyTorch with a GPU"
-    return PEERS[peer["name"]](torch, peer, [_tensor(torch, x) for x in inputs]), ""
+        return found, "" if found else "no PyTorch with a GPU"
+    given = [_tensor(torch, x) for x in inputs]
+    if peer["name"] != "graph":
+        call = PEERS[peer["name"]](torch, peer, given)
+        return {"PyTorch": lambda: seconds(call, REPEAT)}, ""
+    graph = open_graph(torch, folder, peer, "cuda")
+    named = dict(zip(names, (x.half() if peer["half"] and x.is_floating_point() else x for x in given), strict=True))
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    found["PyTorch"] = lambda: seconds(lambda: graph(named), 3)
+    if inductor:
+        compiled = torch.compile(lambda x: graph(x))
+        found["TorchInductor"] = lambda: seconds(lambda: compiled(named), 3)
+    return found, ""
+
+
+def runtime_session(folder: Path, peer: Mapping[str, Any]) -> Any:
+    """ONNX Runtime on a GPU with the model, where it is installed with that."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers() or peer["half"]:
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        write_weights(folder / peer["file"], Path(place) / "weights.bin")
+        shutil.copy(folder / peer["onnx"], Path(place) / "model.onnx")
+        return onnxruntime.InferenceSession(str(Path(place) / "model.onnx"), providers=["CUDAExecutionProvider"])
+
+
+def write_weights(graph: Path, file: Path) -> None:
+    """The weights of a graph that are made of seeds, one after the other, as its ONNX file says."""
+    with open(file, "wb") as written:
+        for row in json.loads(graph.read_text(encoding="utf-8"))["weights"]:
+            if "initializer" in row:
+                written.write(weight({**row, "dtype": "f32"}).astype("<f4").tobytes())
+
+
+def session_timer(session: Any, named: Mapping[str, np.ndarray], calls: int = 20) -> Timed:
+    """Of a call whose tensors stay on the device."""
+    binding = session.io_binding()
+    for name, array in named.items():
+        import onnxruntime
+
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
+    for output in session.get_outputs():
+        binding.bind_output(output.name, "cuda")
+
+    def timed() -> float:
+        for _ in range(3):
+            session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        start = time.perf_counter()
+        for _ in range(calls):
+            session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        return (time.perf_counter() - start) / calls
+
+    return timed
 
 
 def seconds(call: Call, repeat: int) -> float:

@@ -19,7 +19,7 @@ def one_line(unit: Unit, row: Row) -> str:
         words.append(f"{row['us']:.1f} us")
     words += [f"{row[name]:.1f} {unit_}" for name, unit_ in (("tflops", "TFLOP/s"), ("gbytes", "GB/s")) if name in row]
     if "ratio" in row:
-        words.append(f"PyTorch {row['peer_us']:.1f} us, ratio {row['ratio']:.2f}")
+        words.append(f"{row['peer']} {row['peer_us']:.1f} us, ratio {row['ratio']:.2f}")
     if row["status"] != "ok":
         words.append(reason(row)[:300])
     return ", ".join(words)
@@ -66,13 +66,14 @@ def _times(pairs: list[tuple[Unit, Row]], copied: float) -> list[str]:
     timed = [(unit, row) for unit, row in pairs if "us" in row]
     if not timed:
         return []
-    lines = ["| unit | us | TFLOP/s | GB/s | of copies | PyTorch us | ratio |", "|" + " --- |" * 7]
+    lines = ["| unit | us | TFLOP/s | GB/s | of copies | others, us | ratio |", "|" + " --- |" * 7]
     for unit, row in timed:
         share = f"{row['gbytes'] / copied:.2f}" if copied and "gbytes" in row and not unit.flops else "-"
         cells = [unit.name, f"{row['us']:.1f}", *(f"{row[k]:.1f}" if k in row else "-" for k in ("tflops", "gbytes"))]
-        peer = [f"{row['peer_us']:.1f}", f"{row['ratio']:.2f}"] if "ratio" in row else ["-", "-"]
+        others = ", ".join(f"{name} {us:.1f}" for name, us in row.get("peers", {}).items())
+        peer = [others, f"{row['ratio']:.2f}"] if "ratio" in row else ["-", "-"]
         lines.append(f"| {' | '.join([*cells, share, *peer])} |")
-    return [*lines, "", "Ratio: PyTorch's time to ours.", ""]
+    return [*lines, "", "Ratio: the time of the fastest other to ours.", ""]
 
 
 def _problems(pairs: list[tuple[Unit, Row]]) -> list[str]:

@@ -41,6 +41,7 @@ class Options:
     sanitizer: str = ""
     again: bool = False
     checks_only: bool = False
+    inductor: bool = False
     command: Sequence[str] = field(default_factory=lambda: [sys.executable, "-m", "benchmarks.gpu.child"])
 
 
@@ -50,6 +51,7 @@ class Child:
     def __init__(self, folder: Path, options: Options) -> None:
         tool = sanitizer_command(options.sanitizer)
         flags = ["--checks-only"] if options.checks_only or tool else []
+        flags += ["--inductor"] if options.inductor else []
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes it
         self._process = subprocess.Popen(
             [*tool, *options.command, str(folder), *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

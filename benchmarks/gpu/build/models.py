@@ -16,6 +16,7 @@ from mirlo.runtime.params import ParameterStore
 
 from ..seeds import weight
 from .folder import Folder, stored, with_options
+from .graphs import write_graph
 
 MODELS = ("mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2")
 SMALLEST = 4096
@@ -53,7 +54,7 @@ def add_model(
     folder.add(
         executable, title, "models", inputs=tuple(sources), checks=tuple(checks), arrays=arrays, is_measured=True,
         is_latency=True, is_small=False, seconds=240.0, flops=float(sum(k.flops for k in executable.artifact.kernels)),
-        weights=seeded_weights(executable, file),
+        weights=seeded_weights(executable, file), peer=write_graph(folder, name, file, precision is not None),
     )  # fmt: skip
 
 

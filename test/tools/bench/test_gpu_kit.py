@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from commands import MODELS, ROOT, output_of, python
 
@@ -149,6 +150,7 @@ echo "========= RACECHECK SUMMARY: 1 hazard displayed"
 def test_weights_are_made_of_seeds(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.folder import Folder
     from mirlo.benchmarks.gpu.build.models import add_model
+    from mirlo.benchmarks.gpu.peers import write_weights
 
     folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
     add_model(folder, "mobilenetv2", str(MODELS))
@@ -160,6 +162,31 @@ def test_weights_are_made_of_seeds(bare: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     row = results(folder.path)["mobilenetv2"]
     assert row["error"] < 1e-4 and row["us"] > 0 and row["tflops"] > 0
+    # Others are given the same weights: the file for ONNX Runtime has none of them in it.
+    peer = unit.peer
+    assert peer is not None and (folder.path / peer["onnx"]).stat().st_size < 1e6
+    write_weights(folder.path / peer["file"], tmp_path / "weights.bin")
+    shutil.copy(folder.path / peer["onnx"], tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    data = np.load(folder.path / unit.data)
+    (found,) = session.run(None, {session.get_inputs()[0].name: data["i0"]})
+    np.testing.assert_array_equal(found, data["o0"])
+
+
+def test_models_by_pytorch(tmp_path: Path) -> None:
+    """The nodes that PyTorch computes for comparison are the model."""
+    torch = pytest.importorskip("torch")
+    from mirlo.benchmarks.gpu.build.folder import Folder
+    from mirlo.benchmarks.gpu.build.models import add_model
+    from mirlo.benchmarks.gpu.graphs import open_graph
+
+    folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
+    add_model(folder, "mobilenetv2", str(MODELS))
+    (unit,) = folder.units
+    data = np.load(folder.path / unit.data)
+    graph = open_graph(torch, folder.path, unit.peer or {}, "cpu")
+    (found,) = graph({"pixel_values": torch.from_numpy(data["i0"])})
+    np.testing.assert_allclose(found.numpy(), data["o0"], rtol=1e-4, atol=1e-5 * np.abs(data["o0"]).max())
 
 
 def test_operators_and_intrinsics(bare: Path, tmp_path: Path) -> None:
