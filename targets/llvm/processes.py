@@ -215,7 +215,9 @@ def _running(count: int) -> list[_Process]:
 
 def _start() -> _Process:
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
-    return _Process(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    # Threads of NumPy's library for matrices, which nothing here asks for, would look for work on the others' cores.
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    return _Process(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment))
 
 
 def _how(code: int) -> str:

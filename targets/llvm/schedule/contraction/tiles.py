@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from mirlo.dialects.core.dims import Dim
@@ -142,12 +143,16 @@ def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
     """
     if question.row_step <= 0 or not question.shared_rows:
         return 1.0
-    sets = machine.l1_bytes // (machine.l1_ways * LINE_BYTES)
-    taken = Counter(row * question.row_step // LINE_BYTES % sets for row in range(rows))
-    crowded = max(taken.values())
+    crowded = _lines_of_a_set(rows, question.row_step, machine.l1_bytes // (machine.l1_ways * LINE_BYTES))
     if crowded > machine.l1_ways:
         return 1.09
     return 1.04 if crowded > machine.l1_ways - 2 else 1.0
+
+
+@lru_cache(maxsize=4096)
+def _lines_of_a_set(rows: int, row_step: int, sets: int) -> int:
+    """Lines that the set of the first cache holds which has the most of them; the search for a tile asks it often."""
+    return max(Counter(row * row_step // LINE_BYTES % sets for row in range(rows)).values())
 
 
 def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
