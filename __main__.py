@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from mirlo.tools.cli import command
 
-from mirlo.tools.cli import main
-
-sys.exit(main())
+command()

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -26,6 +26,7 @@ from mirlo.tools.bytecode import parse_bytes
 from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
 from mirlo.tools.garbage import FewerCollections
+from mirlo.tools.leave import leave
 from mirlo.tools.modules import load_params, read_module, script_text, write_script
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
 from mirlo.tools.source import Chunk, Source, read_source
@@ -306,5 +307,10 @@ def _printing(arguments: OptArguments) -> list[Instrument]:
     ]
 
 
+def command() -> NoReturn:
+    """`mirlo-opt`, in a process of its own."""
+    leave(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -6,10 +6,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import explain
 from mirlo.tools.garbage import FewerCollections
+from mirlo.tools.leave import leave
 
 COMMANDS = {
     "compile": "mirlo.tools.cli.compile",
@@ -55,3 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"mirlo: error: {explain(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def command() -> NoReturn:
+    """`mirlo`, in a process of its own."""
+    leave(main())

@@ -1,0 +1,39 @@
+"""The end of a command: its process ends without taking apart what is in it.
+
+Before Python ends it frees every object and every module, one by one: a quarter of the time of a short command. The
+system frees the same at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import NoReturn
+
+
+def leave(code: int) -> NoReturn:
+    """End the process as `sys.exit` does: what was registered for the end runs, what was printed is there."""
+    if _is_watched() or _is_busy():
+        sys.exit(code)
+    # Also the finalizers of `weakref.finalize`, with which temporary folders go away.
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # a closed pipe, or stream: Python says what it always says
+    os._exit(code)
+
+
+def _is_watched() -> bool:
+    """Whether a profiler, a debugger or a prompt has something to do afterwards."""
+    monitoring = getattr(sys, "monitoring", None)
+    tools = any(monitoring.get_tool(i) is not None for i in range(6)) if monitoring is not None else False
+    return tools or sys.gettrace() is not None or sys.getprofile() is not None or bool(sys.flags.interactive)
+
+
+def _is_busy() -> bool:
+    """Whether there are threads that the process waits for."""
+    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
