@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dims import SymbolicDim, symbol
+from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 
@@ -14,6 +14,32 @@ from mirlo.dialects.core.types import TensorType
 def read_by(op: Any) -> list[Any]:
     """The operands of an operation, and the values that its regions take from outside."""
     return list(dict.fromkeys((*op.operands, *captured(op))))
+
+
+def symbols_in(op: Any) -> set[str]:
+    """The symbols that an operation, and what is in it, names in its types."""
+    found: set[str] = set()
+
+    def visit(inner: Any) -> Any:
+        found.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+    return found
+
+
+def dim_symbols(value: Any) -> set[str]:
+    """The symbols in the type of a value."""
+    kind = TensorType.from_mlir(value.type)
+    shape = () if kind is None else kind.shape
+    return {name for dim in shape if isinstance(dim, SymbolicDim) for name in dim.symbols()}
+
+
+def told_by(value: Any) -> set[str]:
+    """The symbols whose values the shape of a tensor tells: those that are dims of its own."""
+    kind = TensorType.from_mlir(value.type)
+    shape = () if kind is None else kind.shape
+    return {name for dim in shape if isinstance(dim, SymbolicDim) and dim.is_symbol for name in dim.symbols()}
 
 
 class Outliner:
@@ -51,18 +77,9 @@ class Outliner:
 
     def _add_carriers(self, operations: Sequence[Any], visible: Sequence[Any]) -> None:
         """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
-        types = [TensorType.from_mlir(value.type) for op in operations for value in (*op.operands, *op.results)]
-        wanted = {
-            name
-            for t in types
-            if t is not None
-            for dim in t.shape
-            if isinstance(dim, SymbolicDim)
-            for name in dim.symbols()
-        }
+        wanted = {name for op in operations for name in symbols_in(op)}
         for value in [*self.inputs, *visible]:
-            found = TensorType.from_mlir(value.type)
-            told = {name for name in wanted if found is not None and symbol(name) in found.shape}
+            told = told_by(value) & wanted
             if told:
                 wanted -= told
                 if value not in self.inputs:

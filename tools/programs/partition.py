@@ -15,11 +15,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
+from mirlo.passes.memory.places import BIND
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
 from mirlo.tools.programs.detect import CALL, is_host, main_of
-from mirlo.tools.programs.outline import Outliner, read_by
+from mirlo.tools.programs.outline import Outliner, dim_symbols, read_by, symbols_in, told_by
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract")
 """Operations that are repeated wherever their results are used."""
@@ -89,8 +90,9 @@ class _Cutter:
         return Block(arguments, steps, results)
 
     def _steps(self, operations: Sequence[Any], terminator: Any) -> list[Step]:
-        levels = _levels(operations)
         reads = [_reads(op) for op in operations]
+        named = [symbols_in(op) for op in operations]
+        levels = _levels(operations, named, {name for value in self.visible for name in dim_symbols(value)})
         steps: list[Step] = []
         for level in range(max(levels, default=-1) + 1):
             members = [i for i, found in enumerate(levels) if found == level and not is_host(operations[i])]
@@ -98,17 +100,27 @@ class _Cutter:
                 inside = set(members)
                 outside = {value for i, values in enumerate(reads) if i not in inside for value in values}
                 outside.update(_reads(terminator))
-                steps += self._part([operations[i] for i in members], outside)
+                later = {name for i, names in enumerate(named) if i not in inside for name in names}
+                steps += self._part([operations[i] for i in members], outside, later)
             for i, op in enumerate(operations):
                 if levels[i] == level and is_host(op):
                     steps.append(self._host(op))
         return steps
 
-    def _part(self, operations: Sequence[Any], outside: set[Any]) -> list[Step]:
-        """A part of these operations, which makes those of their results that are used outside."""
+    def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[Step]:
+        """A part of these operations, which makes those of their results that are used outside.
+
+        `symbols` are those that types outside name: a tensor that tells what one is leaves the part, too.
+        """
         results = [value for op in operations for value in op.results if value in outside]
         if not results:
             return []
+        told = {name for value in (*self.visible, *results) for name in told_by(value)}
+        for value in (value for op in operations for value in op.results if value not in outside):
+            news = (told_by(value) & symbols) - told
+            if news:
+                told |= news
+                results.append(value)
         for value in results:
             if TensorType.from_mlir(value.type) is None:
                 raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
@@ -140,19 +152,28 @@ class _Cutter:
         return Step(kind, inputs, tuple(map(self.new, op.results)), blocks=blocks)
 
 
-def _levels(operations: Sequence[Any]) -> list[int]:
-    """Tensor operators of level n come before the host functions of level n, and after those of level n - 1."""
+def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str]) -> list[int]:
+    """Tensor operators of level n come before the host functions of level n, and after those of level n - 1.
+
+    An operator comes after what tells the sizes that it names, whether it reads that or not; some are `known` before.
+    """
+    seen = set(known)
     made: dict[Any, tuple[int, bool]] = {}
+    bound: dict[str, tuple[int, bool]] = {}
     levels: list[int] = []
     last_host = 0
-    for op in operations:
+    for op, names in zip(operations, named, strict=True):
         on_host = is_host(op)
         found = [made[value] for value in _reads(op) if value in made]
+        found += [bound[name] for name in names if name in bound]
         level = max((at + (from_host and not on_host) for at, from_host in found), default=0)
         if on_host:  # host functions may have effects: their order stays
             level = last_host = max(level, last_host)
         levels.append(level)
         made.update((value, (level, on_host)) for value in op.results)
+        told = op.opview.symbols if op.name == BIND else names if on_host else ()
+        bound |= {name: (level, on_host) for name in told if name not in seen}
+        seen |= names
     return levels
 
 
