@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
+from mirlo.targets.gpu.frames import launches_in
 from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.nvvm.chips import Chip
@@ -27,7 +30,8 @@ def emit(
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program, facts = read_program(module, main), run_time_facts(main, module)
-    kernels = to_ptx(module, chip, opt_level, find_libdevice(libdevice) if libdevice else None)
+    found = find_libdevice(libdevice) if libdevice else None
+    kernels = to_ptx(module, chip, opt_level, found, blocks_of(program.as_json()["steps"]))
     if cubin:
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
     code, table = pack(kernels, program.constants)
@@ -36,3 +40,12 @@ def emit(
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={"program": program.as_json(), **facts, "chip": chip.name, **table},
     )  # fmt: skip
+
+
+def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The most blocks that each kernel is launched with, where that is known."""
+    grids: dict[str, list[Any]] = {}
+    for launch in launches_in(steps):
+        grids.setdefault(launch["kernel"], []).append(launch["grid"])
+    known = {name: found for name, found in grids.items() if all(isinstance(n, int) for grid in found for n in grid)}
+    return {name: max(map(prod, found)) for name, found in known.items()}

@@ -17,6 +17,8 @@ CLUSTER = 2
 """Blocks that reach each other's shared memory, where kernels do."""
 REGISTERS = 65536
 """Of a unit."""
+FEW_THREADS = 512
+"""Of a unit; with more of them it does without long runs of reads."""
 MOST_AT_FIRST = 168
 """Registers of a thread where warps take some from others."""
 
@@ -53,8 +55,11 @@ def make_any_sums(module: Any) -> None:
             cast.erase()
 
 
-def describe(function: Any, maps: Sequence[int]) -> None:
-    """Say what is known of the arguments of a kernel, and how many registers its threads begin with."""
+def describe(function: Any, maps: Sequence[int], together: int | None = None) -> None:
+    """Say what is known of the arguments of a kernel, and how many registers its threads begin with.
+
+    `together` are the blocks that a unit has at a time, where all blocks of a launch are there together.
+    """
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     aligned = {"llvm.align": ir.IntegerAttr.get(i64, ALIGNMENT)}
     by_value = {
@@ -67,11 +72,16 @@ def describe(function: Any, maps: Sequence[int]) -> None:
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     if find(function, "nvvm.mapa"):
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
+    if "nvvm.maxntid" not in function.attributes:
+        return
+    threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
     if find(function, "nvvm.setmaxregister"):
         # What warps take from each other, the kernel must have been given: the assembler has to know how much. Those
         # that take more must have less before.
-        threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
         function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, min(REGISTERS // threads // 8 * 8, MOST_AT_FIRST))
+    elif together is not None and together * threads <= FEW_THREADS:
+        # Left to itself the assembler saves registers for blocks that do not come, and has fewer reads under way.
+        function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)
 
 
 def _is_number(argument: Any) -> bool:

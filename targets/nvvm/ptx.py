@@ -7,7 +7,7 @@ they do not know, so that everything is checked before.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,12 @@ _WIDE = (
 """Operations whose conversions know positions of 64 bits only."""
 
 
-def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> list[KernelCode]:
+def to_ptx(
+    module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None, blocks: Mapping[str, int] | None = None
+) -> list[KernelCode]:
     """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed.
 
-    `libdevice` is the file of a library that kernels may call.
+    `libdevice` is the file of a library that kernels may call, `blocks` are those that kernels are launched with.
     """
     kernels = _gather(module)
     if not kernels:
@@ -68,10 +70,11 @@ def to_ptx(module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None =
         raise PassError(f"conversion to NVVM failed: {reasons}") from error
     check_translated(whole)
     leave_to_launch(whole)
+    together = {kernels[name]: -(-count // chip.units) for name, count in (blocks or {}).items() if name in kernels}
     for function in find(whole, "llvm.func"):
         name = ir.StringAttr(function.attributes["sym_name"]).value
         if name in kernels.values():
-            describe(function, maps.get(name, ()))
+            describe(function, maps.get(name, ()), together.get(name))
     code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice).encode()
     return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
 

@@ -41,13 +41,16 @@ from mirlo.targets.nvvm.schedule.units import ACCESS
 
 MOST_ROWS = 8
 """Rows of which a thread has sums at the same time."""
-WARPS = 4
+WARPS, DEEP_WARPS = 4, 8
+"""Of a block: where lines lie along the sums, and where they lie side by side, of which there are fewer blocks."""
 ACROSS = 8
 """Threads of a warp that read neighbouring lines, where lines lie side by side: 128 bytes."""
 SUMS = 4
 """Sums of lines that a warp adds up at the same time, where lines lie along the sums."""
-UNROLLED = 4
-"""Reads of a thread that are under way together."""
+UNROLLED, DEEP_UNROLLED = 4, 8
+"""Reads of a thread that are under way together; the latter of the matrix, where lines lie side by side."""
+FEW = 2
+"""Rows whose other factors leave registers for so many."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class GemvPlan:
         if not self.along_sums:
             return ACROSS * self.vector
         return WARPS * max(1, SUMS // self.few.extent)
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return WARPS if self.along_sums else DEEP_WARPS
 
     @property
     def blocks(self) -> int:
@@ -113,7 +121,7 @@ class _Kernel:
         self.batch: dict[int, Any] = {}
 
     def emit(self) -> None:
-        launch(self.plan.blocks, WARPS * WARP, self._block)
+        launch(self.plan.blocks, self.plan.warps * WARP, self._block)
 
     def _block(self, ids: Ids) -> None:
         raise NotImplementedError
@@ -208,8 +216,8 @@ class _SideBySide(_Kernel):
         plan, vector = self.plan, self.plan.vector
         batch, wide = split(ids.block, [self.roles.batches, self.wide])
         self.batch = values_of(self.roles.batch, batch)
-        warp, deep, across = split(ids.thread, [WARPS, WARP // ACROSS, ACROSS])
-        together = WARPS * WARP // ACROSS
+        warp, deep, across = split(ids.thread, [DEEP_WARPS, WARP // ACROSS, ACROSS])
+        together = DEEP_WARPS * WARP // ACROSS
         first_line = multiply(wide, plan.lines)
         own = add(first_line, multiply(across, vector))
         if plan.many.extent % plan.lines:
@@ -218,7 +226,8 @@ class _SideBySide(_Kernel):
         reader = Reader(self.roles, plan.few, self.memory)
         rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
         depth = self.roles.depth
-        unrolled = math.gcd(depth // together, UNROLLED) if depth % together == 0 else 1
+        most = DEEP_UNROLLED if self.rows <= FEW else UNROLLED
+        unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
 
         def round_(first: Any, *sums: Any) -> list[Any]:
             reads = []
@@ -239,7 +248,7 @@ class _SideBySide(_Kernel):
         """Add up what the threads have, and finish: a sum for each thread, or several."""
         plan, lines = self.plan, self.plan.lines
         distances = [ACROSS << bit for bit in range((WARP // ACROSS).bit_length() - 1)]
-        memory = shared(WARPS * self.rows * lines, self.kind)
+        memory = shared(DEEP_WARPS * self.rows * lines, self.kind)
         for row, vector in enumerate(sums):
             for i in range(plan.vector):
                 value = create("vector.extract", self.kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
@@ -248,15 +257,15 @@ class _SideBySide(_Kernel):
                 place = add(multiply(add(multiply(warp, self.rows), row), lines), line)
                 when(less(deep, 1), partial(memref.StoreOp, total, memory, [place]))
         barrier()
-        for first in range(0, self.rows * lines, WARPS * WARP):
+        for first in range(0, self.rows * lines, DEEP_WARPS * WARP):
             number = add(thread, first)
-            inside = less(number, self.rows * lines) if first + WARPS * WARP > self.rows * lines else None
+            inside = less(number, self.rows * lines) if first + DEEP_WARPS * WARP > self.rows * lines else None
             when(inside, partial(self._add_up, memory, number, first_line))
 
     def _add_up(self, memory: Any, number: Any, first_line: Any) -> None:
         plan, lines = self.plan, self.plan.lines
         total = None
-        for warp in range(WARPS):
+        for warp in range(DEEP_WARPS):
             value = memref.LoadOp(memory, [add(number, warp * self.rows * lines)]).result
             total = value if total is None else self._plus(total, value)
         row, own = split(number, [self.rows, lines])

@@ -104,4 +104,15 @@ def test_weights_of_a_decoder_are_read_16_bytes_at_a_time(turned: bool) -> None:
     # Four reads of the matrix are under way together, and of the row where it lies along the sums as well.
     assert ptx.count("ld.global.v4.b32") >= 4 and "shfl.sync.bfly" in ptx
     kernel = run_ptxas(ptx, find_chip("sm_80"))
-    assert kernel.spilled_bytes == 0 and kernel.registers <= 128
+    assert kernel.spilled_bytes == 0 and kernel.registers <= 168
+
+
+@needs_ptxas()
+def test_few_blocks_have_registers_for_their_reads() -> None:
+    few, many = text(1, 4096, 4096, "f32", False), text(1, 1 << 19, 64, "f32", False)
+    with make_context(), ir.Location.unknown():
+        ptx, others = (ptx_of_module(ir.Module.parse(module), "sm_90a") for module in (few, many))
+    assert ".minnctapersm 1" in ptx and ".minnctapersm" not in others
+    loop = ptx[: ptx.index("fma.rn.f32")]
+    assert loop.count("ld.global.v4.b32") == 8, "reads come before all that waits for them"
+    assert run_ptxas(ptx, find_chip("sm_90a")).registers >= 8 * 4 + 8
