@@ -1,7 +1,8 @@
-"""Operands whose memory runs along another loop than the output's: square tiles of them are turned in registers.
+"""Operands whose memory runs along another loop than the output's: tiles of them are turned in registers.
 
 A tile of n × n elements is read in n vectors along the operand's memory and turned by n·log2(n) shuffles; then each row
-of the output's tile has its lanes, and the rest of the body is computed on them as on any other vector.
+of the output's tile has its lanes, and the rest of the body is computed on them as on any other vector. Rows of narrow
+elements hold more than n: tiles are then several squares side by side, turned by the same shuffles at the same time.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
-from mirlo.targets.llvm.schedule.tiles import LINE_BYTES, Cut, choose_blocks, visit
+from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, low_blocks, visit
 
 _LARGEST = 16
-"""Rows and columns of the largest tile."""
+"""Rows of the largest tile, and columns where its elements are not narrow."""
 _PART_BYTES = 16
 """Shuffles of wider vectors move elements within parts of this size, or whole ones."""
 _ALIGNED_FROM = 32
 """Of so many tiles along the operand's memory, one more than there need be does not count."""
+_MOST_REST = 1.2
+"""Wide tiles may compute so many times as much as narrower ones would."""
 _MOST_WORK = 40
 """Bodies of more operations are not written out for every row of a tile."""
 
@@ -97,10 +100,12 @@ class TurnedSweep:
         self.across = Frame(memory, self.last - 1)
         self.element_bytes = widest_bytes(self.space.places, self.last)
         self.machine = machine
-        size = min(machine.lanes(self.element_bytes), _LARGEST)
-        while size > 2 and size // 2 >= max(self.space.extents[-2:]):
-            size //= 2
-        self.size = size
+        rows, columns = self.space.extents[-2:]
+        self.columns = _fitting(_with_little_rest(machine.lanes(self.element_bytes), columns), columns)
+        self.rows = min(_fitting(min(_LARGEST, machine.vector_registers // 2), rows), self.columns)
+        self.is_crowded = self._writes_one_set()
+        if self.is_crowded:
+            self.rows //= 2
 
     def emit(self) -> None:
         self._level([])
@@ -111,26 +116,27 @@ class TurnedSweep:
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
             return
 
-        columns = Cut(self.space.extents[self.last], self.size)
-        rows = Cut(self.space.extents[self.last - 1], self._rows_of_tile())
-        if rows.size == self.size and rows.extent >= _ALIGNED_FROM * self.size and self._keeps_alignment():
-            rows = Cut(rows.extent, rows.size, self._beyond())
-        blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
+        columns = Cut(self.space.extents[self.last], self.columns)
+        rows = Cut(self.space.extents[self.last - 1], self.rows)
+        if self.is_crowded:
+            blocks = low_blocks(rows, columns, self.element_bytes)
+        else:
+            if rows.extent >= _ALIGNED_FROM * self.rows and self._keeps_alignment():
+                rows = Cut(rows.extent, rows.size, self._beyond())
+            blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
         visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
 
-    def _rows_of_tile(self) -> int:
-        """As many as columns, but where all rows have the same set of the first cache no more than fit in there.
+    def _writes_one_set(self) -> bool:
+        """Whether lines of all rows have the same set of the first cache, which does not hold as many as a tile has.
 
-        What is read must not be crowded as well: half of each line is read with another tile.
+        Such tiles have half as many. What is read must not be crowded as well: parts of a line are read by two tiles.
         """
         place, argument = self.arguments[0]
         step = place.flat(place.argument_operands[argument]).coefficient(self.last)
-        row_bytes, is_line = self._row_bytes(), self.size * self.element_bytes == LINE_BYTES
-        if not is_line or not row_bytes or row_bytes % self.machine.l1_way_bytes:
-            return self.size
-        if not isinstance(step, int) or step * self.element_bytes % self.machine.l1_way_bytes == 0:
-            return self.size
-        return self.size // 2 if self.size > self.machine.l1_ways else self.size
+        row_bytes, way = self._row_bytes(), self.machine.l1_way_bytes
+        if self.rows <= self.machine.l1_ways or not row_bytes or not isinstance(step, int):
+            return False
+        return row_bytes % way == 0 and step * self.element_bytes % way != 0
 
     def _row_bytes(self) -> int | None:
         """How far apart the rows lie that a tile is written to; None where that is not a number."""
@@ -143,7 +149,7 @@ class TurnedSweep:
         where = [place.flat(place.argument_operands[argument]) for place, argument in self.arguments[:1]]
         axes = [axis for axis in range(self.last + 1) if axis != self.last - 1]
         steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
-        return all(isinstance(step, int) and step % self.size == 0 for step in steps)
+        return all(isinstance(step, int) and step % self.rows == 0 for step in steps)
 
     def _beyond(self) -> Any:
         """How far the start of the operand's memory is from the multiple of a tile's size before it, in elements.
@@ -155,7 +161,7 @@ class TurnedSweep:
         buffer = self.across.memory.slot(place.argument_operands[argument].value).buffer
         address = create("memref.extract_aligned_pointer_as_index", kind, buffer)
         elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
-        return create("arith.remui", kind, elements, index(self.size))
+        return create("arith.remui", kind, elements, index(self.rows))
 
     def _tile(self, indices: list[Any], rows: tuple[Any, int], columns: tuple[Any, int]) -> None:
         """One tile: (start, count) along the loop across, and along the last."""
@@ -163,14 +169,14 @@ class TurnedSweep:
         for place, argument in self.arguments:
             operand = place.argument_operands[argument]
             read = [
-                Point(self.across, [*indices, rows[0], plus(columns[0], c)], self.size, rows[1]).read(place, operand)
+                Point(self.across, [*indices, rows[0], plus(columns[0], c)], self.rows, rows[1]).read(place, operand)
                 for c in range(columns[1])
             ]
-            lines[argument] = turn([splat(line, self.size) for line in read], self.size)
+            lines[argument] = turn([splat(line, self.rows) for line in read], self.columns)
         for r in range(rows[1]):
             given = {argument: line[r] for argument, line in lines.items()}
             at = [*indices, plus(rows[0], r), columns[0]]
-            point = Point(self.along, at, self.size, columns[1], given=given)
+            point = Point(self.along, at, self.columns, columns[1], given=given)
             for place in self.space.places:
                 point.run(place)
                 for output, value in zip(place.block.outputs, place.roots, strict=True):
@@ -178,18 +184,20 @@ class TurnedSweep:
                         point.store(place, output, point.find(value))
 
 
-def turn(lines: Sequence[Any], size: int) -> list[Any]:
-    """The transpose of a square: vector i of the result has lane i of each line, undefined where a line is missing.
+def turn(lines: Sequence[Any], columns: int) -> list[Any]:
+    """The transpose of a tile: vector i of the result has lane i of each line, undefined where a line is missing.
 
+    Lines that are shorter than the result's are put side by side: the first of each square, the second of each.
     In the shuffles that machines have: within parts of 16 bytes two lines are interleaved, and whole parts are picked.
     """
-    element = lines[0].type.element_type
-    kind = ir.VectorType.get([size], element)
-    missing = size - len(lines)
-    square = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]
-    part = min(size, max(1, _PART_BYTES // element_bytes(element)))
-    low, high = (_interleaved(size, part, half) for half in (0, part // 2))
-    for first in range(0, size, part):
+    rows, element = lines[0].type.shape[0], lines[0].type.element_type
+    missing = columns - len(lines)
+    kind = ir.VectorType.get([rows], element)
+    lines = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]
+    square = [_side_by_side(lines[i::rows]) for i in range(rows)]
+    part = min(rows, max(1, _PART_BYTES // element_bytes(element)))
+    low, high = (_interleaved(columns, part, half) for half in (0, part // 2))
+    for first in range(0, rows, part):
         group = square[first : first + part]
         # Interleaving the first half of the lines with the second transposes after as many times as halves can be cut.
         for _ in range(part.bit_length() - 1):
@@ -197,11 +205,11 @@ def turn(lines: Sequence[Any], size: int) -> list[Any]:
             group = [shuffle(a, b, pick) for a, b in pairs for pick in (low, high)]
         square[first : first + part] = group
     # Of the i-th line of each group: its parts p are side by side in result p * part + i.
-    even, odd = (_every_second_part(size, part, which) for which in (0, 1))
-    result: list[Any] = [None] * size
+    even, odd = (_every_second_part(columns, rows, part, which) for which in (0, 1))
+    result: list[Any] = [None] * rows
     for i in range(part):
         column = square[i::part]
-        for _ in range((size // part).bit_length() - 1):
+        for _ in range((rows // part).bit_length() - 1):
             halves = [shuffle(a, b, even) for a, b in zip(column[::2], column[1::2], strict=True)]
             column = halves + [shuffle(a, b, odd) for a, b in zip(column[::2], column[1::2], strict=True)]
         for p, value in enumerate(column):
@@ -209,12 +217,42 @@ def turn(lines: Sequence[Any], size: int) -> list[Any]:
     return result
 
 
-def _interleaved(size: int, part: int, start: int) -> list[int]:
+def _side_by_side(lines: Sequence[Any]) -> Any:
+    """One vector of the lanes of some, a power of two."""
+    while len(lines) > 1:
+        together = list(range(2 * lines[0].type.shape[0]))
+        lines = [shuffle(a, b, together) for a, b in zip(lines[::2], lines[1::2], strict=True)]
+    return lines[0]
+
+
+def _interleaved(lanes: int, part: int, start: int) -> list[int]:
     """Within each part: an element of the first vector, one of the second, and so on, from a place in the part."""
-    picked = (base + start + lane // 2 + size * (lane % 2) for base in range(0, size, part) for lane in range(part))
+    picked = (base + start + lane // 2 + lanes * (lane % 2) for base in range(0, lanes, part) for lane in range(part))
     return list(picked)
 
 
-def _every_second_part(size: int, part: int, which: int) -> list[int]:
-    """The even or the odd parts of two vectors, counted through."""
-    return [p * part + lane for p in range(which, 2 * size // part, 2) for lane in range(part)]
+def _every_second_part(lanes: int, square: int, part: int, which: int) -> list[int]:
+    """Of each square of two vectors the even or the odd parts, counted through both."""
+    return [
+        vector * lanes + base + p * part + lane
+        for base in range(0, lanes, square)
+        for vector in range(2)
+        for p in range(which, square // part, 2)
+        for lane in range(part)
+    ]
+
+
+def _fitting(size: int, extent: int) -> int:
+    """The size, or half of it and so on where that covers the extent as well."""
+    while size > 2 and size // 2 >= extent:
+        size //= 2
+    return size
+
+
+def _with_little_rest(size: int, extent: int) -> int:
+    """The size, or half of it and so on where far more than the extent would be computed in whole tiles."""
+    sizes = [size]
+    while sizes[-1] > _LARGEST:
+        sizes.append(sizes[-1] // 2)
+    least = min(-(-extent // each) * each for each in sizes)
+    return next(each for each in sizes if -(-extent // each) * each <= _MOST_REST * least)

@@ -86,17 +86,21 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
     """Blocks of two lines by two, where there are as many.
 
     They are of four lines along the output where its rows, which lie `row_bytes` apart, share few sets of the first
-    cache: lines `way_bytes` apart have the same set. Tiles of fewer rows than columns follow each other along the
-    output, so that the other part of the lines that they read is soon asked for.
+    cache: lines `way_bytes` apart have the same set.
     """
-    if first.size < second.size:
-        return Blocks(second.size, _LOW_TILES * second.size, 0)
-    line = max(first.size, LINE_BYTES // element_bytes)
+    line = max(first.size, second.size, LINE_BYTES // element_bytes)
     pair = _PAIR * line
-    if first.main < pair or second.main < pair:
-        return Blocks(first.size, second.size, 0)
     crowded = row_bytes is not None and row_bytes * _CROWDED % way_bytes == 0
+    if first.main < pair or second.main < pair:
+        # Tiles that read parts of the same lines follow each other.
+        return Blocks(first.size if crowded else min(max(first.main, first.size), line), second.size, 0)
     return Blocks(pair, 2 * pair if crowded and second.main >= 2 * pair else pair, line)
+
+
+def low_blocks(first: Cut, second: Cut, element_bytes: int) -> Blocks:
+    """Tiles of few rows that follow each other along the output; what is left of the lines that they read is next."""
+    line = max(first.size, LINE_BYTES // element_bytes)
+    return Blocks(line, _LOW_TILES * second.size, 0)
 
 
 def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -> None:

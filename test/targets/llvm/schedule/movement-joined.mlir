@@ -3,7 +3,7 @@
 // What is turned from a concatenation is turned from one operand at a time: nothing is loaded to be thrown away.
 
 // CHECK-LABEL: func.func private @fused_concat_permute
-// CHECK:       scf.for %{{.*}} to %c64 step %c8
+// CHECK:       scf.for %{{.*}} to %c64 step %c16
 // CHECK-NOT:   arith.select
 // CHECK:       scf.for %{{.*}} to %c16 step
 // CHECK-COUNT-8: vector.load %{{.*}} : memref<1024xf32>, vector<8xf32>

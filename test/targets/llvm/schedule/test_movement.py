@@ -22,7 +22,9 @@ def test_transpose(rows: int, columns: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i8"])
 @pytest.mark.parametrize("machine", ["avx512", "avx2"])
-@pytest.mark.parametrize("shape", [(64, 64), (95, 48), (33, 161), (256, 32), (130, 512), (80, 600), (1024, 50)])
+@pytest.mark.parametrize(
+    "shape", [(64, 64), (95, 48), (33, 161), (256, 32), (130, 512), (80, 600), (1024, 50), (48, 70), (129, 7)]
+)
 def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype: str) -> None:
     """Whole blocks, half ones, tiles beside them, and tiles that are shifted to lines of the cache."""
     rows, columns = shape
