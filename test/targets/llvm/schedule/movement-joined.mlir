@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func private @fused_concat_permute
 // CHECK:       scf.for %{{.*}} to %c64 step %c16
 // CHECK-NOT:   arith.select
-// CHECK:       scf.for %{{.*}} to %c16 step
+// CHECK:       scf.for %{{.*}} to %c16{{.*}} step
 // CHECK-COUNT-8: vector.load %{{.*}} : memref<1024xf32>, vector<8xf32>
 // CHECK-NOT:   arith.select
 // CHECK:       {tir.parallel}
