@@ -13,6 +13,10 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
 
+ENOUGH_ROWS = 6
+"""Rows with which a tile is worth having, however many there are along other axes."""
+OPEN_ROWS = 56
+"""Rows that a tile is chosen for at least, where their number is known at run time only."""
 PACK_FROM_ROWS = 6
 """From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
 
@@ -23,9 +27,10 @@ def count_of(axes: Iterable[Axis]) -> int:
 
 
 def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
-    """The question for rows along an axis."""
+    """The question for rows along an axis; where their number is open there are tiles for few of them anyway."""
+    rows = axis.extent if isinstance(axis.extent, int) else max(D.guess(axis.extent), OPEN_ROWS)
     step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
-    return replace(question, rows=D.guess(axis.extent), row_step=step)
+    return replace(question, rows=rows, row_step=step)
 
 
 def choose_rows(
@@ -35,16 +40,27 @@ def choose_rows(
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
         return None, rows, vectors
-    total = count_of(candidates)
     best = None
-    for axis in reversed(candidates):  # innermost first: among equals its rows lie closest together
+    for axis in reversed(_worth_trying(candidates)):  # innermost first: among equals its rows lie closest together
         asked = asked_for(question, axis, side)
         rows, vectors, cycles = choose_tile(asked, machine)
-        cycles *= total // D.guess(axis.extent)
+        cycles /= asked.rows
         if best is None or cycles < best[0] * 0.98:
             best = (cycles, axis, rows, vectors)
     assert best is not None
     return best[1:]
+
+
+def _worth_trying(candidates: list[Axis]) -> list[Axis]:
+    """Axes of enough rows, where any are known to have as many; else the innermost one of an open number of rows, too.
+
+    An outer one, the batch, may have a single row at run time.
+    """
+    known = [axis for axis in candidates if isinstance(axis.extent, int)]
+    if any(axis.extent >= ENOUGH_ROWS for axis in known):
+        return known
+    inner = [axis for axis in candidates if not isinstance(axis.extent, int)][-1:]
+    return [axis for axis in candidates if axis in known or axis in inner]
 
 
 def contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:

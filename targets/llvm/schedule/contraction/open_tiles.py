@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import PARALLEL
 
-SMALLER = (8, 4, 2, 1)
+SMALLER = (9, 7, 5, 4, 3, 2, 1)
 """Sizes of tiles for what whole ones leave: each is code of its own."""
 _GREATER, _AT_LEAST = 4, 5
 """Signed comparisons, as `arith.cmpi` numbers them."""
@@ -44,7 +44,7 @@ def open_tiles(count: Any, size: int) -> list[OpenTiles]:
     """The tiles of so many rows; emits arithmetic at the insertion point.
 
     The rest that whole tiles leave is covered by one tile of the smallest size that does: of 14 rows if it is more than
-    8, of 8 if it is more than 4, and so on, which begins early enough. Where there are not as many rows as that in
+    9, of 9 if it is more than 7, and so on, which begins early enough. Where there are not as many rows as that in
     all, by several of the next sizes.
     """
     sizes = [size, *(smaller for smaller in SMALLER if smaller < size)]

@@ -26,10 +26,10 @@ func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.d
 // CHECK:         scf.for {{.*}} step %c14
 // CHECK:           arith.minsi
 // CHECK-COUNT-28:  vector.fma
-// CHECK:         scf.for {{.*}} step %c8
+// CHECK:         scf.for {{.*}} step %c9
 // CHECK:           arith.minsi
-// CHECK-COUNT-16:  vector.fma
-// CHECK:         scf.for {{.*}} step %c4
+// CHECK-COUNT-18:  vector.fma
+// CHECK:         scf.for {{.*}} step %c7
 // CHECK:         scf.for {{.*}} step %c2
 // CHECK:         scf.for {{.*}} step %c1
 // CHECK:           vector.fma
