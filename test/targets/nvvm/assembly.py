@@ -113,9 +113,7 @@ def _multiply(group: Any, match: Any, sums: Any, operands: dict[int, Any], env: 
     def finish() -> None:
         a = left.read(group.unit.memory, 64, steps) if rows is None else rows
         b = right.read(group.unit.memory, columns, steps)
-        if not adds:
-            sums.values[:] = 0
-        sums.add(a.astype(np.float32) @ b.astype(np.float32).T)
+        sums.add(a.astype(np.float32) @ b.astype(np.float32).T, begins=not adds)
 
     group.products.append(finish)
 

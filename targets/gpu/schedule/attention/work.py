@@ -11,6 +11,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import Attention, Read
+from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.linear import Linear
@@ -82,14 +83,19 @@ class Work:
         point.run(read.place)
         return widened(point.find(read.factor.result), self.found.sum_type)
 
-    def score(self, total: Any, loops: Loops, inside: bool = False, in_units: bool = False) -> Any:
+    def score(
+        self, total: Any, loops: Loops, inside: bool = False, in_units: bool = False, given: Loops | None = None
+    ) -> Any:
         """A score with the mask on it; `inside` says that its key is within all bounds.
 
-        With `in_units` it is not multiplied with the factor of all scores, where there is one.
+        With `in_units` it is not multiplied with the factor of all scores, where there is one; `given` are values of
+        the mask's body that are known.
         """
         places = self.inside if inside else self.found.mask
         scaling = self.found.scaling if in_units else None
-        given = {} if scaling is None else {scaling.product: total}
+        given = dict(given or {})
+        if scaling is not None:
+            given[scaling.product] = total
         return self._chain(places, {self.found.scores: total}, loops, given).get(self.found.masked, total)
 
     def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
@@ -134,6 +140,10 @@ class Work:
             past = create("arith.maxsi", past.type, past, index(0))
             reach = create("arith.minsi", past.type, reach, past)
         return reach
+
+    def limit(self, bound: Bound, row: Loops) -> Any:
+        """The last key that a bound lets a row see."""
+        return Point(Frame(self.memory, None), self.indices(row)).first(bound.limit)
 
     def _extreme(self, limit: Linear, batch: Loops, first: Any, last: Any, highest: bool) -> Any:
         """The largest, or smallest, value of an expression over neighbouring rows."""

@@ -14,8 +14,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
-from mirlo.targets.gpu.schedule.launch import add, less
+from mirlo.targets.gpu.schedule.launch import add
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.bulk import i32
 from mirlo.targets.nvvm.schedule.fragments import PAIR
 from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.units import COLUMNS
@@ -33,19 +34,37 @@ def masked(
     """
     found = work.found
     is_ragged = bool(found.keys % keys) and not inside
+    left = _in_tile(index(found.keys), first, keys) if is_ragged else None
     lines = []
     for line, loops in zip(scores, rows, strict=True):
+        bounds = () if inside else found.bounds
+        seen = [(bound.condition, _in_tile(add(work.limit(bound, loops), 1), first, keys)) for bound in bounds]
         made = []
         for i, total in enumerate(line):
-            key = add(first, i // PAIR * COLUMNS + i % PAIR)
+            apart = i // PAIR * COLUMNS + i % PAIR
+            key = add(first, apart)
             at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
-            score = work.score(total, {**loops, found.key_loop: at}, inside, in_units=True)
-            if is_ragged:
-                exists = less(key, found.keys)
-                score = create("arith.select", score.type, exists, score, hidden(score.type))
+            given = {condition: _above(end, apart) for condition, end in seen}
+            score = work.score(total, {**loops, found.key_loop: at}, inside, in_units=True, given=given)
+            if left is not None:
+                score = create("arith.select", score.type, _above(left, apart), score, hidden(score.type))
             made.append(score)
         lines.append(made)
     return lines
+
+
+def _in_tile(end: Any, first: Any, keys: int) -> Any:
+    """Keys from the thread's first one up to an end, none or a tile's at most, in 32 bits: tests of it are short."""
+    apart = create("arith.subi", end.type, end, first)
+    apart = create("arith.maxsi", apart.type, apart, index(0))
+    return i32(create("arith.minsi", apart.type, apart, index(keys)))
+
+
+def _above(count: Any, number: int) -> Any:
+    """Whether a count is above a number."""
+    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    greater = ir.IntegerAttr.get(i64, 4)
+    return create("arith.cmpi", i1, count, emit_constant(number, count.type), predicate=greater)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@
 // CHECK:         gpu.shuffle xor
 // CHECK:         ex2.approx.ftz.f32
 // CHECK:         nvgpu.ldmatrix {{.*}}transpose = true
-// CHECK-NOT:     arith.cmpi sle
+// CHECK-NOT:     arith.cmpi sgt
 // CHECK:       scf.for
-// CHECK:         arith.cmpi sle
+// CHECK:         arith.cmpi sgt
 // CHECK-NOT:   gpu.launch
 func.func @main(%q: tensor<1x16x1024x64xf16>, %k: tensor<1x4x1024x64xf16>, %v: tensor<1x4x1024x64xf16>) -> tensor<1x16x1024x64xf16> {
   %0 = "relax.attention"(%q, %k, %v) {causal = true} : (tensor<1x16x1024x64xf16>, tensor<1x4x1024x64xf16>, tensor<1x4x1024x64xf16>) -> tensor<1x16x1024x64xf16>

@@ -18,7 +18,7 @@
 // CHECK: nvvm.barrier.arrive
 // CHECK: llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
 // CHECK: llvm.inline_asm {{.*}}wgmma.wait_group.sync.aligned 0;
-// CHECK: arith.cmpi sle
+// CHECK: arith.cmpi sgt
 // CHECK: scf.for
 // CHECK: scf.for
 // CHECK: nvvm.barrier id =
@@ -26,7 +26,7 @@
 // CHECK: llvm.inline_asm {{.*}}wgmma.mma_async
 // CHECK: nvvm.barrier.arrive
 // CHECK: llvm.inline_asm {{.*}}wgmma.wait_group.sync.aligned 1;
-// CHECK-NOT: arith.cmpi sle
+// CHECK-NOT: arith.cmpi sgt
 // CHECK: llvm.inline_asm {{.*}}@never st.shared.f32
 // CHECK: llvm.inline_asm {{.*}}wgmma.wait_group.sync.aligned 0;
 // CHECK: vector.store {{.*}} vector<8xf16>
