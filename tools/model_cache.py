@@ -189,7 +189,7 @@ def _sources_in(place: str) -> Iterator[str]:
         yield place
     for folder, folders, files in os.walk(place):
         folders.sort()
-        yield from (f"{folder}{os.sep}{name}" for name in sorted(files) if name.endswith((".py", ".ll")))
+        yield from (f"{folder}{os.sep}{name}" for name in sorted(files) if name.endswith((".py", ".ll", ".txt")))
 
 
 def _content(path: str) -> bytes:

@@ -48,6 +48,14 @@ class Signature:
 @cache
 def signature(domain: str, operator: str, version: int) -> Signature | None:
     """The signature of an operator at an operator set version, or None where there is no such operator."""
+    from mirlo.frontends.onnx.schema_table import table
+
+    known = table()
+    return defined(domain, operator, version) if known is None else known.find(domain, operator, version)
+
+
+def defined(domain: str, operator: str, version: int) -> Signature | None:
+    """The signature, as the `onnx` package itself tells it."""
     schema = schema_of(domain, operator, version)
     if schema is None:
         return None

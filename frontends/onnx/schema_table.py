@@ -1,0 +1,106 @@
+"""The signatures of ONNX's operators in a file: `python -m mirlo.frontends.onnx.schema_table` writes it anew.
+
+The `onnx` package defines all versions of all operators when it is asked for the first one, which takes longer than the
+import of a small model. The file is used with the release of `onnx` that it was made from; others are asked themselves.
+
+First come sets of types, then a line for each operator and version; fields end with tabs, names in them with spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirlo.frontends.onnx.schema import Formal, Signature
+
+FILE = Path(__file__).with_name("schemas.txt")
+_KINDS = {"Single": "1", "Optional": "?", "Variadic": "*"}
+_MIXED = "-"
+"""Marks variadic formals whose values need not have one type."""
+_REQUIRED = "!"
+
+
+class Table:
+    """The file, of which only the lines that are asked for are looked at."""
+
+    def __init__(self, text: str) -> None:
+        head, sets, self._operators = text.split("\n\n", 2)
+        self.version = head.rpartition(" ")[2]
+        self._sets = sets.split("\n")
+        self._types = cache(lambda i: frozenset(self._sets[i].split("|")))
+
+    def find(self, domain: str, operator: str, version: int) -> Signature | None:
+        """The signature at an operator set version, or None where there is no such operator."""
+        prefix = f"{domain}\t{operator}\t"
+        at = self._operators.find(f"\n{prefix}")
+        found = None
+        while at >= 0 and self._operators.startswith(prefix, at + 1):
+            end = self._operators.find("\n", at + 1)
+            fields = self._operators[at + 1 : end].split("\t")
+            if int(fields[2]) > version:
+                break
+            found, at = fields, end
+        return None if found is None else self._signature(found)
+
+    def _signature(self, fields: list[str]) -> Signature:
+        _, operator, since, least, most, outputs, attributes, *formals = fields
+        given, made = (tuple(map(self._formal, text.split())) for text in formals)
+        names = attributes.split()
+        required = frozenset(name.removesuffix(_REQUIRED) for name in names if name.endswith(_REQUIRED))
+        return Signature(
+            operator, int(since), given, made, int(least), int(most), int(outputs),
+            frozenset(name.removesuffix(_REQUIRED) for name in names), required,
+        )  # fmt: skip
+
+    def _formal(self, text: str) -> Formal:
+        name, kind, type_name, number = text.split(":")
+        return Formal(
+            name, kind[0] == "1", kind[0] == "*", not kind.endswith(_MIXED), type_name, self._types(int(number))
+        )
+
+
+@cache
+def table() -> Table | None:
+    """The table, if it is for the `onnx` package that is installed."""
+    from onnx import __version__ as version
+
+    found = Table(FILE.read_text(encoding="utf-8"))
+    return found if found.version == version else None
+
+
+def written(schemas: Iterable[Any], version: str) -> str:
+    """The text of the table for these schemas, those of `onnx.defs.get_all_schemas_with_history()`."""
+    sets: dict[str, int] = {}
+
+    def formals(parameters: Iterable[Any]) -> str:
+        return " ".join(map(formal, parameters))
+
+    def formal(parameter: Any) -> str:
+        kind = _KINDS[parameter.option.name] + ("" if parameter.is_homogeneous else _MIXED)
+        number = sets.setdefault("|".join(sorted(parameter.types)), len(sets))
+        return f"{parameter.name}:{kind}:{parameter.type_str.replace(' ', '')}:{number}"
+
+    lines = []
+    for schema in sorted(schemas, key=lambda s: (s.domain, s.name, s.since_version)):
+        attributes = (
+            f"{name}{_REQUIRED if attribute.required else ''}" for name, attribute in sorted(schema.attributes.items())
+        )
+        counts = (schema.since_version, schema.min_input, schema.max_input, schema.max_output)
+        numbers = "\t".join(map(str, counts))
+        fields = (schema.domain, schema.name, numbers, " ".join(attributes), formals(schema.inputs))
+        lines.append("\t".join((*fields, formals(schema.outputs))))
+    head = f"# Operators as onnx defines them, by mirlo.frontends.onnx.schema_table: onnx {version}"
+    return "\n\n".join([head, "\n".join(sets), "\n" + "\n".join(lines) + "\n"])
+
+
+def main() -> None:
+    """Write the file."""
+    import onnx
+
+    FILE.write_text(written(onnx.defs.get_all_schemas_with_history(), onnx.__version__), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
