@@ -28,7 +28,7 @@ def _load_global(group: Group, addresses: Array, size: int) -> Array:
 
 
 def _load_shared(group: Group, addresses: Array, size: int) -> Array:
-    return group.batch.shared.load(group.batch.block_of(group), addresses, size)
+    return group.batch.load_shared(group, group.batch.block_of(group), addresses, size)
 
 
 def _load_local(group: Group, addresses: Array, size: int) -> Array:
@@ -37,7 +37,7 @@ def _load_local(group: Group, addresses: Array, size: int) -> Array:
 
 def _load_cluster(group: Group, addresses: Array, size: int) -> Array:
     blocks, offsets = group.batch.in_cluster(group, addresses)
-    return group.batch.shared.load(blocks, offsets, size)
+    return group.batch.load_shared(group, blocks, offsets, size)
 
 
 def _load_generic(group: Group, addresses: Array, size: int) -> Array:
@@ -56,7 +56,7 @@ def _store_global(group: Group, addresses: Array, values: Array, size: int) -> N
 
 
 def _store_shared(group: Group, addresses: Array, values: Array, size: int) -> None:
-    group.batch.shared.store(group.batch.block_of(group), addresses, values, size)
+    group.batch.store_shared(group, group.batch.block_of(group), addresses, values, size)
 
 
 def _store_local(group: Group, addresses: Array, values: Array, size: int) -> None:
@@ -65,7 +65,7 @@ def _store_local(group: Group, addresses: Array, values: Array, size: int) -> No
 
 def _store_cluster(group: Group, addresses: Array, values: Array, size: int) -> None:
     blocks, offsets = group.batch.in_cluster(group, addresses)
-    group.batch.shared.store(blocks, offsets, values, size)
+    group.batch.store_shared(group, blocks, offsets, values, size)
 
 
 def _store_generic(group: Group, addresses: Array, values: Array, size: int) -> None:

@@ -39,15 +39,17 @@ class BulkCopies:
         self._batch = batch
         self._under_way: list[_Copy] = []
 
-    def start(self, block: int, target: int, box: TensorMap, coordinates: list[int], barrier: int) -> _Copy:
+    def start(self, block: int, target: int, box: TensorMap, coordinates: list[int], barrier: int, warp: int) -> None:
         """Begin to copy a box."""
         if target % 128 or barrier % 8:
             raise KernelError(f"a box is copied to {target}, its barrier is at {barrier}: expected multiples of 128, 8")
         made = _Copy(block, target, self.read(box, coordinates), box.swizzle, barrier)
         self._batch.mbarriers.state((block, barrier))
-        self._batch.shared.mark(self._places(made), 1, UNDER_WAY)
+        places = self._places(made)
+        self._batch.shared.mark(places, 1, UNDER_WAY)
+        if self._batch.races is not None:
+            self._batch.races.access(np.full(len(places), warp), places, writes=True)
         self._under_way.append(made)
-        return made
 
     def read(self, box: TensorMap, coordinates: list[int]) -> Array:
         """The bytes of a box; what is outside of the tensor is zero."""
@@ -83,7 +85,12 @@ class BulkCopies:
         """Let all copies come; whether there were any."""
         copies, self._under_way = self._under_way, []
         for copy in copies:
-            self._batch.shared.put(self._places(copy), copy.bytes, 1, BY_COPY)
+            places = self._places(copy)
+            self._batch.shared.put(places, copy.bytes, 1, BY_COPY)
+            races = self._batch.races
+            if races is not None:
+                races.write_of_copy(places)
+                races.leave((copy.block, copy.barrier), np.array([races.copies]))
             self._batch.mbarriers.copied((copy.block, copy.barrier), len(copy.bytes))
         return bool(copies)
 
@@ -128,7 +135,14 @@ def copy_box(p: Preparation, i: Instruction) -> Step:
                 if max(chosen, default=0) >= first + batch.cluster or not chosen:
                     raise KernelError(f"mask {masks[n]:#x} of a cluster of {batch.cluster} blocks")
             for block in chosen:
-                batch.bulk.start(block, int(offsets[n]), box, [axis[n] for axis in where], int(places[n]))
+                batch.bulk.start(
+                    block,
+                    int(offsets[n]),
+                    box,
+                    [axis[n] for axis in where],
+                    int(places[n]),
+                    int(batch.warp_of[group.tids[n]]),
+                )
 
     return step
 

@@ -38,6 +38,8 @@ class ClusterBarrier:
         if (self._arrived[group.tids] == phase).any():
             raise KernelError("a thread arrives at the cluster's barrier twice")
         self._arrived[group.tids] = phase
+        if self._batch.races is not None:
+            self._batch.races.leave(("cluster", int(phase[0])), self._batch.warp_of[group.tids])
         self.settle()
 
     def wait(self, group: Group, then: int) -> list[Group]:
@@ -66,6 +68,9 @@ class ClusterBarrier:
             live = self._batch.kernel.blocks[then].live
             if done.any():
                 found.append(group.part(done, live, then))
+                if self._batch.races is not None:
+                    arrived = int(self._arrived[found[-1].tids[0]])
+                    self._batch.races.learn(("cluster", arrived), self._batch.warp_of[found[-1].tids])
             if not done.all():
                 kept.append((group.part(~done, live, group.at), then))
         self._waiting = kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +20,8 @@ from emulator.text import Module
 from mirlo.targets.nvvm import device, maps
 from mirlo.targets.nvvm import model as model_module
 
+GRANULE = 16
+"""Bytes that memory comes in: kernels count on this alignment."""
 UNWRITTEN = 0xFF
 """What new memory is filled with: NaN of every format."""
 
@@ -49,11 +51,14 @@ Ranges = tuple[tuple[int, int], ...]
 class EmulatedDriver(FakeDriver):
     """A driver whose kernels are the PTX that it is given."""
 
-    def __init__(self, chip: str = "sm_90a", gpus: int = 1) -> None:
+    def __init__(self, chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> None:
         super().__init__({}, gpus)
         digits = "".join(c for c in chip if c.isdigit())
         self.capability = (int(digits) // 10, int(digits) % 10)
         self.maps = EmulatedMaps()
+        self.races = races
+        self.edit: Callable[[str], str] = lambda ptx: ptx
+        """What is done to the PTX of modules before they are loaded."""
         self.launched: list[str] = []
         """The names of the kernels that were executed."""
         self.ranges: Ranges | None = None
@@ -66,7 +71,7 @@ class EmulatedDriver(FakeDriver):
     # Memory
 
     def cuMemAlloc(self, size: int) -> tuple[Any, int]:
-        status, address = self._allocate(size)
+        status, address = self._allocate(-(-size // GRANULE) * GRANULE)
         self._sizes[address] = size
         ctypes.memset(address, UNWRITTEN, size)
         return status, address
@@ -84,7 +89,7 @@ class EmulatedDriver(FakeDriver):
             return status, None
         self._next += 1
         number = self._next
-        self._modules[number] = parse(code.rstrip(b"\0").decode())
+        self._modules[number] = parse(self.edit(code.rstrip(b"\0").decode()))
         self._check_target(self._modules[number])
         return SUCCESS, number
 
@@ -117,7 +122,7 @@ class EmulatedDriver(FakeDriver):
             self.launched.append(name)
             x, y, z, *block = sizes
             memory, params = self._memory(ranges), packed(kernel, values)
-            launch(kernel, memory, (x, y, z), (block[0], block[1], block[2]), params, shared)
+            launch(kernel, memory, (x, y, z), (block[0], block[1], block[2]), params, shared, self.races)
 
         return run
 
@@ -125,7 +130,7 @@ class EmulatedDriver(FakeDriver):
         """What a kernel may use: the ranges that it is given, all memory of the GPU where these are not known."""
         memory = GlobalMemory()
         for address, size in _joined(self._sizes.items() if ranges is None else ranges):
-            memory.add(address, size, f"the range at {address:#x}")
+            memory.add(address, size, f"the range at {address:#x}", GRANULE)
         return memory
 
     def range_of(self, model: Any, where: list[Any], address: int) -> tuple[int, int]:
@@ -152,9 +157,9 @@ def _joined(ranges: Any) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def emulated(chip: str = "sm_90a", gpus: int = 1) -> Iterator[EmulatedDriver]:
-    """Run models of target nvvm on emulated GPUs with a chip's compute capability."""
-    made = EmulatedDriver(chip, gpus)
+def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterator[EmulatedDriver]:
+    """Run models of target nvvm on emulated GPUs with a chip's compute capability; `races`: look for them, slowly."""
+    made = EmulatedDriver(chip, gpus, races)
     step = model_module.Model.step
 
     def noting(model: Any, described: dict[str, Any], tensors: Any) -> None:

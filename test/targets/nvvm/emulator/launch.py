@@ -14,10 +14,14 @@ from emulator.machine import MOST_SHARED, MOST_THREADS, Batch
 from emulator.memory import GlobalMemory
 from emulator.parse import parse
 
+RACED = 4
+"""Blocks that races are looked for in, where they are: the others do the same."""
 Sizes = tuple[int, int, int]
 
 
-def launch(kernel: Kernel, memory: GlobalMemory, grid: Sizes, block: Sizes, params: bytes, shared: int = 0) -> None:
+def launch(
+    kernel: Kernel, memory: GlobalMemory, grid: Sizes, block: Sizes, params: bytes, shared: int = 0, races: bool = False
+) -> None:
     """Execute a kernel; `shared`: bytes of shared memory that the launch asks for."""
     _check(kernel, grid, block, params)
     for constant in kernel.constants:
@@ -30,10 +34,11 @@ def launch(kernel: Kernel, memory: GlobalMemory, grid: Sizes, block: Sizes, para
     most = min(MOST_THREADS // size, MOST_SHARED // max(each, 1))
     step = max(most // cluster * cluster, cluster)
     total = int(np.prod(grid))
+    raced = min(-(-RACED // cluster) * cluster, total) if races and each else 0
+    starts = [*range(0, raced, cluster), *range(raced, total, step)]
     with np.errstate(all="ignore"):
-        for first in range(0, total, step):
-            blocks = np.arange(first, min(first + step, total))
-            Batch(kernel, memory, grid, block, params, shared, blocks, cluster).run()
+        for first, end in zip(starts, [*starts[1:], total], strict=True):
+            Batch(kernel, memory, grid, block, params, shared, np.arange(first, end), cluster, first < raced).run()
 
 
 def _check(kernel: Kernel, grid: Sizes, block: Sizes, params: bytes) -> None:

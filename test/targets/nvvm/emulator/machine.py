@@ -21,6 +21,7 @@ from emulator.kernel import Code, Kernel
 from emulator.mbarriers import MBarriers
 from emulator.memory import GlobalMemory, Windows
 from emulator.prepare import Step
+from emulator.races import Races
 from emulator.types import Array
 from emulator.waiting import Barriers, Copies
 from emulator.wgmma import WARPGROUP, Products
@@ -37,7 +38,7 @@ class Batch:
 
     def __init__(
         self, kernel: Kernel, memory: GlobalMemory, grid: Sequence[int], block: Sequence[int], params: bytes,
-        asked: int, blocks: Array, cluster: int,
+        asked: int, blocks: Array, cluster: int, races: bool = False,
     ) -> None:  # fmt: skip
         self.kernel = kernel
         self.memory = memory
@@ -55,6 +56,7 @@ class Batch:
         self.warps_per_block = -(-size // WARP)
         tids = np.arange(self.count * size)
         self.warp_of = tids // size * self.warps_per_block + tids % size // WARP
+        self.races = Races(self, self.count * self.shared.stride) if races else None
         self.barriers = Barriers(self)
         self.copies = Copies(self)
         self.bulk = BulkCopies(self)
@@ -68,6 +70,22 @@ class Batch:
     def block_of(self, group: Group) -> Array:
         """The number in the batch of each thread's block."""
         return group.tids // self.block_size
+
+    def block_of_threads(self, tids: Array) -> Array:
+        """The same of threads."""
+        return tids // self.block_size
+
+    def load_shared(self, group: Group, blocks: Array, addresses: Array, size: int) -> Array:
+        """Elements of the shared memory of blocks."""
+        if self.races is not None:
+            self.races.touch(group, self.shared.places(blocks, addresses, size), size, writes=False)
+        return self.shared.load(blocks, addresses, size)
+
+    def store_shared(self, group: Group, blocks: Array, addresses: Array, values: Array, size: int) -> None:
+        """Write such elements."""
+        if self.races is not None:
+            self.races.touch(group, self.shared.places(blocks, addresses, size), size, writes=True)
+        self.shared.store(blocks, addresses, values, size)
 
     def push(self, group: Group) -> None:
         """Let a group go on, when it is its turn."""

@@ -29,6 +29,15 @@ def whole(group: Group) -> int:
     return group.size // 32
 
 
+def _note(group: Group, blocks: Array, lines: Array, each: int, writes: bool) -> None:
+    """Tell who looks for races that each warp touches so many lines."""
+    batch = group.batch
+    if batch.races is not None:
+        places = batch.shared.places(blocks, lines, 16)[:, None] * 16 + np.arange(16)
+        warps = np.repeat(batch.warp_of[group.tids[::32]], 16 * each)
+        batch.races.access(warps, places.reshape(-1), writes)
+
+
 def _ldmatrix(p: Preparation, i: Instruction) -> Step:
     """Eight lines of 16 bytes for each matrix, from the addresses of eight threads."""
     if "m8n8" not in i.modifiers or i.kind != "b16":
@@ -43,6 +52,7 @@ def _ldmatrix(p: Preparation, i: Instruction) -> Step:
         warps = whole(group)
         lines = group.spread(address(group)).reshape(warps, 32)[:, : 8 * count].reshape(-1)
         blocks = np.repeat(group.batch.block_of(group).reshape(warps, 32)[:, 0], 8 * count)
+        _note(group, blocks, lines, 8 * count, writes=False)
         rows = group.batch.shared.load(blocks, lines, 16)
         matrices = rows.view(np.uint16).reshape(warps, count, 8, 8)
         if transposed:
@@ -73,6 +83,7 @@ def _stmatrix(p: Preparation, i: Instruction) -> Step:
         if transposed:
             matrices = matrices.swapaxes(2, 3)
         rows = np.ascontiguousarray(matrices).reshape(-1).view(BITS[16])
+        _note(group, blocks, lines, 8 * count, writes=True)
         group.batch.shared.store(blocks, lines, rows, 16)
 
     return step

@@ -85,6 +85,8 @@ class MBarriers:
         if state.pending or state.bytes:
             return
         state.phase += 1
+        if self._batch.races is not None:
+            self._batch.races.renew(key, (*key, state.phase))
         state.pending = state.expected
         kept = []
         for group, blocks, addresses in self._waiting:
@@ -165,7 +167,10 @@ def _arrive(p: Preparation, i: Instruction) -> Step:
         keys = keys_of(group, address(group))
         values = [1] * len(keys) if number is None else group.spread(number(group)).tolist()
         states = np.array([group.batch.mbarriers.state(key).phase for key in keys], np.uint64)
-        for key, value in zip(keys, values, strict=True):
+        races = group.batch.races
+        for key, value, tid in zip(keys, values, group.tids, strict=True):
+            if races is not None:
+                races.leave(key, group.batch.warp_of[tid : tid + 1])
             group.batch.mbarriers.arrive(key, *((1, value) if expects else (value,)))
         if write is not None:
             write(group, states)
@@ -199,6 +204,9 @@ def wait_for_phase(p: Preparation, i: Instruction, then: int) -> tuple[Ending | 
             if late is group:
                 return []
             group = group.part(done, live, group.at)
+        if batch.races is not None:
+            for key, tid in zip(keys_of(group, address(group)), group.tids, strict=True):
+                batch.races.learn((*key, batch.mbarriers.state(key).phase), batch.warp_of[tid : tid + 1])
         write(group, np.ones(1, np.bool_))
         group.at = then
         return [group]

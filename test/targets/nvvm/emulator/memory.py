@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,11 @@ from emulator.types import BITS, Array
 class Range:
     """Bytes at an address."""
 
-    def __init__(self, address: int, data: Array, name: str) -> None:
+    def __init__(self, address: int, data: Array, name: str, size: int) -> None:
         self.address = address
-        self.end = address + len(data)
+        self.end = address + size
+        self.readable = address + len(data)
+        """Where what may be read ends, not before the end."""
         self.name = name
         self._data = data
         self._views: dict[int, Array] = {1: data}
@@ -40,39 +41,41 @@ class GlobalMemory:
         self._ranges: list[Range] = []
         self._starts: list[int] = []
 
-    def add(self, address: int, size: int, name: str) -> None:
-        """Let kernels use memory of this process."""
+    def add(self, address: int, size: int, name: str, granule: int = 1) -> None:
+        """Let kernels use memory of this process; reads may go on to the end of a granule.
+
+        LLVM reads neighbours together where their alignment says that the bytes behind them exist.
+        """
         if size <= 0:
             return
-        data = np.frombuffer((ctypes.c_char * size).from_address(address), np.uint8)
-        self.add_array(address, data, name)
+        data = np.frombuffer((ctypes.c_char * (-(-size // granule) * granule)).from_address(address), np.uint8)
+        self.add_array(address, data, name, size)
 
-    def add_array(self, address: int, data: Array, name: str) -> None:
+    def add_array(self, address: int, data: Array, name: str, size: int | None = None) -> None:
         """Let kernels use an array's bytes, at an address of its own."""
         at = bisect_right(self._starts, address)
         self._starts.insert(at, address)
-        self._ranges.insert(at, Range(address, data, name))
+        self._ranges.insert(at, Range(address, data, name, len(data) if size is None else size))
 
-    def find(self, addresses: Array, size: int) -> Range:
-        """The range that has all elements; an error if there is none."""
+    def find(self, addresses: Array, size: int, writes: bool) -> Range | None:
+        """The range that has all elements; None where there are several, an error where there is none for one."""
         low, high = int(addresses.min()), int(addresses.max())
-        at = bisect_right(self._starts, low) - 1
-        if at >= 0 and high + size <= self._ranges[at].end:
-            return self._ranges[at]
-        return self._several(addresses, size)
-
-    def _several(self, addresses: Array, size: int) -> Any:
-        for address in (int(addresses.min()), int(addresses.max()), *map(int, addresses)):
-            at = bisect_right(self._starts, address) - 1
-            if at < 0 or address + size > self._ranges[at].end:
+        if self._fits(low, high + size, writes):
+            return self._ranges[bisect_right(self._starts, low) - 1]
+        for address in (low, high, *map(int, addresses)):
+            if not self._fits(address, address + size, writes):
                 raise KernelError(self._outside(address, size))
         return None
+
+    def _fits(self, address: int, end: int, writes: bool) -> bool:
+        at = bisect_right(self._starts, address) - 1
+        return at >= 0 and end <= (self._ranges[at].end if writes else self._ranges[at].readable)
 
     def _outside(self, address: int, size: int) -> str:
         at = bisect_right(self._starts, address) - 1
         near = []
         if at >= 0:
-            near.append(f"{address - self._ranges[at].end} bytes behind the end of {self._ranges[at].name}")
+            near.append(f"{address + size - self._ranges[at].end} bytes beyond the end of {self._ranges[at].name}")
         if at + 1 < len(self._ranges):
             near.append(f"{self._ranges[at + 1].address - address} bytes before {self._ranges[at + 1].name}")
         return f"{size} bytes at {address:#x} are outside of all memory: {', '.join(near)}"
@@ -80,7 +83,7 @@ class GlobalMemory:
     def load(self, addresses: Array, size: int) -> Array:
         """Elements of so many bytes."""
         check_alignment(addresses, size)
-        found = self.find(addresses, size)
+        found = self.find(addresses, size, writes=False)
         if found is not None:
             return found.view(size)[((addresses - np.uint64(found.address)) // np.uint64(size)).view(np.int64)]
         made = np.empty(len(addresses), BITS[size])
@@ -91,7 +94,7 @@ class GlobalMemory:
     def store(self, addresses: Array, values: Array, size: int) -> None:
         """Write elements."""
         check_alignment(addresses, size)
-        found = self.find(addresses, size)
+        found = self.find(addresses, size, writes=True)
         if found is not None:
             at = ((addresses - np.uint64(found.address)) // np.uint64(size)).view(np.int64)
             found.view(size)[at] = values

@@ -50,13 +50,34 @@ class Barriers:
         full = arrived == expected
         full &= expected > 0
         arrived[full] = expected[full] = 0
+        self._tell(group, number, full)
         if waits:
             self._waiting.setdefault(number, []).append((group, then))
         else:
             group.at = then
         return [*self._released(number, full), *([] if waits else [group])]
 
+    def _tell(self, group: Group, number: int, full: Array) -> None:
+        """Tell who looks for races that threads came to a barrier, and of which blocks it is complete."""
+        races = self._batch.races
+        if races is None:
+            return
+        blocks = self._batch.block_of(group)
+        for block in np.unique(blocks).tolist():
+            races.leave(("barrier", block, number), self._batch.warp_of[group.tids[blocks == block]])
+        for block in np.flatnonzero(full).tolist():
+            races.renew(("barrier", block, number), ("passed", block, number))
+
     def _released(self, number: int, full: Array) -> Iterator[Group]:
+        for group in self._those_of(number, full):
+            if self._batch.races is not None:
+                blocks = self._batch.block_of(group)
+                for block in np.unique(blocks).tolist():
+                    warps = self._batch.warp_of[group.tids[blocks == block]]
+                    self._batch.races.learn(("passed", block, number), warps)
+            yield group
+
+    def _those_of(self, number: int, full: Array) -> Iterator[Group]:
         kept = []
         for group, then in self._waiting.pop(number, ()):
             done = full[self._batch.block_of(group)]
@@ -106,6 +127,8 @@ class Copies:
         shared = self._batch.shared
         places = shared.places(self._batch.block_of(group), group.spread(addresses), size)
         shared.mark(places, size, UNDER_WAY)
+        if self._batch.races is not None:
+            self._batch.races.touch(group, places, size, writes=True)
         self._under_way.append(_Copy(group.tids, self._closed[group.tids], places, group.spread(values), size))
 
     def close(self, group: Group) -> None:
@@ -122,18 +145,21 @@ class Copies:
             if left is not None:
                 done = done & (copy.numbers < self._closed[copy.tids] - left)
             if done.all():
-                self._finish(copy.places, copy.values, copy.size)
+                self._finish(copy.tids, copy.places, copy.values, copy.size)
                 continue
             if done.any():
-                self._finish(copy.places[done], copy.values[done], copy.size)
+                self._finish(copy.tids[done], copy.places[done], copy.values[done], copy.size)
                 left_over = ~done
                 copy = _Copy(copy.tids[left_over], copy.numbers[left_over], copy.places[left_over],
                              copy.values[left_over], copy.size)  # fmt: skip
             rest.append(copy)
         self._under_way = rest
 
-    def _finish(self, places: Array, values: Array, size: int) -> None:
+    def _finish(self, tids: Array, places: Array, values: Array, size: int) -> None:
         self._batch.shared.put(places, values, size)
+        if self._batch.races is not None:
+            bytes_ = (places[:, None] * size + np.arange(size)).reshape(-1)
+            self._batch.races.access(np.repeat(self._batch.warp_of[tids], size), bytes_, writes=True)
 
 
 __all__ = ["BARRIERS", "WRITTEN", "Barriers", "Copies"]

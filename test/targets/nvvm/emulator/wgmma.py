@@ -100,6 +100,10 @@ class Products:
             raise KernelError("sums begin with registers that were not written, or are still under way")
         return np.stack([group.spread(group.regs[n]) for n in registers], 1)
 
+    def note(self, group: Group, read: list[tuple[Array, Array]]) -> None:
+        """Threads begin to read."""
+        self._note(group.tids, read)
+
     def start(self, group: Group, registers: tuple[int, ...], sums: Array, read: list[tuple[Array, Array]]) -> None:
         """Products are under way: their sums are in no register."""
         number = self._closed.get(int(group.tids[0]), 0)
@@ -133,6 +137,7 @@ class Products:
             if not mine.all():
                 raise KernelError("a part of the threads of a product waits for it")
             self._check(product)
+            self._note(product.tids, product.read)
             newer = any(later.registers == product.registers and later is not product
                         and np.array_equal(later.tids, product.tids) for later in self._under_way)  # fmt: skip
             if not newer:
@@ -143,6 +148,15 @@ class Products:
                     values[at] = product.sums[:, column]
                     group.regs[n] = values
         self._under_way = kept
+
+    def _note(self, tids: Array, read: list[tuple[Array, Array]]) -> None:
+        """Tell who looks for races that all warps of warpgroups read: when products begin, and until they are done."""
+        batch = self._batch
+        if batch.races is not None:
+            for at, _ in read:
+                mine = tids[batch.block_of_threads(tids) == int(at.flat[0]) // batch.shared.stride]
+                for warp in np.unique(batch.warp_of[mine]).tolist():
+                    batch.races.access(np.full(at.size, warp), at.reshape(-1), writes=False)
 
     def _check(self, product: _Product) -> None:
         shared = self._batch.shared
@@ -261,6 +275,7 @@ def _product(p: Preparation, i: Instruction) -> Step:
             made = made * (signs[0] * signs[1])
         sums = _from_sums(before.view(dtype), columns)
         made = made + np.where(kept[:, :1, None], sums, dtype.type(0)).astype(made.dtype)
+        products.note(group, read)
         products.start(group, registers, _to_sums(made.astype(dtype)).view(np.uint32), read)
 
     return step
