@@ -61,6 +61,8 @@ class EmulatedDriver(FakeDriver):
         """What is done to the PTX of modules before they are loaded."""
         self.launched: list[str] = []
         """The names of the kernels that were executed."""
+        self.opcodes: set[str] = set()
+        """The instructions of these."""
         self.ranges: Ranges | None = None
         """Of the next launch, where known: the addresses and sizes of what the kernel may use."""
         self._sizes: dict[int, int] = {}
@@ -120,6 +122,7 @@ class EmulatedDriver(FakeDriver):
 
         def run() -> None:
             self.launched.append(name)
+            self.opcodes |= kernel.opcodes
             x, y, z, *block = sizes
             memory, params = self._memory(ranges), packed(kernel, values)
             launch(kernel, memory, (x, y, z), (block[0], block[1], block[2]), params, shared, self.races)

@@ -54,6 +54,7 @@ class Kernel:
         p = Preparation(function, symbols, module.target, divmod(int(digits), 10))
         self.blocks = [_prepare(p, block) for block in basic_blocks(function, MEETING)]
         self.numbers = p.numbers
+        self.opcodes = frozenset(instruction.opcode for instruction in function.body)
         self.registers = len(p.numbers)
 
     def instruction(self, at: int) -> Instruction:

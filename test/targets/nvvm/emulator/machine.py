@@ -180,10 +180,10 @@ class Batch:
         number = len(code.instructions) - 1 if step is None else code.steps.index(step)
         i = code.instructions[number]
         unset = [name for name in sorted(arguments_of(i)) if self._unset(name, group)]
-        if unset:
-            what = f"{', '.join(unset)} is read before it is written"
-        elif isinstance(error, KernelError):
+        if isinstance(error, KernelError):
             what = str(error)
+        elif unset:
+            what = f"{', '.join(unset)} is read before it is written"
         else:
             return error
         block, thread = divmod(int(group.tids[0]), self.block_size)

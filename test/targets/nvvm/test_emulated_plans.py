@@ -1,0 +1,105 @@
+"""Plans of schedules executed from their PTX, with a look-out for races: each with sizes that have several tiles and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from emulator.driver import EmulatedDriver, emulated
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.chips import CHIPS
+
+NUMPY: dict[str, Any] = {
+    "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "ui8": np.uint8,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
+RESULTS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "i8": "i32", "ui8": "i32", "f8E4M3FN": "f32", "f8E5M2": "f32"}
+TOLERANCE = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 2e-2}
+
+
+@pytest.fixture(params=["sm_80", "sm_89", "sm_90a"])
+def chip(request: Any) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chips with four units: a block has several tiles, sums are long enough for one part."""
+    for name, found in list(CHIPS.items()):
+        monkeypatch.setitem(CHIPS, name, replace(found, units=4))
+
+
+@pytest.fixture
+def gpu(chip: str) -> Iterator[EmulatedDriver]:
+    """An emulated GPU that finds races."""
+    with emulated(chip, races=True) as driver:
+        yield driver
+
+
+def values(kind: str, *shape: int) -> np.ndarray:
+    generator = np.random.default_rng(sum(shape))
+    if kind in ("i8", "ui8"):
+        info = np.iinfo(NUMPY[kind])
+        return generator.integers(info.min, info.max, shape, endpoint=True).astype(NUMPY[kind])
+    return generator.standard_normal(shape, dtype=np.float32).astype(NUMPY[kind])
+
+
+def tensor(array: np.ndarray, kind: str) -> str:
+    return f"tensor<{'x'.join(map(str, array.shape))}x{kind}>"
+
+
+def multiply(kind: str, size: tuple[int, int, int], turned: str, target: str) -> None:
+    """A product, the factors in `turned` given transposed, agrees with numpy's."""
+    m, n, k = size
+    a, b = values(kind, m, k), values(kind, k, n)
+    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    lines = [
+        f'  %t{i} = "relax.permute"(%{i}) {{axes = array<i64: 1, 0>}} : ({tensor(given[i], kind)}) -> {tensor(x, kind)}\n'
+        for i, (x, side) in enumerate(((a, "a"), (b, "b")))
+        if side in turned
+    ]
+    names = ", ".join(f"%t{i}" if side in turned else f"%{i}" for i, side in enumerate("ab"))
+    result = f"tensor<{m}x{n}x{RESULTS[kind]}>"
+    text = f"""func.func @main(%0: {tensor(given[0], kind)}, %1: {tensor(given[1], kind)}) -> {result} {{
+{"".join(lines)}  %p = "relax.matmul"({names}) {{out_dtype = {RESULTS[kind]}}} : ({tensor(a, kind)}, {tensor(b, kind)}) -> {result}
+  return %p : {result}
+}}"""
+    with make_context():
+        compiled = mirlo.compile(ir.Module.parse(text), target=target, cache=False)
+    exact = np.int64 if RESULTS[kind] == "i32" else np.float64
+    wanted, found = a.astype(exact) @ b.astype(exact), compiled(*given).astype(exact)
+    tolerance = TOLERANCE["tf32"] if "tf32" in target else TOLERANCE.get(kind, 0.0 if exact is np.int64 else 1e-5)
+    assert np.abs(found - wanted).max() <= tolerance * np.abs(wanted).max()
+
+
+UNITS = {
+    "f16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "bf16": "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "i8": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+    "ui8": "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32",
+    "f8E4M3FN": "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+    "f8E5M2": "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32",
+}  # fmt: skip
+"""The instruction that is to multiply."""
+
+
+@pytest.mark.parametrize("turned", ["", "b", "a"])
+@pytest.mark.parametrize("kind", UNITS)
+def test_tensor_cores(gpu: EmulatedDriver, chip: str, kind: str, turned: str) -> None:
+    if chip == "sm_80" and kind.startswith("f8"):
+        pytest.skip("sm_80 has no products of 8-bit floats")
+    if chip == "sm_89" and not kind.startswith("f8"):
+        pytest.skip("as on sm_80")
+    multiply(kind, (72, 40, 88) if chip != "sm_90a" else (136, 72, 152), turned, f"nvvm{{chip={chip}}}")
+    used = {opcode for opcode in gpu.opcodes if "mma" in opcode}
+    if chip != "sm_90a":
+        assert UNITS[kind] in used
+    elif not used:
+        assert kind not in ("f16", "bf16")
