@@ -10,10 +10,11 @@
     driver.launched, driver.opcodes                                           # which kernels, which instructions
 
 With `races`, accesses of two warps to the same shared memory that no barrier puts in an order are found as well, in the
-first blocks of each launch. `driver.edit` changes the PTX before it is loaded: to see that something is found. What instructions mean is taken from NVIDIA's PTX
-manual, not from Mirlo. Besides results it finds: accesses outside of all memory or not aligned, shared memory that is
-read and was never written or is still being copied to, registers that were not written, barriers to which not all
-threads come, kernels that hang, and what a chip does not have.
+first blocks of each launch. `driver.edit` changes the PTX before it is loaded: to see that something is found.
+
+What instructions mean is taken from NVIDIA's PTX manual, not from Mirlo. Besides results it finds: accesses outside of
+all memory or not aligned, shared memory that is read and was never written or is still being copied to, registers that
+were not written, barriers to which not all threads come, kernels that hang, and what a chip does not have.
 """
 
 from __future__ import annotations

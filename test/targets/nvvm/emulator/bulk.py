@@ -48,7 +48,7 @@ class BulkCopies:
         places = self._places(made)
         self._batch.shared.mark(places, 1, UNDER_WAY)
         if self._batch.races is not None:
-            self._batch.races.access(np.full(len(places), warp), places, writes=True)
+            self._batch.races.write(np.full(len(places), warp), places, None)
         self._under_way.append(made)
 
     def read(self, box: TensorMap, coordinates: list[int]) -> Array:

@@ -78,13 +78,13 @@ class Batch:
     def load_shared(self, group: Group, blocks: Array, addresses: Array, size: int) -> Array:
         """Elements of the shared memory of blocks."""
         if self.races is not None:
-            self.races.touch(group, self.shared.places(blocks, addresses, size), size, writes=False)
+            self.races.touch(group.tids, self.shared.places(blocks, addresses, size), size)
         return self.shared.load(blocks, addresses, size)
 
     def store_shared(self, group: Group, blocks: Array, addresses: Array, values: Array, size: int) -> None:
         """Write such elements."""
         if self.races is not None:
-            self.races.touch(group, self.shared.places(blocks, addresses, size), size, writes=True)
+            self.races.touch(group.tids, self.shared.places(blocks, addresses, size), size, values)
         self.shared.store(blocks, addresses, values, size)
 
     def push(self, group: Group) -> None:

@@ -29,13 +29,16 @@ def whole(group: Group) -> int:
     return group.size // 32
 
 
-def _note(group: Group, blocks: Array, lines: Array, each: int, writes: bool) -> None:
+def _note(group: Group, blocks: Array, lines: Array, each: int, written: Array | None = None) -> None:
     """Tell who looks for races that each warp touches so many lines."""
     batch = group.batch
     if batch.races is not None:
         places = batch.shared.places(blocks, lines, 16)[:, None] * 16 + np.arange(16)
         warps = np.repeat(batch.warp_of[group.tids[::32]], 16 * each)
-        batch.races.access(warps, places.reshape(-1), writes)
+        if written is None:
+            batch.races.read(warps, places.reshape(-1))
+        else:
+            batch.races.write(warps, places.reshape(-1), written.view(np.uint8))
 
 
 def _ldmatrix(p: Preparation, i: Instruction) -> Step:
@@ -52,7 +55,7 @@ def _ldmatrix(p: Preparation, i: Instruction) -> Step:
         warps = whole(group)
         lines = group.spread(address(group)).reshape(warps, 32)[:, : 8 * count].reshape(-1)
         blocks = np.repeat(group.batch.block_of(group).reshape(warps, 32)[:, 0], 8 * count)
-        _note(group, blocks, lines, 8 * count, writes=False)
+        _note(group, blocks, lines, 8 * count)
         rows = group.batch.shared.load(blocks, lines, 16)
         matrices = rows.view(np.uint16).reshape(warps, count, 8, 8)
         if transposed:
@@ -83,7 +86,7 @@ def _stmatrix(p: Preparation, i: Instruction) -> Step:
         if transposed:
             matrices = matrices.swapaxes(2, 3)
         rows = np.ascontiguousarray(matrices).reshape(-1).view(BITS[16])
-        _note(group, blocks, lines, 8 * count, writes=True)
+        _note(group, blocks, lines, 8 * count, rows)
         group.batch.shared.store(blocks, lines, rows, 16)
 
     return step

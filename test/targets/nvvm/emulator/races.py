@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emulator.errors import KernelError
-from emulator.group import Group
-from emulator.types import Array
+from emulator.types import BITS, Array
 
 if TYPE_CHECKING:
     from emulator.machine import Batch
@@ -32,39 +31,48 @@ class Races:
         np.fill_diagonal(self._known, 1)
         self._writer = np.zeros(size, np.int32)
         self._written = np.zeros(size, np.int64)
+        self._value = np.zeros(size, np.uint8)
+        """What was written last, or will have been when copies have come."""
         self._read = np.zeros((size, everybody), np.int32)
         self._left: dict[Any, Array] = {}
         """What those who came to a barrier knew, by barrier."""
 
     # Accesses
 
-    def touch(self, group: Group, places: Array, size: int, writes: bool) -> None:
-        """Threads access elements of so many bytes, whose places are counted in elements."""
-        bytes_ = (group.spread(places)[:, None] * size + np.arange(size)).reshape(-1)
-        warps = np.repeat(self._batch.warp_of[group.tids], size)
-        self.access(warps, bytes_, writes)
+    def touch(self, tids: Array, places: Array, size: int, values: Array | None = None) -> None:
+        """Threads access elements of so many bytes, whose places are counted in elements; values: what they write."""
+        bytes_ = (np.broadcast_to(places, tids.shape)[:, None] * size + np.arange(size)).reshape(-1)
+        warps = np.repeat(self._batch.warp_of[tids], size)
+        if values is None:
+            self.read(warps, bytes_)
+        else:
+            whole = np.broadcast_to(values.view(BITS[size]), tids.shape)
+            self.write(warps, bytes_, np.ascontiguousarray(whole).view(np.uint8))
 
-    def access(self, warps: Array, places: Array, writes: bool) -> None:
-        """Each of these warps accesses a byte."""
-        self._check(warps, places, self._writer[places], self._written[places], "written")
-        clocks = self._known[warps, warps]
-        if not writes:
-            self._read[places, warps] = clocks
-            return
-        known, read = self._known, self._read
-        touched = np.flatnonzero(read[places].any(1))
+    def read(self, warps: Array, places: Array) -> None:
+        """Each of these warps reads a byte."""
+        self._check_written(warps, places, "reads", np.ones(1, np.bool_))
+        self._read[places, warps] = self._known[warps, warps]
+
+    def write(self, warps: Array, places: Array, values: Array | None) -> None:
+        """Each of these warps writes a byte; None: nobody knows yet what. Several may write the same."""
+        other = np.ones(1, np.bool_) if values is None else self._value[places] != values
+        self._check_written(warps, places, "writes", other)
+        touched = np.flatnonzero(self._read[places].any(1))
         if len(touched):
-            late = read[places[touched]] > known[warps[touched]]
+            late = self._read[places[touched]] > self._known[warps[touched]]
             late[np.arange(len(touched)), warps[touched]] = False
             if late.any():
-                row, other = (int(one[0]) for one in np.nonzero(late))
-                self._complain(int(warps[touched][row]), int(places[touched][row]), other, "read", "writes")
+                row, reader = (int(one[0]) for one in np.nonzero(late))
+                self._complain(int(warps[touched][row]), int(places[touched][row]), reader, "read", "writes")
         self._writer[places] = warps
-        other_wins = self._writer[places] != warps
-        if other_wins.any():
-            at = int(np.flatnonzero(other_wins)[0])
+        if values is not None:
+            self._value[places] = values
+        wrong = (self._writer[places] != warps) & (True if values is None else self._value[places] != values)
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
             self._complain(int(warps[at]), int(places[at]), int(self._writer[places[at]]), "written", "writes")
-        self._written[places] = clocks
+        self._written[places] = self._known[warps, warps]
         self._read[places] = 0
 
     def write_of_copy(self, places: Array) -> None:
@@ -73,11 +81,12 @@ class Races:
         self._written[places] = self._known[self.copies, self.copies]
         self._read[places] = 0
 
-    def _check(self, warps: Array, places: Array, others: Array, clocks: Array, did: str) -> None:
-        wrong = (others != warps) & (clocks > self._known[warps, others])
+    def _check_written(self, warps: Array, places: Array, does: str, where: Array) -> None:
+        writers = self._writer[places]
+        wrong = (writers != warps) & (self._written[places] > self._known[warps, writers]) & where
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            self._complain(int(warps[at]), int(places[at]), int(others[at]), did, "touches")
+            self._complain(int(warps[at]), int(places[at]), int(writers[at]), "written", does)
 
     def _complain(self, warp: int, place: int, other: int, did: str, does: str) -> None:
         each, stride = self._batch.warps_per_block, self._batch.shared.stride

@@ -128,7 +128,7 @@ class Copies:
         places = shared.places(self._batch.block_of(group), group.spread(addresses), size)
         shared.mark(places, size, UNDER_WAY)
         if self._batch.races is not None:
-            self._batch.races.touch(group, places, size, writes=True)
+            self._batch.races.touch(group.tids, places, size, group.spread(values))
         self._under_way.append(_Copy(group.tids, self._closed[group.tids], places, group.spread(values), size))
 
     def close(self, group: Group) -> None:
@@ -158,8 +158,7 @@ class Copies:
     def _finish(self, tids: Array, places: Array, values: Array, size: int) -> None:
         self._batch.shared.put(places, values, size)
         if self._batch.races is not None:
-            bytes_ = (places[:, None] * size + np.arange(size)).reshape(-1)
-            self._batch.races.access(np.repeat(self._batch.warp_of[tids], size), bytes_, writes=True)
+            self._batch.races.touch(tids, places, size, values)
 
 
 __all__ = ["BARRIERS", "WRITTEN", "Barriers", "Copies"]

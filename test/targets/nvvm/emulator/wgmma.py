@@ -63,9 +63,13 @@ def places(found: Described, lines: int, depth: int, size: int, across: bool) ->
     return at ^ (at >> 7 & 7) << 4
 
 
+Read = list[tuple[Array, Array]]
+"""Places in shared memory, and the bytes that were there."""
+
+
 @dataclass
 class _Product:
-    """Products under way: their threads, the registers that the sums go to, what was read."""
+    """Products of one warpgroup that are under way."""
 
     tids: Array
     number: int
@@ -73,52 +77,46 @@ class _Product:
     registers: tuple[int, ...]
     sums: Array
     """By thread and register."""
-    read: list[tuple[Array, Array]]
-    """Places in shared memory, and the bytes that were there."""
+    read: Read
 
 
 class Products:
-    """The products under way of a batch."""
+    """The products under way of a batch, by the first thread of a warpgroup."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._under_way: list[_Product] = []
+        self._under_way: dict[int, list[_Product]] = {}
         self._closed: dict[int, int] = {}
-        """Groups that were closed, by the first thread of a warpgroup."""
+        """Groups that were closed."""
 
     def sums(self, group: Group, registers: tuple[int, ...], keeps: bool) -> Array:
         """The sums so far, of products under way or in registers; nobody looks at them where they are not kept."""
-        for product in reversed(self._under_way):
-            if product.registers == registers and np.array_equal(product.tids, group.tids):
-                return product.sums
-            if set(product.registers) & set(registers) and np.isin(product.tids, group.tids).any():
+        made = np.zeros((group.size, len(registers)), np.uint32)
+        for first in range(0, group.size, WARPGROUP):
+            mine = slice(first, first + WARPGROUP)
+            products = self._under_way.get(int(group.tids[first]), [])
+            if any(set(p.registers) & set(registers) and p.registers != registers for p in products):
                 raise KernelError("sums of another shape are under way in these registers")
-        if not keeps:
-            return np.zeros((group.size, len(registers)), np.uint32)
-        missing = [n for n in registers if group.regs[n] is None]
-        if missing:
-            raise KernelError("sums begin with registers that were not written, or are still under way")
-        return np.stack([group.spread(group.regs[n]) for n in registers], 1)
+            before = next((product for product in reversed(products) if product.registers == registers), None)
+            if before is not None:
+                made[mine] = before.sums
+            elif keeps:
+                if any(group.regs[n] is None for n in registers):
+                    raise KernelError("sums begin with registers that were not written, or are still under way")
+                for column, n in enumerate(registers):
+                    made[mine, column] = group.spread(group.regs[n])[mine]
+        return made
 
-    def note(self, group: Group, read: list[tuple[Array, Array]]) -> None:
-        """Threads begin to read."""
-        self._note(group.tids, read)
-
-    def start(self, group: Group, registers: tuple[int, ...], sums: Array, read: list[tuple[Array, Array]]) -> None:
+    def start(self, group: Group, registers: tuple[int, ...], sums: Array, read: list[Read]) -> None:
         """Products are under way: their sums are in no register."""
-        number = self._closed.get(int(group.tids[0]), 0)
-        self._under_way = [one for one in self._under_way
-                           if not (one.registers == registers and np.array_equal(one.tids, group.tids)
-                                   and one.number == number and self._merge(one, read))]  # fmt: skip
-        self._under_way.append(_Product(group.tids, number, registers, sums, read))
+        for n, first in enumerate(range(0, group.size, WARPGROUP)):
+            tids = group.tids[first : first + WARPGROUP]
+            closed, mine = self._closed.get(int(tids[0]), 0), sums[first : first + WARPGROUP]
+            product = _Product(tids, closed, registers, mine, read[n])
+            self._note(product)
+            self._under_way.setdefault(int(tids[0]), []).append(product)
         for n in registers:
             group.regs[n] = None
-
-    @staticmethod
-    def _merge(earlier: _Product, read: list[tuple[Array, Array]]) -> bool:
-        """What an earlier product of the same group read is not to change either."""
-        read += earlier.read
-        return True
 
     def close(self, group: Group) -> None:
         """`commit_group`."""
@@ -127,36 +125,35 @@ class Products:
 
     def wait(self, group: Group, left: int) -> None:
         """Finish products but those of the last groups."""
-        kept = []
-        for product in self._under_way:
-            mine = np.isin(product.tids, group.tids)
-            closed = self._closed.get(int(product.tids[0]), 0)
-            if not mine.any() or product.number >= closed - left:
-                kept.append(product)
-                continue
-            if not mine.all():
-                raise KernelError("a part of the threads of a product waits for it")
-            self._check(product)
-            self._note(product.tids, product.read)
-            newer = any(later.registers == product.registers and later is not product
-                        and np.array_equal(later.tids, product.tids) for later in self._under_way)  # fmt: skip
-            if not newer:
-                at = np.searchsorted(group.tids, product.tids)
-                for column, n in enumerate(product.registers):
-                    values = np.zeros(group.size, np.uint32) if group.regs[n] is None else group.spread(group.regs[n])
-                    values = values.copy()
-                    values[at] = product.sums[:, column]
-                    group.regs[n] = values
-        self._under_way = kept
+        for at in range(0, group.size, WARPGROUP):
+            first = int(group.tids[at])
+            products = self._under_way.get(first, [])
+            done = [one for one in products if one.number < self._closed.get(first, 0) - left]
+            rest = [one for one in products if one.number >= self._closed.get(first, 0) - left]
+            self._under_way[first] = rest
+            for product in done:
+                self._check(product)
+                self._note(product)
+            late = {one.registers for one in rest}
+            for registers, product in {one.registers: one for one in done}.items():
+                if registers not in late:
+                    self._write(group, at, product)
 
-    def _note(self, tids: Array, read: list[tuple[Array, Array]]) -> None:
-        """Tell who looks for races that all warps of warpgroups read: when products begin, and until they are done."""
+    @staticmethod
+    def _write(group: Group, at: int, product: _Product) -> None:
+        for column, n in enumerate(product.registers):
+            known = group.regs[n]
+            values = np.zeros(group.size, np.uint32) if known is None else group.spread(known).copy()
+            values[at : at + WARPGROUP] = product.sums[:, column]
+            group.regs[n] = values
+
+    def _note(self, product: _Product) -> None:
+        """Tell who looks for races that all warps of a warpgroup read: when products begin, and until they are done."""
         batch = self._batch
         if batch.races is not None:
-            for at, _ in read:
-                mine = tids[batch.block_of_threads(tids) == int(at.flat[0]) // batch.shared.stride]
-                for warp in np.unique(batch.warp_of[mine]).tolist():
-                    batch.races.access(np.full(at.size, warp), at.reshape(-1), writes=False)
+            for at, _ in product.read:
+                for warp in np.unique(batch.warp_of[product.tids]).tolist():
+                    batch.races.read(np.full(at.size, warp), at.reshape(-1))
 
     def _check(self, product: _Product) -> None:
         shared = self._batch.shared
@@ -165,7 +162,7 @@ class Products:
                 raise KernelError("shared memory was written while a product read it")
 
 
-def _factor(group: Group, bits: list[int], lines: int, kind: str, across: bool, read: list[Any]) -> Array:
+def _factor(group: Group, bits: list[int], lines: int, kind: str, across: bool, read: list[Read]) -> Array:
     """A factor of each warpgroup, from shared memory."""
     size, depth = TYPES[kind].itemsize, _DEPTHS[kind]
     blocks = group.batch.block_of(group)[::WARPGROUP].tolist()
@@ -179,7 +176,7 @@ def _factor(group: Group, bits: list[int], lines: int, kind: str, across: bool, 
         bytes_at = bytes_at + block * shared.stride
         shared.check_for_units(bytes_at)
         found = shared.bytes[bytes_at]
-        read.append((bytes_at, found))
+        read[n].append((bytes_at, found))
         made[n] = found.view(TYPES[kind]).reshape(lines, depth)
     return made
 
@@ -264,7 +261,7 @@ def _product(p: Preparation, i: Instruction) -> Step:
             raise KernelError("threads of a warpgroup differ in whether sums are kept")
         before = products.sums(group, registers, bool(kept.any()))
         _check_fence(group, (*registers, *_numbers_of(p, a)))
-        read: list[Any] = []
+        read: list[Read] = [[] for _ in range(group.size // WARPGROUP)]
         if in_registers:
             x = _from_registers(group, [group.spread(one(group)) for one in left], a_kind)
         else:
@@ -275,7 +272,6 @@ def _product(p: Preparation, i: Instruction) -> Step:
             made = made * (signs[0] * signs[1])
         sums = _from_sums(before.view(dtype), columns)
         made = made + np.where(kept[:, :1, None], sums, dtype.type(0)).astype(made.dtype)
-        products.note(group, read)
         products.start(group, registers, _to_sums(made.astype(dtype)).view(np.uint32), read)
 
     return step
