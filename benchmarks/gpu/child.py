@@ -6,6 +6,7 @@ What breaks the device for a process breaks it for this one only: it says so and
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -45,9 +46,17 @@ def main() -> int:
             text = f"{type(problem).__name__}: {problem}"
             row = {"status": "failed", "detail": text.strip()[:2000], "trace": traceback.format_exc()[-2000:]}
         _say(row)
+        _let_go()
         if row["status"] == "failed" and any(word in row["detail"] for word in ("CUDA_ERROR", "CUDA error")):
             return BROKEN
     return 0
+
+
+def _let_go() -> None:
+    """Give memory of the device back: the next unit may be large."""
+    gc.collect()
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+        sys.modules["torch"].cuda.empty_cache()
 
 
 def _say(row: dict[str, Any]) -> None:
@@ -112,6 +121,7 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
         except Exception as problem:  # what was checked is told all the same
             result |= {"status": "failed", "detail": f"measuring: {type(problem).__name__}: {problem}"}
     result["seconds"] = time.perf_counter() - start
+    model.release_arenas()
     return result
 
 

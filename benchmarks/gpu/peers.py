@@ -122,7 +122,8 @@ def seconds(call: Call, repeat: int) -> float:
 def _recorded(torch: Any, call: Call, repeat: int) -> tuple[Call, int]:
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # In the stricter modes a finalizer that frees memory of something else meanwhile would end the recording.
+        with torch.cuda.graph(graph, capture_error_mode="relaxed"):
             for _ in range(repeat):
                 call()
     except RuntimeError:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -108,7 +109,9 @@ class Child:
         """End the process."""
         if self.is_alive:
             self._process.kill()
-        self._process.wait()
+        # One that a driver holds on to may not end: it is left behind.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=20)
         self._errors.close()
 
 

@@ -8,14 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda_driver import fake_driver
 from fake_cudnn import FakeCudnn
 
 import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.targets.cudnn.native.library import CUDNN
 from mirlo.targets.cudnn.plan import Attention, Convolution
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.memory import pool
@@ -24,18 +22,6 @@ from mirlo.tools.place.survey import survey
 
 TARGET = ["cudnn", "nvvm{chip=sm_80}"]
 DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    yield from fake_driver(monkeypatch)
-
-
-@pytest.fixture
-def dnn(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCudnn:
-    made = FakeCudnn(driver)
-    monkeypatch.setattr(CUDNN, "_loaded", made)
-    return made
 
 
 def module(q: str, k: str, v: str, out: str, mask: str = "", flags: str = "") -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_driver import fake_driver
 from fake_cudnn import FakeCudnn
 
 import mirlo
@@ -28,18 +27,6 @@ V = RNG.standard_normal((8, 2, 3, 3), np.float32) / 4
 B = RNG.standard_normal(8, np.float32)
 K = RNG.standard_normal((8, 8, 3, 3), np.float32) / 8
 C, U = B.reshape(1, 8, 1, 1), W[:, :, 0].copy()
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    yield from fake_driver(monkeypatch)
-
-
-@pytest.fixture
-def dnn(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCudnn:
-    made = FakeCudnn(driver)
-    monkeypatch.setattr(CUDNN, "_loaded", made)
-    return made
 
 
 @mirlo.script
