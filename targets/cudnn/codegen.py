@@ -38,6 +38,12 @@ class CuDnn(CodeGenerator):
         """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
         return library_figures(host, options, self.tf32)
 
+    def fingerprint(self) -> str:
+        """The version of the library of this machine, if it has one."""
+        from mirlo.targets.cudnn.native.library import CUDNN
+
+        return CUDNN.version_text()
+
     def patterns(self) -> Sequence[Any]:
         """In the order in which they are tried."""
         from mirlo.targets.cudnn.attention import attention_patterns

@@ -60,6 +60,13 @@ class NvidiaLibrary:
         text = said.decode() if said else f"status {status}"
         raise self.error(f"{what}: {text}{self.detail(library)}")
 
+    def version_text(self) -> str:
+        """The version, where the library is here; else nothing."""
+        try:
+            return str(getattr(self.load(), f"{self.prefix}GetVersion")())
+        except self.error:
+            return ""
+
     def open_handle(self) -> Any:
         """What calls on one GPU are made with."""
         handle = ctypes.c_void_p()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -117,8 +117,9 @@ def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
         product = (batch, rows, columns, max(depth, 1))
     elif work.operator == "relax.conv":
         share *= maker.convolution
-        places, columns = math.prod(result) // max(_channels(result, work.flops), 1), _channels(result, work.flops)
-        product = (1, places, columns, max(work.flops // max(2 * math.prod(result), 1), 1))
+        # Kernels begin with their outputs, or end with them; what they reduce is the rest.
+        columns = right[0] if right[0] in result else right[-1]
+        product = (1, math.prod(result) // max(columns, 1), columns, math.prod(right) // max(columns, 1))
     else:
         return None
     return _product(work, device, maker, product, share * peak, _bytes(dtype))
@@ -177,8 +178,3 @@ def _family(dtype: str, tf32: bool, device: Device) -> str:
 
 def _bytes(dtype: str) -> int:
     return {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}.get(dtype, 1)
-
-
-def _channels(result: Sequence[int], flops: int) -> int:
-    """The channels of a convolution's result: which axis they are is not recorded; the smaller end is as good."""
-    return min(result[1], result[-1]) if len(result) > 2 else result[-1]

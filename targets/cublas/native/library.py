@@ -45,4 +45,5 @@ CUBLAS = NvidiaLibrary(
     CuBlasError,
     "cublasLt",
     "cublasLtGetStatusString",
+    {"cublasLtGetVersion": ctypes.c_size_t},
 )

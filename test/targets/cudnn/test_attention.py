@@ -14,10 +14,14 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.byoc.way import Targets
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.cudnn.codegen import CuDnn
 from mirlo.targets.cudnn.plan import Attention, Convolution
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.memory import pool
 from mirlo.tools.place.as_text import report
+from mirlo.tools.place.choose import Problem, choose
 from mirlo.tools.place.survey import survey
 
 TARGET = ["cudnn", "nvvm{chip=sm_80}"]
@@ -143,6 +147,17 @@ def test_versions(dnn: FakeCudnn, monkeypatch: pytest.MonkeyPatch, number: int, 
     model = compiled(module(*["1x2x8x16xf16"] * 4))
     with pytest.raises(mirlo.MirloError, match=why):
         model(*model.random_inputs().values())
+
+
+def test_placement_by_cost(dnn: FakeCudnn) -> None:
+    """A long prompt is expected to be faster in the library, and it is told why."""
+    text = module(*["1x16x4096x128xf16"] * 4, flags="causal = true")
+    with make_context():
+        targets = Targets.parse(["cudnn", "nvvm{chip=sm_90a}"])
+        found = choose(Problem(ir.Module.parse(text), ParameterStore(), targets, 1, lambda *_: None), "estimated")
+    costs = {candidate.name: candidate.microseconds for candidate in found.candidates}
+    assert found.best == "cudnn, nvvm" and (costs["all on nvvm"] or 0) > (costs["cudnn, nvvm"] or 0) > 50
+    assert CuDnn().fingerprint() == "92800", "what is measured holds for this version"
 
 
 def test_no_engine(dnn: FakeCudnn) -> None:

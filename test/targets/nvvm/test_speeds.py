@@ -53,6 +53,19 @@ def test_what_decides() -> None:
     assert cost(open_dims).why == "bytes"
 
 
+def test_convolutions_are_products() -> None:
+    """Whatever the layout: of places by channels, with sums along the window."""
+    cost = figures_of("sm_90a", OWN).cost
+    first, last = ("f16[32, 64, 56, 56]", "f16[64, 64, 3, 3]"), ("f16[32, 56, 56, 64]", "f16[64, 3, 3, 64]")
+    flops, size = 2 * 32 * 56 * 56 * 64 * 64 * 9, 2 * 2 * 32 * 56 * 56 * 64
+    found = [cost(Work("relax.conv", kinds, (kinds[0],), flops, size)) for kinds in (first, last)]
+    assert found[0] == found[1] and "tiles" in found[0].why
+    deeper = Work(
+        "relax.conv", ("f16[32, 14, 14, 512]", "f16[512, 3, 3, 512]"), ("f16[32, 14, 14, 512]",), 10**9, 10**6
+    )
+    assert "49 x 4" not in cost(deeper).why and cost(deeper).microseconds > 30
+
+
 def test_libraries_beside_another_target() -> None:
     assert library_figures("llvm", "", False) is None
     found = library_figures("nvvm", "chip=sm_89", False)
