@@ -318,6 +318,8 @@ def _decided(session: Session) -> dict[str, Any]:
 
 def bound_strategies(strategies: Any, options: CompileOptions, session: Session) -> Any:
     """What legalization is told about strategies: names, functions, or one that measures for this compilation."""
+    if not strategies:
+        return strategies
     from mirlo.tools.strategies import Measured
 
     if strategies == "measure":

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mirlo.passes.byoc.codegen import CodeGenerator, generator_of
 from mirlo.passes.options import quote, split_list
 from mirlo.passes.targets import TargetError, find_target
+
+if TYPE_CHECKING:
+    from mirlo.passes.byoc.codegen import CodeGenerator
 
 PREPARING = "simplify,fold-constant,cse,remove-dead"
 """The passes before a model is divided."""
@@ -28,6 +31,8 @@ class Chosen:
 
     @property
     def generator(self) -> CodeGenerator:
+        from mirlo.passes.byoc.codegen import generator_of  # most models have none
+
         return generator_of(self.name, self.options)
 
     def __str__(self) -> str:
