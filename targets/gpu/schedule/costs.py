@@ -15,6 +15,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
 from mirlo.targets.gpu.schedule.divided import Divided, DividedPlan, divisions
 from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.gpu.schedule.rounds import RoundsPlan, cuts
 
 SUMS, MATRIX_UNITS = 1.8e11, 1.4e12
 """Multiply-and-adds a second of a unit: of its threads, of what multiplies matrices."""
@@ -67,13 +68,36 @@ def combining_seconds(divided: Divided, units: int) -> float:
     return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
 
 
-def divided_if_better(
-    plan: Any, roles: Roles, units: int, plan_parts: Callable[[Roles], Any], shape_of: Callable[[Any], Shape]
-) -> Any:
+Planner = Callable[[Roles], Any]
+ShapeOf = Callable[[Any], Shape]
+
+
+def divided_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
     """The plan of a product, or a plan of its parts where that takes less time."""
-    best, least = plan, WORTH * seconds(roles, shape_of(plan), units)
+    return _divided(plan, roles, units, plan_parts, shape_of)[0]
+
+
+def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
+    """The same, or a plan of whole rounds of tiles on so many units, and one for what is left in parts."""
+    best, least = _divided(plan, roles, units, plan_parts, shape_of)
+    shape = shape_of(plan)
+    for whole, rest in cuts(roles, shape.height, shape.width, units):
+        plans = [plan_parts(part) for part in (whole, rest)]
+        if any(isinstance(made, Decline) for made in plans):
+            continue
+        last, cost = _divided(plans[1], rest, units, plan_parts, shape_of)
+        cost += seconds(whole, shape_of(plans[0]), units) + LAUNCH
+        if cost < WORTH * least:
+            best, least = RoundsPlan(plans[0], last), cost
+    return best
+
+
+def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> tuple[Any, float]:
+    """The plan, or one in parts, and what it takes."""
+    own = seconds(roles, shape_of(plan), units)
+    best, least = plan, WORTH * own
     if least <= LAUNCH:
-        return plan
+        return plan, own
     for divided in divisions(roles, FEWEST_STEPS):
         inner = plan_parts(divided.roles)
         if isinstance(inner, Decline):
@@ -81,4 +105,4 @@ def divided_if_better(
         cost = seconds(divided.roles, shape_of(inner), units) + combining_seconds(divided, units)
         if cost < least:
             best, least = DividedPlan(divided, inner), cost
-    return best
+    return best, own if best is plan else least

@@ -15,9 +15,10 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, divided_if_better
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, rounds_if_better
 from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
+from mirlo.targets.gpu.schedule.rounds import RoundsPlan
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
@@ -27,7 +28,7 @@ from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_c
 from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
-PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan)
+PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan, RoundsPlan)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
         return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else DividedPlan(divided, inner)
     if isinstance(plan, Decline) or tuned:
         return plan
-    return divided_if_better(plan, roles, options.chip.units, way, shape_of)
+    return rounds_if_better(plan, roles, options.chip.units, way, shape_of)
 
 
 def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:

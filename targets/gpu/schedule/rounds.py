@@ -1,0 +1,81 @@
+"""Products whose last round of tiles leaves units without work: its sums are divided among all of them (stream-K).
+
+As many tiles as fill the device in whole rounds are computed as ever; the rest, some last rows or columns, are a
+product of their own, whose sums are in parts (`divided.py`). What stream-K has its blocks wait for within one launch is
+a second kernel here, which adds up the parts in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirlo.passes.schedule.blocks.contraction.analysis import Access, Stage
+from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
+from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.targets.gpu.schedule.roles import Roles, Side
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.schedule.stages import Stage as Plan
+
+
+@dataclass(frozen=True)
+class RoundsPlan:
+    """A plan for the whole rounds of tiles, and one for what is left."""
+
+    whole: Plan
+    rest: Plan
+
+    @property
+    def name(self) -> str:
+        return f"{self.whole.name}, the last round {self.rest.name}"
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
+        self.whole.emit(memory)
+        self.rest.emit(memory)
+
+
+def cut(roles: Roles, axis: Axis, low: int, high: int) -> Roles:
+    """The product for low ≤ i < high of one of its axes."""
+    part = Axis(axis.id, high - low, axis.reduce)
+
+    def form(old: Form) -> Form:
+        return old.shifted(old.stride(axis) * low)
+
+    def access(old: Access) -> Access:
+        return Access(old.value, [form(dim) for dim in old.dims], old.outside)
+
+    def axes(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(part if each.id == axis.id else each for each in old)
+
+    def side(old: Side) -> Side:
+        return replace(old, access=access(old.access), axes=axes(old.axes))
+
+    old = roles.contraction
+    stages = [
+        Stage(s.block, [form(i) for i in s.indices], [None if read is None else access(read) for read in s.reads])
+        for s in old.stages
+    ]
+    made = replace(
+        old, lhs=access(old.lhs), rhs=access(old.rhs), axes=list(axes(tuple(old.axes))), stages=stages,
+        writes=[(value, access(write)) for value, write in old.writes],
+    )  # fmt: skip
+    return Roles(made, side(roles.rows), side(roles.columns), axes(roles.batch), axes(roles.sums), dict(made.extents))
+
+
+def cuts(roles: Roles, height: int, width: int, units: int) -> Iterator[tuple[Roles, Roles]]:
+    """What tiles of this size compute in whole rounds of so many units, and the rest: by rows, and by columns."""
+    high, wide = -(-roles.rows.extent // height), -(-roles.columns.extent // width)
+    blocks = roles.batches * high * wide
+    if blocks < units or blocks % units == 0:
+        return
+    for side, size, beside in ((roles.rows, height, wide), (roles.columns, width, high)):
+        if not side.axes:
+            continue
+        axis = side.axes[0]
+        tiles = blocks // units * units // (roles.batches * beside)
+        at = tiles * size // (side.extent // axis.extent)
+        if 0 < at < axis.extent:
+            yield cut(roles, axis, 0, at), cut(roles, axis, at, axis.extent)

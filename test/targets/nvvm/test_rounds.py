@@ -1,0 +1,77 @@
+"""Products whose last round of tiles is a product of its own: executed by an interpreter of kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from interpreted import run_on_interpreter
+from test_formats import product, values
+
+from mirlo.passes.rules import Decline
+from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
+from mirlo.targets.gpu.schedule.rounds import RoundsPlan, cuts
+from mirlo.targets.nvvm.schedule import multiplyadd, products, tensorcore
+
+
+def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) -> None:
+    """A chip of so few units that small products have several rounds; the rest in two parts where that is possible."""
+
+    def forced(plan: Any, roles: Any, _: int, way: Any, shape_of: Any) -> Any:
+        shape = shape_of(plan)
+        whole, rest = list(cuts(roles, shape.height, shape.width, units))[which]
+        parts = divide(rest, 2)
+        last = way(rest) if isinstance(parts, Decline) else DividedPlan(parts, way(parts.roles))
+        return RoundsPlan(way(whole), last)
+
+    monkeypatch.setattr(products, "rounds_if_better", forced)
+
+
+@pytest.mark.parametrize(
+    ("size", "units", "which"),
+    # Rows are cut; columns; rows that tiles do not divide, and columns.
+    [((160, 64, 128), 4, 0), ((64, 176, 128), 5, 1), ((150, 70, 64), 4, 0), ((70, 150, 96), 7, 1)],
+)
+def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_few_units(monkeypatch, units, which)
+    monkeypatch.setattr(tensorcore, "choose_tile", lambda roles, tiles: tensorcore.TILES[-1])
+    m, n, k = size
+    a, b = (values("f32", *shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    found, schedule = run_on_interpreter(product((f"{m}x{k}", "f16"), (f"{k}x{n}", "f16"), f"{m}x{n}", "f16"), [a, b])
+    assert "the last round tensor cores in 2 parts" in schedule
+    np.testing.assert_allclose(found.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32), atol=0.1)
+
+
+def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elementwise blocks read the rows that belong to theirs, on both sides of the cut."""
+    on_few_units(monkeypatch, 4)
+    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    a, b, c, d = values("f32", 330, 40), values("f32", 40, 64), values("f32", 64), values("f32", 330, 64)
+    text = """func.func @main(%a: tensor<330x40xf32>, %b: tensor<40x64xf32>, %c: tensor<64xf32>, %d: tensor<330x64xf32>)
+        -> tensor<330x64xf32> {
+      %p = "relax.matmul"(%a, %b) : (tensor<330x40xf32>, tensor<40x64xf32>) -> tensor<330x64xf32>
+      %s = "relax.add"(%p, %c) : (tensor<330x64xf32>, tensor<64xf32>) -> tensor<330x64xf32>
+      %t = "relax.add"(%s, %d) : (tensor<330x64xf32>, tensor<330x64xf32>) -> tensor<330x64xf32>
+      %r = "relax.relu"(%t) : (tensor<330x64xf32>) -> tensor<330x64xf32>
+      return %r : tensor<330x64xf32>
+    }"""
+    found, schedule = run_on_interpreter(text, [a, b, c, d])
+    assert "the last round" in schedule
+    np.testing.assert_allclose(found, np.maximum(a @ b + c + d, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut along the images of a batch, whose edges stay where they are."""
+    on_few_units(monkeypatch, 4)
+    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    x, w = values("f32", 5, 8, 8, 8), values("f32", 64, 8, 3, 3)
+    text = """func.func @main(%0: tensor<5x8x8x8xf32>, %1: tensor<64x8x3x3xf32>) -> tensor<5x64x8x8xf32> {
+      %p = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} :
+        (tensor<5x8x8x8xf32>, tensor<64x8x3x3xf32>) -> tensor<5x64x8x8xf32>
+      return %p : tensor<5x64x8x8xf32>
+    }"""
+    found, schedule = run_on_interpreter(text, [x, w])
+    assert "the last round" in schedule
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    np.testing.assert_allclose(found, np.einsum("ncyxrs,ocrs->noyx", windows, w), rtol=1e-4, atol=1e-4)
