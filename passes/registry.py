@@ -133,13 +133,13 @@ def find_pass(name: str) -> type[Pass] | None:
         return _REGISTERED[name]
     if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:
         return None
-    for package in SEARCHED:
-        for module, names in _pass_modules(package).items():
-            if name not in names:
-                continue
-            importlib.import_module(module)
-            if name in _REGISTERED:
-                return _REGISTERED[name]
+    modules = {module: path for package in SEARCHED for module, path in _modules(package).items()}
+    for module in sorted(modules, key=lambda module: _distance(name, module)):
+        if name not in (_passes_named(modules[module]) or ()):
+            continue
+        importlib.import_module(module)
+        if name in _REGISTERED:
+            return _REGISTERED[name]
     for package in _plugin_packages():
         for module in _pass_modules(package):
             importlib.import_module(module)
@@ -173,17 +173,19 @@ def _plugin_packages() -> list[str]:
     return [entry.value for entry in offered(PLUGINS) if entry.value not in SEARCHED]
 
 
-@cache
-def _pass_modules(package: str) -> dict[str, frozenset[str]]:
-    """The modules that register passes, without importing them, and the names that they mention.
+def _pass_modules(package: str) -> list[str]:
+    """The modules of a package that register passes, without importing them."""
+    return [module for module, path in _modules(package).items() if _passes_named(path) is not None]
 
-    Sources do not change while the process runs: they are read once, which still is much of a small model's time.
-    """
+
+@cache
+def _modules(package: str) -> dict[str, Path]:
+    """All modules of a package, and their files."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
     if spec.submodule_search_locations is None:
-        return _named({package: Path(spec.origin or "")})
+        return {package: Path(spec.origin or "")}
     found = {}
     for root in spec.submodule_search_locations:
         for folder, folders, files in os.walk(root):
@@ -194,13 +196,24 @@ def _pass_modules(package: str) -> dict[str, frozenset[str]]:
                 if file.endswith(".py"):
                     stem = file.removesuffix(".py")
                     found[".".join(parts if stem == "__init__" else [*parts, stem])] = Path(folder, file)
-    return _named(found)
-
-
-def _named(modules: dict[str, Path]) -> dict[str, frozenset[str]]:
-    found = {}
-    for module, path in modules.items():
-        source = path.read_bytes()
-        if b"register_pass" in source and _REGISTERS.search(source):
-            found[module] = frozenset(name.decode() for name in _MENTIONS.findall(source))
     return found
+
+
+def _distance(name: str, module: str) -> int:
+    """How far a module's name is from a pass's: the nearest are read first, as to read all takes a while."""
+    *folders, stem = module.split(".")
+    words = name.split("-")
+    if stem == name.replace("-", "_") or stem in words:
+        return 0
+    if any(word[:3] == stem[:3] for word in words):
+        return 1
+    return 3 if set(words).isdisjoint(folders) else 2
+
+
+@cache
+def _passes_named(path: Path) -> frozenset[str] | None:
+    """The names that a source which registers passes mentions; None of others. It does not change meanwhile."""
+    source = path.read_bytes()
+    if b"register_pass" not in source or not _REGISTERS.search(source):
+        return None
+    return frozenset(name.decode() for name in _MENTIONS.findall(source))
