@@ -43,7 +43,7 @@ def add_intrinsics(folder: Folder, only: str = "") -> None:
 
 
 def _operators(only: str) -> Iterator[Case]:
-    from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE
+    from mirlo.tools.conformance.case import COLUMNS, TABLE
     from mirlo.tools.conformance.check import names
     from mirlo.tools.conformance.programs import operator_program
 
@@ -51,9 +51,8 @@ def _operators(only: str) -> Iterator[Case]:
         space, _, short = name.partition(".")
         for kind in COLUMNS if space == "relax" and only in short else ():
             for case in TABLE.cases(short, kind):
-                bound = max(case.tolerance, TOLERANCE.get(kind, 0.0))
                 expected = tuple(np.asarray(array) for array in case.expected)
-                yield Case(f"{name} {kind}", operator_program(short, case), expected, "relative", bound, {})
+                yield Case(f"{name} {kind}", operator_program(short, case), expected, "relative", case.tolerance, {})
 
 
 def _intrinsics(only: str) -> Iterator[Case]:
@@ -97,6 +96,7 @@ def _add(folder: Folder, group: str, cases: list[Case]) -> None:
 
 def _add_together(folder: Folder, group: str, cases: list[Case]) -> None:
     import mirlo
+    from mirlo.tools.conformance.case import TOLERANCE
     from mirlo.tools.conformance.programs import module_of
 
     with make_context(), ir.Location.unknown():
@@ -108,9 +108,13 @@ def _add_together(folder: Folder, group: str, cases: list[Case]) -> None:
     at = 0
     for case, count in zip(cases, counts, strict=True):
         keys = [f"o{at + n}" for n in range(count)]
-        for key, array, spec in zip(keys, case.expected, executable.outputs[at : at + count], strict=True):
+        specs = executable.outputs[at : at + count]
+        for key, array, spec in zip(keys, case.expected, specs, strict=True):
             arrays[key] = _narrowed(array, spec.dtype)
-        checks.append(stored(case.name, range(at, at + count), keys, case.bound, case.how, **case.facts))
+        bound = case.bound
+        if case.how == "relative":
+            bound = max(bound, *(TOLERANCE.get(spec.dtype, 0.0) for spec in specs))
+        checks.append(stored(case.name, range(at, at + count), keys, bound, case.how, **case.facts))
         at += count
     first, last = (case.name.split(".")[-1] for case in (cases[0], cases[-1]))
     folder.add(

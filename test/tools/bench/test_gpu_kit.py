@@ -194,7 +194,8 @@ def test_operators_and_intrinsics(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.operators import add_intrinsics, add_operators
 
     folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
-    add_operators(folder, "softmax")
+    for name in ("softmax", "dequantize"):  # the second one takes integers and gives floats
+        add_operators(folder, name)
     for name in ("fma", "tanh", "popcount"):
         add_intrinsics(folder, name)
     folder.finish()
