@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, positions
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS = 3, 4, 5, 6, 7, 8, 9, 10
@@ -38,8 +41,6 @@ def group_query_attention(node: Node) -> Any:
             raise NodeError(f"attribute '{name}' = {node.attr.plain(name)} is not supported")
     query, key, value = _projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
-    if not isinstance(length, int) or not isinstance(batch, int):
-        raise NodeError(f"batch and length must be known, got {node.type(0)}; fix the shapes of the model's inputs")
     places = _places(node, batch, length)
     if node.attr.bool("do_rotary", 0):
         query, key = _rotated(node, query, places), _rotated(node, key, places)
@@ -52,7 +53,7 @@ def group_query_attention(node: Node) -> Any:
         value = _written(node, node[PAST_VALUE], value, places, room)
     else:
         node.ignore(TOTAL)
-    mask = _mask(node, places, length, int(type_of(key).static_shape[2]), type_of(query))
+    mask = _mask(node, places, type_of(key).shape[2], type_of(query))
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", 0.0) or None)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
@@ -71,15 +72,15 @@ def _projected(node: Node, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
     return query, key, value
 
 
-def _places(node: Node, batch: int, length: int) -> _Places:
+def _places(node: Node, batch: Dim, length: Dim) -> _Places:
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
     if node.has(PAST_KEY):
-        first = node.emit("subtract", last, node.constant(np.int64(length - 1)))
+        first = node.emit("subtract", last, as_scalar(node, length - 1))
         # The first tokens of all: sequences that are shorter than the longest have padding behind them.
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
-        first = node.constant(np.zeros((batch, 1), np.int64))
-    return _Places(first, node.emit("add", first, node.constant(np.arange(length, dtype=np.int64)[None])))
+        first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
+    return _Places(first, node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0])))
 
 
 def _rotated(node: Node, x: Any, places: _Places) -> Any:
@@ -88,32 +89,32 @@ def _rotated(node: Node, x: Any, places: _Places) -> Any:
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
-def _room(node: Node, length: int) -> int:
-    """How long the cache is afterwards: as before, or as the longest sequence."""
+def _room(node: Node, length: Dim) -> Dim:
+    """How long the cache is afterwards: as before, or as the longest sequence; of any length, with room for the new."""
     before = node.type(PAST_KEY).shape[2]
-    if not isinstance(before, int):
-        raise NodeError(f"the length of the cache must be known, got {node.type(PAST_KEY)}")
     declared = node.declared(1)
     if node.value(TOTAL).is_constant:
-        return max(before, int(node.scalar(TOTAL)))
+        return D.maximum(before, int(node.scalar(TOTAL)))
     node.ignore(TOTAL)
     return declared[2] if declared is not None and len(declared) == 4 else before + length
 
 
-def _written(node: Node, cache: Any, new: Any, places: _Places, room: int) -> Any:
+def _written(node: Node, cache: Any, new: Any, places: _Places, room: Dim) -> Any:
     """The cache with the new keys or values at their places."""
-    batch, heads, length, size = type_of(new).static_shape
-    before = type_of(cache).static_shape[2]
-    if room > before:
-        cache = node.emit("pad", cache, pads=[0, 0, 0, 0, 0, 0, room - before, 0])
+    kind = type_of(new)
+    batch, heads, length, size = kind.shape
+    more = room - type_of(cache).shape[2]
+    if more != 0:
+        empty = node.emit("full", shape=(batch, heads, more, size), value=0.0, dtype=kind.dtype.name)
+        cache = node.emit("concat", [cache, empty], axis=2)
     at = node.emit("reshape", places.each, shape=(batch, 1, length, 1))
     indices = node.emit("expand", at, shape=(batch, heads, length, size))
     return node.emit("scatter_elements", cache, indices, new, axis=2)
 
 
-def _mask(node: Node, places: _Places, length: int, keys: int, query: Any) -> Any:
+def _mask(node: Node, places: _Places, keys: Dim, query: Any) -> Any:
     """[batch, 1, length, keys]: what is added to the scores."""
-    column = node.constant(np.arange(keys, dtype=np.int64).reshape(1, 1, 1, keys))
+    column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     seen = node.emit("less_equal", column, own)
     window = node.attr.int("local_window_size", -1)

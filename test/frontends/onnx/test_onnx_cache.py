@@ -84,3 +84,37 @@ def test_steps_of_sequences_of_other_lengths_in_a_large_cache() -> None:
 
 def test_window() -> None:
     compare(qkv(7) | {"last": np.int32([6, 6]), "total": np.int32(7)}, local_window_size=3)
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_lengths_of_run_time(rotary: int) -> None:
+    """Batch, new tokens and cache of any size, from one compilation: a prompt, more tokens, single ones."""
+    names = ["query", "key", "value", "past_key", "past_value", "last", "total", *(["cos", "sin"] if rotary else [])]
+    shapes: dict[str, Any] = {
+        "query": ["b", "s", HEADS * SIZE], "key": ["b", "s", KV_HEADS * SIZE], "value": ["b", "s", KV_HEADS * SIZE],
+        "past_key": ["b", KV_HEADS, "p", SIZE], "past_value": ["b", KV_HEADS, "p", SIZE], "last": ["b", 1], "total": [],
+        "cos": [64, SIZE // 2], "sin": [64, SIZE // 2],
+    }  # fmt: skip
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["y", "present_key", "present_value"], domain="com.microsoft",
+        num_heads=HEADS, kv_num_heads=KV_HEADS, do_rotary=rotary,
+    )  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info(name, 6 if name in ("last", "total") else 1, shapes[name]) for name in names
+    ]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in node.output]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", inputs, outputs), opset_imports=imports, ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    compiled = mirlo.compile(model)
+    for batch, new, past in ((1, 5, 0), (2, 1, 5), (1, 1, 40), (3, 1, 1)):
+        made = [numbers(batch, new, n * SIZE, seed=i) for i, n in enumerate((HEADS, KV_HEADS, KV_HEADS))]
+        given = dict(zip(("query", "key", "value"), made, strict=True))
+        given |= {name: numbers(batch, KV_HEADS, past, SIZE, seed=past) for name in ("past_key", "past_value")}
+        given |= {"last": np.full((batch, 1), past + new - 1, np.int32), "total": np.array(past + new, np.int32)}
+        given |= rotation(64) if rotary else {}
+        found = compiled.run(given)
+        for name, wanted in zip(node.output, session.run(None, given), strict=True):
+            np.testing.assert_allclose(
+                found[name], wanted, rtol=2e-4, atol=2e-5, err_msg=f"{name} {batch} {new} {past}"
+            )
