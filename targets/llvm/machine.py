@@ -50,11 +50,18 @@ class Machine:
     l1_ways: int = 8
     """Lines of the first cache that may hold addresses of the same remainder."""
     l2_bytes: int = 512 * 1024
+    l3_bytes: int = 32 * 1024 * 1024
+    """Of the cache that cores share; 0 where there is none."""
     dots: tuple[str, ...] = ()
     """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
     four of bytes with and without sign (VNNI), `i16`, two of 16-bit integers, and `bf16`, two."""
     chosen: Choices = field(default=Choices(), repr=False)
     """For the kernel at hand."""
+
+    @property
+    def near_bytes(self) -> int:
+        """What may be taken to lie in the caches: of the last one, others have their parts as well."""
+        return max(self.l3_bytes // 3, self.l2_bytes)
 
     @property
     def l1_way_bytes(self) -> int:
@@ -100,8 +107,11 @@ def host_machine() -> Machine:
     caches = _linux_caches()
     l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
     l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
+    l3_bytes, _ = caches.get(3, (0 if caches else base.l3_bytes, 0))
     dots = _host_dots(base)
-    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, dots=dots)
+    return replace(
+        base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, l3_bytes=l3_bytes, dots=dots
+    )
 
 
 def _host_preset() -> str:

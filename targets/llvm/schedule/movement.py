@@ -7,6 +7,7 @@ elements hold more than n: tiles are then several squares side by side, turned b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
-from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, low_blocks, visit
+from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, low_blocks, no_blocks, visit
 
 _LARGEST = 16
 """Rows of the largest tile, and columns where its elements are not narrow."""
@@ -67,6 +68,11 @@ def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None
         if _lies_along(place, operand, last) == last - 1
     )
     return Turned(arranged, arguments)
+
+
+def moved_bytes(space: Space, element_bytes: int) -> int:
+    """What a space that reads an operand and writes an output moves, where its sizes are known."""
+    return 2 * element_bytes * math.prod(extent for extent in space.extents if isinstance(extent, int))
 
 
 def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:
@@ -123,7 +129,10 @@ class TurnedSweep:
         else:
             if rows.extent >= _ALIGNED_FROM * self.rows and self._keeps_alignment():
                 rows = Cut(rows.extent, rows.size, self._beyond())
-            blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
+            if moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes:
+                blocks = no_blocks(rows, columns)
+            else:
+                blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
         visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
 
     def _writes_one_set(self) -> bool:

@@ -97,6 +97,11 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
     return Blocks(pair, 2 * pair if crowded and second.main >= 2 * pair else pair, line)
 
 
+def no_blocks(first: Cut, second: Cut) -> Blocks:
+    """A walk along the output: what comes from beyond the caches is fetched far ahead only where lines follow lines."""
+    return Blocks(first.size, second.size, 0)
+
+
 def low_blocks(first: Cut, second: Cut, element_bytes: int) -> Blocks:
     """Tiles of few rows that follow each other along the output; what is left of the lines that they read is next."""
     line = max(first.size, LINE_BYTES // element_bytes)

@@ -62,3 +62,15 @@ func.func @one_set(%x: tensor<2048x48xf32>) -> tensor<48x2048xf32> {
   %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<2048x48xf32>) -> tensor<48x2048xf32>
   return %0 : tensor<48x2048xf32>
 }
+
+// What does not fit in the caches is walked along the output.
+
+// CHECK-LABEL: func.func private @permute_3
+// CHECK:       scf.for %{{.*}} to %c2016{{.*}} step %c16
+// CHECK:         scf.for %{{.*}} to %c2000{{.*}} step %c16
+// CHECK-COUNT-16:  vector.load %{{.*}} : memref<4000000xf32>, vector<16xf32>
+// CHECK:         } {tir.parallel}
+func.func @large(%x: tensor<2000x2000xf32>) -> tensor<2000x2000xf32> {
+  %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<2000x2000xf32>) -> tensor<2000x2000xf32>
+  return %0 : tensor<2000x2000xf32>
+}

@@ -31,14 +31,18 @@ func.func @rest(%x: tensor<197x4x64xf32>) -> tensor<4x197x64xf32> {
   return %0 : tensor<4x197x64xf32>
 }
 
-// What fits in the first cache is copied run by run, and so are long runs.
+// What fits in the first cache is copied run by run, and so are long runs and what is far more than the second cache holds.
 
 // CHECK-LABEL: func.func private @permute_1
 // CHECK:       scf.for %{{.*}} = %c0{{.*}} to %c4{{.*}} step %c1
 // CHECK-LABEL: func.func private @permute_2
 // CHECK:       scf.for %{{.*}} = %c0{{.*}} to %c4{{.*}} step %c1
-func.func @small(%x: tensor<8x4x64xf32>, %y: tensor<8x4x4096xf32>) -> (tensor<4x8x64xf32>, tensor<4x8x4096xf32>) {
+// CHECK-LABEL: func.func private @permute_3
+// CHECK:       scf.for %{{.*}} = %c0{{.*}} to %c4{{.*}} step %c1
+func.func @others(%x: tensor<8x4x64xf32>, %y: tensor<8x4x4096xf32>, %z: tensor<2000x4x64xf32>)
+    -> (tensor<4x8x64xf32>, tensor<4x8x4096xf32>, tensor<4x2000x64xf32>) {
   %0 = "relax.permute"(%x) {axes = array<i64: 1, 0, 2>} : (tensor<8x4x64xf32>) -> tensor<4x8x64xf32>
   %1 = "relax.permute"(%y) {axes = array<i64: 1, 0, 2>} : (tensor<8x4x4096xf32>) -> tensor<4x8x4096xf32>
-  return %0, %1 : tensor<4x8x64xf32>, tensor<4x8x4096xf32>
+  %2 = "relax.permute"(%z) {axes = array<i64: 1, 0, 2>} : (tensor<2000x4x64xf32>) -> tensor<4x2000x64xf32>
+  return %0, %1, %2 : tensor<4x8x64xf32>, tensor<4x8x4096xf32>, tensor<4x2000x64xf32>
 }
