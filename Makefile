@@ -7,8 +7,9 @@ MODEL ?= mobilenetv2
 # Processes that run tests: each takes some hundred megabytes.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
+CHIP ?= sm_90a
 
-.PHONY: run test lint typecheck lit pytest bench test-gpu bench-gpu format clean
+.PHONY: run test lint typecheck lit pytest bench test-gpu bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
@@ -35,11 +36,14 @@ bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
 
 # On a machine with an NVIDIA GPU: operators, models and schedules of target nvvm, then how fast they are.
-# Where the compiler and the GPU are on different machines: `python -m benchmarks.gpu --build` and `--run` (docs/gpu.md).
 test-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
 	$(BIN)/python -c "from mirlo.targets.nvvm.device import first_gpu; first_gpu()"
 	$(BIN)/pytest -q -rs test/targets/gpu -k "nvvm or kernels_are_clean"
+
+# For a machine with a GPU and without the compiler: copy the folder `kit` there, and `python kit`.
+kit: $(VENV)/ready
+	$(BIN)/python -m benchmarks.gpu --build kit --cache $(MODELS) --target 'nvvm{chip=$(CHIP)}'
 
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'

@@ -4,8 +4,8 @@
     python -m benchmarks.gpu --run FOLDER [--minutes 8] [--only WORD...] [--sanitizer memcheck] [--again]
     python FOLDER [--minutes 8] ...
 
-The first needs Mirlo's compiler, and no GPU; the others, on a machine with a GPU, numpy and cuda-bindings. Without
-either, both are done here. `FOLDER/results.md` has what was found.
+The first needs Mirlo's compiler, and no GPU; the others, on a machine with a GPU, numpy, ml_dtypes and cuda-bindings.
+Without either, both are done here. `FOLDER/results.md` has what was found.
 """
 
 from __future__ import annotations
@@ -29,11 +29,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _build(arguments.build, arguments)
         if arguments.run:
             return _run(arguments.run, arguments)
+        _require_gpu(arguments.target or "nvvm")
         with tempfile.TemporaryDirectory() as folder:
             return _build(Path(folder), arguments) or _run(Path(folder), arguments)
     except KitError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 2
+
+
+def _require_gpu(target: str) -> None:
+    """An error before minutes of compiling, where there is nothing to run it on."""
+    if target.startswith("nvvm"):
+        from mirlo.targets.nvvm.device import CudaError, first_gpu
+
+        try:
+            first_gpu()
+        except CudaError as problem:
+            raise KitError(f"{problem}; or build a folder for another machine, with --build FOLDER") from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,6 +16,8 @@ import onnxruntime
 import pytest
 from commands import MODELS, ROOT, output_of, python
 
+from mirlo.targets.nvvm.device import capability
+
 STAND_IN = ROOT / "test" / "targets" / "nvvm" / "stand_in" / "libcuda.c"
 NEEDED = ("numpy", "ml_dtypes", "llvmlite", "cuda")
 """Packages on the machine that runs a folder: llvmlite for target llvm only."""
@@ -254,6 +256,7 @@ def test_everything_first_is_right_on_an_emulated_gpu(tmp_path: Path) -> None:
     assert len(rows) == 13 and {name for name, row in rows.items() if row["status"] != "ok"} == set()
 
 
+@pytest.mark.skipif(capability() is not None, reason="there is a GPU")
 def test_without_a_gpu_it_says_so(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.folder import Folder
     from mirlo.benchmarks.gpu.build.kernels import add_rows
@@ -263,6 +266,8 @@ def test_without_a_gpu_it_says_so(bare: Path, tmp_path: Path) -> None:
     folder.finish()
     done = run(folder.path, bare=bare, LD_LIBRARY_PATH="")
     assert done.returncode == 2 and "error: there is no GPU to run on" in done.stderr, done.stdout + done.stderr
+    both = python("-m", "benchmarks.gpu")
+    assert both.returncode == 2 and "with --build FOLDER" in both.stderr, both.stderr
     nothing = python("-m", "benchmarks.gpu", "--run", tmp_path)
     assert nothing.returncode == 2 and "has no kit.json" in nothing.stderr
 
