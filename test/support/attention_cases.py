@@ -26,6 +26,8 @@ class Case:
     scale: float | None = None
     causal: bool = False
     at_end: bool = False
+    turned: bool = False
+    """Whether tokens come before heads in memory, as models have them: transposes stand around it."""
 
     def text(self, dtype: str = "f32") -> str:
         """A module of it."""
@@ -39,10 +41,26 @@ class Case:
         value = (*self.key[:3], self.value_size)
         types = [tensor(self.query), tensor(self.key), tensor(value), *([tensor(self.mask, kind)] if self.mask else [])]
         names = [f"%a{i}" for i in range(len(types))]
-        arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))
+        given = types
+        if self.turned:
+            given = [*(tensor(_turned(shape)) for shape in (self.query, self.key, value)), *types[3:]]
+        arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, given, strict=True))
         attributes = [f"causal = {str(self.causal).lower()}", f"at_end = {str(self.at_end).lower()}"]
         attributes += [f"scale = {self.scale:e} : f64"] if self.scale is not None else []
         out = tensor((*self.query[:3], self.value_size))
+        if self.turned:
+            made = tensor(_turned((*self.query[:3], self.value_size)))
+            axes = "{axes = array<i64: 0, 2, 1, 3>}"
+            turns = "\n".join(
+                f'%t{i} = "relax.permute"({names[i]}) {axes} : ({given[i]}) -> {types[i]}' for i in range(3)
+            )
+            return f"""func.func @main({arguments}) -> {made} {{
+              {turns}
+              %0 = "relax.attention"({", ".join(["%t0", "%t1", "%t2", *names[3:]])}) {{{", ".join(attributes)}}}
+                : ({", ".join(types)}) -> {out}
+              %1 = "relax.permute"(%0) {axes} : ({out}) -> {made}
+              return %1 : {made}
+            }}"""
         return f"""func.func @main({arguments}) -> {out} {{
           %0 = "relax.attention"({", ".join(names)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> {out}
           return %0 : {out}
@@ -61,6 +79,8 @@ class Case:
         rng = np.random.default_rng(0)
         shapes = (self.query, self.key, (*self.key[:3], self.value_size))
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
+        if self.turned:
+            made = [np.ascontiguousarray(array.swapaxes(1, 2)) for array in made]
         if self.mask:
             seen = rng.random(self.mask) < 0.7
             seen[..., :1, :] &= seen.shape[-2] == 1
@@ -71,10 +91,24 @@ class Case:
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
         """In f64."""
         mask = arrays[3] if self.mask else None
-        past = (arrays[1].shape[2] - arrays[0].shape[2] if self.at_end else 0) if self.causal else None
-        return reference(*arrays[:3], mask, self.scale, past)
+        q, k, v = (array.swapaxes(1, 2) if self.turned else array for array in arrays[:3])
+        past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
+        found = reference(q, k, v, mask, self.scale, past)
+        return found.swapaxes(1, 2) if self.turned else found
 
 
+def _turned(shape: Shape) -> Shape:
+    """Tokens before heads."""
+    return (shape[0], shape[2], shape[1], shape[3])
+
+
+TURNED_CASES = {
+    "bert": Case((2, 3, 16, 32), (2, 3, 16, 32), 32, (2, 1, 1, 16), turned=True),
+    "gpt": Case((1, 2, 40, 16), (1, 2, 40, 16), 16, causal=True, turned=True),
+    "vit": Case((2, 2, 19, 16), (2, 2, 19, 16), 16, turned=True),
+    "as many heads as tokens": Case((1, 8, 8, 16), (1, 8, 8, 16), 16, (1, 8, 8, 8), turned=True),
+}
+"""Attention as models have it: transposes around it become part of it."""
 OPEN_CASES = {
     "any lengths": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 24),
     "a mask": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t")),

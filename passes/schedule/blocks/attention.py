@@ -241,7 +241,7 @@ class _Finder:
         block = next(self.blocks)
         if not block.is_reduction and len(block.outputs[0].shape) == len(row):
             place = self._elementwise(block, row, peaks)
-            if isinstance(place, Decline) or not _guards(block):
+            if isinstance(place, Decline) or _guarded(block.yielded[0]) != block.input_arguments[0]:
                 return decline("something is done to the maximum of a row", block=block.name)
             peaks = {block.outputs[0].value}
             block = next(self.blocks)
@@ -274,8 +274,9 @@ class _Finder:
         """A block over these loops that reads of what is made here only these values, each where it is made."""
         if block.is_reduction or len(block.outputs) != 1:
             return decline("not an elementwise block", block=block.name)
-        axes = self._axes(block, loops, None)
-        if axes is None:
+        axes = self._axes_of_input(block, loops, known) or self._axes(block, loops, None)
+        written = None if axes is None else self._written(block, axes)
+        if axes is None or written is None:
             return decline("an output is not indexed by plain axes", block=block.name)
         place = self._place(block, axes)
         for operand in block.inputs:
@@ -283,27 +284,55 @@ class _Finder:
                 continue
             if operand.value not in known or not self._same(place, operand, self.loops[operand.value]):
                 return decline("a block reads another element than the one computed here", block=block.name)
-        self.loops[block.outputs[0].value] = loops
+        self.loops[block.outputs[0].value] = written
         return place
+
+    def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[Any]) -> list[int] | None:
+        """The loop that each axis is, from where a tensor over all loops is read: it may be written in other orders."""
+        for operand in block.inputs:
+            made = self.loops.get(operand.value) if operand.value in known else None
+            if made is not None and len(made) == len(loops) and operand.map is not None:
+                return self._matched(block, operand, made, {})
+        return None
+
+    @staticmethod
+    def _written(block: BlockView, axes: Sequence[int]) -> list[int] | None:
+        """The loop along each dim of the output; none along dims of one element."""
+        found = []
+        for expression, size in zip(block.outputs[0].map.results, block.outputs[0].shape, strict=True):
+            if isinstance(expression, ir.AffineDimExpr):
+                found.append(axes[expression.position])
+            elif size == 1:
+                found.append(-1)
+            else:
+                return None
+        moving = [loop for loop in found if loop >= 0]
+        return found if len(set(moving)) == len(moving) else None
 
     def _axes(self, block: BlockView, loops: list[int], reduced: int | None) -> list[int] | None:
         """The loop that each axis of a block is, from where its output is written."""
-        found: dict[int, int] = {}
         if len(block.outputs) != 1 or len(block.outputs[0].shape) != len(loops):
             return None
-        for expression, loop in zip(block.outputs[0].map.results, loops, strict=True):
+        if block.reduce and reduced is None:
+            return None
+        summed = {axis: reduced for axis in block.reduce if reduced is not None}
+        return self._matched(block, block.outputs[0], loops, summed)
+
+    def _matched(
+        self, block: BlockView, operand: OperandView, loops: Sequence[int], summed: dict[int, int]
+    ) -> list[int] | None:
+        """The loop that each axis is, where an operand's dims lie along these loops."""
+        found: dict[int, int] = {}
+        for expression, loop in zip(operand.map.results, loops, strict=True):
             if isinstance(expression, ir.AffineDimExpr) and expression.position not in found:
                 found[expression.position] = loop
-            elif self.extents[loop] != 1:
+            elif loop >= 0 and self.extents[loop] != 1:
                 return None
-        for axis in block.reduce:
-            if reduced is None:
-                return None
-            found[axis] = reduced
+        found |= summed
         for axis in range(block.rank):
             if axis not in found and block.domain[axis] != 1:
                 return None
-            if axis in found and block.domain[axis] != self.extents[found[axis]]:
+            if axis in found and found[axis] >= 0 and block.domain[axis] != self.extents[found[axis]]:
                 return None
         return [found.get(axis, -1) for axis in range(block.rank)]
 
@@ -335,19 +364,18 @@ class _Finder:
         return {output.value for place in places for output in place.block.outputs}
 
 
-def _guards(block: BlockView) -> bool:
-    """Whether a block turns a maximum of minus infinity, of a row without keys, into zero."""
-    value = block.yielded[0]
+def _guarded(value: Any) -> Any:
+    """The maximum that a value is, but zero where that is minus infinity, of a row without keys; None of others."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
-        return False
+        return None
     test, yes, no = value.owner.operation.operands
-    if yes != block.input_arguments[0] or number_of(no) != 0.0 or isinstance(test.owner, ir.Block):
-        return False
+    if number_of(no) != 0.0 or isinstance(test.owner, ir.Block):
+        return None
     comparison = test.owner.operation
     if comparison.name != "arith.cmpf" or comparison.attributes["predicate"].value != _ABOVE:
-        return False
+        return None
     left, right = comparison.operands
-    return bool(left == yes) and number_of(right) == float("-inf")
+    return yes if left == yes and number_of(right) == float("-inf") else None
 
 
 def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
@@ -359,4 +387,6 @@ def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
     if isinstance(difference, ir.Block) or difference.operation.name != "arith.subf":
         return False
     score, peak = difference.operation.operands
+    guarded = _guarded(peak)
+    peak = peak if guarded is None else guarded
     return score == arguments.get(masked) and any(peak == arguments.get(value) for value in peaks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case
+from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, TURNED_CASES, Case
 from devices import ON_DEVICES
 
 import mirlo
@@ -29,6 +29,13 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(target: str, name: str) -> None:
     assert check(CASES[name], target, "f32") == {"attention_kernel"}
+
+
+@ON_DEVICES
+@pytest.mark.parametrize("name", TURNED_CASES)
+def test_tokens_before_heads(target: str, name: str) -> None:
+    (kernel,) = check(TURNED_CASES[name], target, "f32")
+    assert "permute" in kernel and "attention" in kernel
 
 
 @ON_DEVICES

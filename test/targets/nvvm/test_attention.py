@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case
+from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, TURNED_CASES, Case
 from fake_cuda import FakeDriver
 from interpreted import run_on_interpreter
 
@@ -45,6 +45,11 @@ def test_tiles(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(attention, "choose_tile", lambda found: attention.Tile(*tile, 32))
     check(ON_UNITS["causal"], "f16")
+
+
+@pytest.mark.parametrize("name", TURNED_CASES)
+def test_tokens_before_heads(name: str) -> None:
+    assert 'stages = "attention on tensor cores"' in check(TURNED_CASES[name], "f16")
 
 
 def test_bf16() -> None:

@@ -52,6 +52,8 @@ KINDS = {
     "another scale": Case((1, 2, 70, 48), (1, 2, 70, 48), 48, scale=0.3),
     "heads that 16 does not divide": Case((1, 3, 70, 24), (1, 3, 90, 24), 40),
     "values larger than keys": Case((1, 3, 64, 32), (1, 3, 128, 32), 136),
+    "tokens before heads": Case((2, 3, 150, 64), (2, 3, 150, 64), 64, causal=True, turned=True),
+    "tokens before heads, a mask": Case((2, 2, 150, 64), (2, 2, 150, 64), 64, (2, 1, 1, 150), turned=True),
     "heads of 80": Case((1, 3, 64, 80), (1, 3, 128, 80), 80, causal=True),
 }
 
