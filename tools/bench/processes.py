@@ -30,6 +30,7 @@ else:
 from mirlo.tools.bench.child import main
 main()
 """
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _STOP, _CONTINUE = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)
 
 
@@ -56,7 +57,7 @@ class Process:
         command = [self.python or sys.executable, "-c", _START, json.dumps([path, str(ROOT)])]
         self._popen: Any = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(self.threads)}, start_new_session=True,
+            env={**os.environ, **dict.fromkeys(_THREADS, str(self.threads))}, start_new_session=True,
         )  # fmt: skip
         self._errors = _Tail(self._popen.stderr)
 

@@ -61,4 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command() -> NoReturn:
     """`mirlo`, in a process of its own."""
+    # NumPy's library for matrices has nothing to do here that is worth threads, and they begin with looking for work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     leave(main())
