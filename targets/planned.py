@@ -11,7 +11,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import known_flops
-from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALLOCATE, CHECK
 from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError

@@ -18,13 +18,12 @@ from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.coalesce import coalesce, known_index
+from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.schedule import FLOPS
 
-FORK = "tir.fork"
-"""Attribute of a function without body that runs a region on several threads."""
 CHUNKS_PER_THREAD = 4
 """More chunks than threads even out threads that start late or are slower."""
 FEWEST_TRIPS = 32

@@ -11,8 +11,8 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import emit_constant
+from mirlo.passes.memory.names import ALLOCATE, CHECK
 
-ALLOCATE, CHECK = "mirlo_allocate", "mirlo_check"
 UNLIMITED = (1 << 63) - 1
 
 

@@ -17,6 +17,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import Sizes
 from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
 
@@ -29,7 +30,6 @@ CHECKS = "relax.checks"
 """Attribute of a planned function: what is said where sizes do not fit, by number."""
 LATE = "relax.late"
 """Attribute of a planned function: the sizes that compiled code writes while it runs, and not before."""
-SIZES_SUFFIX = "_sizes"
 
 
 @dataclass

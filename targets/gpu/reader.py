@@ -16,9 +16,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.calls import find
+from mirlo.passes.memory.names import ALLOCATE, CHECK, SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD, TYPES
-from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
-from mirlo.passes.memory.symbols import SIZES_SUFFIX
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.numbers import Numbers, constant_of

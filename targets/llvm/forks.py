@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.lower.parallel import FORK
+from mirlo.passes.memory.names import FORK
 from mirlo.runtime.threads import SYMBOL
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import execution_engine, ir, passmanager
-from mirlo.passes.memory.symbols import SIZES_SUFFIX
+from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks

@@ -1,7 +1,7 @@
 """Processes that compile kernels side by side: MLIR's bindings hold Python's lock, threads would take turns.
 
 They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads hold.
-That takes a quarter of a second, so `prepare` starts them while the passes before code generation run. They wait for
+That takes a tenth of a second or two: `prepare` starts them while the passes before code generation run. They wait for
 the next model for a minute, and end with the process that started them.
 """
 

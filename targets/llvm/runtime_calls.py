@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.memory.runtime_calls import ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALLOCATE, CHECK
 from mirlo.targets.llvm.packed import return_on_failure
 
 

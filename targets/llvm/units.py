@@ -16,7 +16,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.lower.parallel import FORK
+from mirlo.passes.memory.names import FORK
 from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
 
 _PLACEHOLDER = "KERNEL"
