@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from commands import ROOT
+from emulated_matrix import sampled
+from emulated_models import TOLERANCE, error
+from emulator import KernelError
 from emulator.driver import EmulatedDriver, emulated
 
 import mirlo
 from mirlo import R
+from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.tools.conformance.check import OK, check_target
+from mirlo.tools.conformance.matrix import markdown
+
+PAGE = ROOT / "docs" / "support-matrix-nvvm.md"
 
 SAMPLE = (
     "relax.add", "relax.argmax", "relax.avg_pool", "relax.conv", "relax.cumsum", "relax.divide", "relax.gather",
@@ -34,10 +47,64 @@ def test_calls(chip: str) -> None:
     assert isinstance(driver, EmulatedDriver)
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("chip", ["sm_90a"])
 def test_operators_and_intrinsics(chip: str) -> None:
     with emulated(chip):
         matrix = check_target(f"nvvm{{chip={chip}}}", SAMPLE)
     assert matrix.count(OK) >= 4 * len(SAMPLE) - 1
     wrong = [(e.name, kind, v.detail) for e in matrix.entries for kind, v in e.verdicts.items() if v.status != OK]
     assert not wrong
+
+
+@mirlo.script
+def rows(x: R.Tensor[(2, 3000), R.f32]):
+    return R.softmax(x)
+
+
+@mirlo.script
+def product(x: R.Tensor[(64, 96), R.f32], y: R.Tensor[(96, 64), R.f32]):
+    return R.matmul(x, y)
+
+
+@mirlo.script
+def halves(x: R.Tensor[(256, 256), R.f16], y: R.Tensor[(256, 256), R.f16]):
+    return R.matmul(x, y)
+
+
+TAKEN_AWAY: dict[str, tuple[Any, str, str, str]] = {
+    "barriers of rows": (rows, "sm_80", r"\tbar\.sync.*;\n", "a race: warp"),
+    "barriers of a product": (product, "sm_80", r"\tbar\.sync.*;\n", "a race: warp"),
+    "waiting for copies": (halves, "sm_80", r"\tcp\.async\.wait_group.*;\n", "are still being copied to"),
+    "groups of copies": (halves, "sm_80", r"\tcp\.async\.commit_group.*;\n", "are still being copied to"),
+    "the fence": (halves, "sm_90a", r"\twgmma\.fence.*;\n", "without wgmma.fence"),
+    "waiting for products": (halves, "sm_90a", r"\twgmma\.wait_group.*;\n", "before it is written"),
+    "waiting for tiles": (halves, "sm_90a", r"\tmbarrier\.try_wait.*\n.*\n.*\n", "were never written"),
+    "an arrival": (halves, "sm_90a", r"\tmbarrier\.arrive\.expect_tx.*;\n", "hangs"),
+    "the cluster's barrier": (halves, "sm_90a", r"\tbarrier\.cluster\.arrive.*;\n", "has not arrived"),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_AWAY)
+def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels without some of their instructions: what is found there, would be found in what a schedule makes."""
+    model, chip, pattern, message = TAKEN_AWAY[name]
+    monkeypatch.setitem(CHIPS, chip, replace(CHIPS[chip], units=4))
+    with emulated(chip, races=True) as driver:
+        compiled = mirlo.compile(model, target=f"nvvm{{chip={chip}}}", cache=False)
+        inputs = compiled.random_inputs().values()
+        driver.edit = lambda ptx: re.sub(pattern, "", ptx)
+        with pytest.raises(KernelError, match=message):
+            compiled(*inputs)
+
+
+def test_page_of_nvvm_is_up_to_date() -> None:
+    """One element type of each operator is executed here, all of them by the command that writes the page."""
+    _, _, tables = markdown(sampled("sm_80")).partition("\n## ")
+    _, _, written = PAGE.read_text(encoding="utf-8").partition("\n## ")
+    assert tables == written, "run python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md"
+
+
+@pytest.mark.parametrize(("name", "chip"), [("mobilenetv2", "sm_80"), ("gpt2", "sm_90a")])
+def test_models_agree_with_onnx_runtime(name: str, chip: str, tmp_path: Path) -> None:
+    """The others take minutes, by the command of the file."""
+    assert error(name, chip, tmp_path) <= TOLERANCE

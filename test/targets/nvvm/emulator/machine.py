@@ -29,6 +29,8 @@ from emulator.wgmma import WARPGROUP, Products
 WARP = 32
 MOST_THREADS = 1 << 15
 """Threads of a batch; more do not fit the processor's caches."""
+MOST_BLOCKS = 2_000_000
+"""Basic blocks that a batch executes before it is said not to end."""
 MOST_SHARED = 1 << 26
 """Bytes of all their shared memory."""
 
@@ -66,6 +68,7 @@ class Batch:
         self.parked: dict[int, list[Group]] = {}
         self._queue: list[tuple[int, int, Group]] = []
         self._pushed = 0
+        self._executed = 0
 
     def block_of(self, group: Group) -> Array:
         """The number in the batch of each thread's block."""
@@ -115,6 +118,9 @@ class Batch:
     def _run_group(self, group: Group) -> None:
         blocks, queue = self.kernel.blocks, self._queue
         while True:
+            self._executed += 1
+            if self._executed > MOST_BLOCKS:
+                raise KernelError(f"the kernel '{self.kernel.name}' does not end: {group.size} threads go round")
             code = blocks[group.at]
             step: Any = None
             try:
