@@ -8,6 +8,7 @@ branches and loops of the host are instructions; what is known when compiling is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -133,10 +134,22 @@ class _Reader:
             found: Range = env[op.operands[0]]
             return found
         if op.name == "nvgpu.tma.create.descriptor":
-            return _tensor_map(op, env[op.operands[0]])
+            return self._tensor_map(op, env[op.operands[0]])
         if op.name == "memref.get_global":
             return self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value)
         return None
+
+    def _tensor_map(self, op: Any, where: Range) -> TensorMap:
+        """A description of a tensor, whose shape and place in the buffer are those of what it was made from."""
+        kind = op.operands[0].owner.operands[0].type
+        strides, offset = kind.get_strides_and_offset()
+        box = [_known(size) for size in list(op.operands)[1:]]
+        bytes_ = buffer_bytes(ir.MemRefType.get([1], kind.element_type))
+        return TensorMap(
+            replace(where, offset=self.numbers.add(where.offset, bytes_ * offset)), tuple(reversed(kind.shape)),
+            tuple(bytes_ * stride for stride in reversed(strides[:-1])), tuple(reversed(box)),
+            ir.StringAttr(op.attributes["format"]).value,
+        )  # fmt: skip
 
     def _view(self, op: Any, source: Range) -> Range:
         offset = self.numbers.add(source.offset, self.numbers.of(op.operands[1]))
@@ -298,18 +311,6 @@ class _Reader:
 def _bytes(kind: Any) -> int:
     """Bytes of a buffer, if its type says so."""
     return REST if UNBOUNDED in kind.shape else buffer_bytes(kind)
-
-
-def _tensor_map(op: Any, where: Range) -> TensorMap:
-    """A description of a tensor, whose shape is that of what it was made from."""
-    kind = op.operands[0].owner.operands[0].type
-    strides, _ = kind.get_strides_and_offset()
-    box = [_known(size) for size in list(op.operands)[1:]]
-    bytes_ = buffer_bytes(ir.MemRefType.get([1], kind.element_type))
-    return TensorMap(
-        where, tuple(reversed(kind.shape)), tuple(bytes_ * stride for stride in reversed(strides[:-1])),
-        tuple(reversed(box)), ir.StringAttr(op.attributes["format"]).value,
-    )  # fmt: skip
 
 
 def _is_written(argument: Any) -> bool:

@@ -40,17 +40,19 @@ class TiledTensor:
     strides: Sequence[int]
     box: Sequence[int]
     form: Format
+    offset: int = 0
+    """The number of the buffer that it begins with."""
 
     def tensor_map(self, flat: Any) -> Any:
         """The map of the tensor in this buffer, on the host."""
         sizes, strides, element = list(self.sizes), list(self.strides), flat.type.element_type
+        layout = ir.StridedLayoutAttr.get(self.offset, strides)
         whole = ir.Operation.create(
-            "memref.reinterpret_cast",
-            results=[ir.MemRefType.get(sizes, element, ir.StridedLayoutAttr.get(0, strides))], operands=[flat],
+            "memref.reinterpret_cast", results=[ir.MemRefType.get(sizes, element, layout)], operands=[flat],
             attributes={
                 "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-                "static_offsets": ir.DenseI64ArrayAttr.get([0]), "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
-                "static_strides": ir.DenseI64ArrayAttr.get(strides),
+                "static_offsets": ir.DenseI64ArrayAttr.get([self.offset]),
+                "static_sizes": ir.DenseI64ArrayAttr.get(sizes), "static_strides": ir.DenseI64ArrayAttr.get(strides),
             },
         ).results[0]  # fmt: skip
         unranked = create("memref.cast", ir.UnrankedMemRefType.get(element, None), whole)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from attention_cases import CASES, Case
+from attention_cases import CASES, Case, reference
 from emulator.driver import emulated
 from interpreted import run_on_interpreter
 
@@ -85,6 +85,47 @@ def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     """Some more than others, of several heads, forwards and backwards."""
     with_tile(monkeypatch, 1, 32, 3)
     check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
+
+
+def packed(tokens: int, heads: int, size: int) -> str:
+    """Causal attention of queries, keys and values that one product made: parts of a tensor."""
+    x, part = f"tensor<2x{tokens}x{3 * heads}x{size}xf16>", f"tensor<2x{tokens}x{heads}x{size}xf16>"
+    turned = f"tensor<2x{heads}x{tokens}x{size}xf16>"
+    parts = "\n".join(
+        f"""%s{i} = "relax.strided_slice"(%x) {{axes = array<i64: 2>, begin = array<i64: {i * heads}>,
+              end = array<i64: {(i + 1) * heads}>, strides = array<i64: 1>}} : ({x}) -> {part}
+            %t{i} = "relax.permute"(%s{i}) {{axes = array<i64: 0, 2, 1, 3>}} : ({part}) -> {turned}"""
+        for i in range(3)
+    )
+    return f"""func.func @main(%x: {x}) -> {part} {{
+      {parts}
+      %0 = "relax.attention"(%t0, %t1, %t2) {{causal = true}} : ({turned}, {turned}, {turned}) -> {turned}
+      %1 = "relax.permute"(%0) {{axes = array<i64: 0, 2, 1, 3>}} : ({turned}) -> {part}
+      return %1 : {part}
+    }}"""
+
+
+def expected_of_packed(x: np.ndarray) -> np.ndarray:
+    q, k, v = np.split(x.swapaxes(1, 2), 3, 1)
+    return reference(q, k, v, None, None, 0).swapaxes(1, 2)
+
+
+def test_parts_of_one_tensor() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 150, 6, 64)).astype(np.float16)
+    found, schedule = run_on_interpreter(packed(150, 2, 64), [x], "chip=sm_90a")
+    assert 'stages = "attention on warpgroups"' in schedule, schedule
+    np.testing.assert_allclose(found.astype(np.float64), expected_of_packed(x), rtol=2e-3, atol=2e-3)
+
+
+def test_ptx_of_parts_of_one_tensor() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 150, 6, 64)).astype(np.float16)
+    with emulated("sm_90a") as driver:
+        driver.units = 3
+        with make_context():
+            model = mirlo.compile(ir.Module.parse(packed(150, 2, 64)), target="nvvm{chip=sm_90a}", cache=False)
+        found = model(x)
+    assert b"wgmma" in model.artifact.code
+    np.testing.assert_allclose(found.astype(np.float64), expected_of_packed(x), rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("tile", [(2, 128, 2), (3, 64, 3), (1, 32, 4)])

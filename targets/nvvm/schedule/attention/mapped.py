@@ -61,6 +61,8 @@ class MappedRead:
     """Numbers from one line to the next."""
     outside: tuple[Outside, ...]
     """The other dims, the outermost first."""
+    offset: int = 0
+    """The number of the tensor that the first line begins with."""
 
     @property
     def row(self) -> int:
@@ -82,7 +84,7 @@ class MappedRead:
         strides = [dim.stride for dim in self.outside] + [self.pitch, 1]
         box = [1] * len(self.outside) + [lines, self.row]
         buffer = memory.slot(self.read.operand.value).buffer
-        return TiledTensor(sizes, strides, box, self.form).tensor_map(buffer)
+        return TiledTensor(sizes, strides, box, self.form, self.offset).tensor_map(buffer)
 
     def copy(
         self, tensor_map: Any, target: Any, lines: int, first: Any, loops: Mapping[int, Any],
@@ -107,8 +109,8 @@ def mapped_read(found: Attention, read: Read, form: Format, across: int, down: S
     if read.operand.outside is not None:
         return decline("a factor is read beyond its edges")
     flat = read.place.flat(read.operand)
-    if flat.divisions or flat.constant:
-        return decline("a factor does not begin where its tensor does, or its loops are no dims")
+    if flat.divisions:
+        return decline("the loops of a factor are no dims of its tensor", shape=read.operand.shape)
     if not flat.is_numeric:
         return decline("where a factor lies is known at run time only", shape=read.operand.shape)
     if flat.coefficient(across) != 1:
@@ -121,12 +123,12 @@ def mapped_read(found: Attention, read: Read, form: Format, across: int, down: S
         _merged([Outside((loop,), (known(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
     )
     distances = [pitch, *(dim.stride for dim in outside)]
-    if any(distance <= 0 or distance * form.bytes % ACCESS for distance in distances):
+    if min(distances) <= 0 or any(distance * form.bytes % ACCESS for distance in (*distances, flat.constant)):
         return decline("lines of a factor do not begin at multiples of 16 bytes", distances=distances)
     if len(outside) + 2 > MOST_DIMS:
         return decline("a factor has more dims than tensor maps", dims=len(outside) + 2)
     lines = prod(known(found.extents[loop]) for loop in down)
-    return MappedRead(read, form, lines, known(found.extents[across]), pitch, outside)
+    return MappedRead(read, form, lines, known(found.extents[across]), pitch, outside, flat.constant)
 
 
 def uniform_pitch(found: Attention, read: Read, down: Sequence[int]) -> int | None:
