@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -119,7 +120,7 @@ class _Functions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, str] = {}
 
-    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[int, ...], kind: Kind, b: Rewriter) -> Any:
+    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[Dim, ...], kind: Kind, b: Rewriter) -> Any:
         key = (make, tiling)
         if key not in self.known:
             function = make(tiling, b.op.location)
@@ -137,10 +138,10 @@ def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decli
     x, weight, out = kinds
     if largest == 0:
         return decline("no tile is allowed")
-    if not all(kind.is_static for kind in kinds):
-        return decline("a shape is known at run time only")
     if x.rank != 4 or conv.data_layout != "N*C" or conv.kernel_layout != "*IO":
         return decline("it is no convolution of images with their channels last")
+    if not weight.is_static:
+        return decline("the size of the window is known at run time only")
     if weight.static_shape[:2] != (3, 3) or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return decline("the window is not 3x3 with steps of 1", window=weight.static_shape[:2], strides=conv.strides)
     if conv.groups != 1:
@@ -151,19 +152,19 @@ def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decli
     channels, out_channels = weight.static_shape[2:]
     if channels % lanes or out_channels % lanes:
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
-    if 0 in out.static_shape:
+    if 0 in out.shape:
         return decline("there are no results")
     if not is_constant(conv.weight):
         return decline("the weight is computed at run time")
     pads = padding_pairs(conv.padding, 2)
-    batch, height, width, _ = x.static_shape
-    _, out_height, out_width, _ = out.static_shape
+    batch, height, width, _ = x.shape
+    _, out_height, out_width, _ = out.shape
     found = []
     for m in (n for n in INPUT if n <= largest):
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
-        found.append(Way(m, tiling, winograd_cycles(tiling, machine)))
-    found.append(Way(0, found[0].tiling, direct_cycles(found[0].tiling, machine)))
+        found.append(Way(m, tiling, winograd_cycles(tiling.likely, machine)))
+    found.append(Way(0, found[0].tiling, direct_cycles(found[0].tiling.likely, machine)))
     return Ways(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
 
 
@@ -196,6 +197,6 @@ def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> 
     made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))
     made = b.emit(OPS["matmul"], made, weight)
     made = b.emit(OPS["reshape"], made, shape=tiling.transformed(tiling.out_channels))
-    out = kind_of(conv.output).static_shape
+    out = kind_of(conv.output).shape
     made = functions.call(output_function, tiling, made, out, Kind.CONTRACTION, b)
     return made if conv.bias is None else b.emit(OPS["add"], made, conv.bias)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mirlo.dialects.core import dims as D
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.winograd.functions import Tiling
 
@@ -16,7 +17,7 @@ _ELEMENT_CYCLES = 2.5
 def direct_cycles(tiling: Tiling, machine: Machine) -> float:
     """Of the register tiles that compute the convolution directly."""
     products = tiling.channels * tiling.out_channels * 9
-    pixels = tiling.batch * tiling.out[0] * tiling.out[1]
+    pixels = D.guess(tiling.batch * tiling.out[0] * tiling.out[1])
     return _products(products * pixels, products, machine)
 
 
@@ -24,8 +25,9 @@ def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
     """Of both transforms and the products between them."""
     planes = tiling.alpha**2
     weights = planes * tiling.channels * tiling.out_channels
-    vectors = planes * tiling.count * (tiling.channels + tiling.out_channels) / machine.lanes(4)
-    return _products(weights * tiling.count, weights, machine) + _ELEMENT_CYCLES * vectors
+    count = D.guess(tiling.count)
+    vectors = planes * count * (tiling.channels + tiling.out_channels) / machine.lanes(4)
+    return _products(weights * count, weights, machine) + _ELEMENT_CYCLES * vectors
 
 
 def _products(count: float, weights: int, machine: Machine) -> float:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
 from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix
 
+IMAGE = 224
+"""What the height and the width of an image are taken for where they are open."""
 INPUT_BLOCK = "winograd_input"
 OUTPUT_BLOCK = "winograd_output"
 
@@ -23,12 +27,12 @@ class Tiling:
     """A convolution cut into tiles of m by m results."""
 
     m: int
-    batch: int
-    size: tuple[int, int]
+    batch: Dim
+    size: tuple[Dim, Dim]
     """Height and width of the image."""
     pad: tuple[int, int]
     """Zeros above, and to the left."""
-    out: tuple[int, int]
+    out: tuple[Dim, Dim]
     channels: int
     out_channels: int
 
@@ -38,18 +42,27 @@ class Tiling:
         return self.m + 2
 
     @property
-    def tiles(self) -> tuple[int, int, int]:
+    def tiles(self) -> tuple[Dim, Dim, Dim]:
         """Images, and tiles of each along its height and its width."""
-        return self.batch, -(-self.out[0] // self.m), -(-self.out[1] // self.m)
+        return self.batch, D.ceildiv(self.out[0], self.m), D.ceildiv(self.out[1], self.m)
 
     @property
-    def count(self) -> int:
-        batch, high, wide = self.tiles
-        return batch * high * wide
+    def count(self) -> Dim:
+        return D.product(list(self.tiles))
 
-    def transformed(self, channels: int) -> tuple[int, ...]:
+    @property
+    def likely(self) -> Tiling:
+        """Of numbers only: one image, of the size that images mostly have, where that is known at run time only."""
+        size, out = ((_likely(height), _likely(width)) for height, width in (self.size, self.out))
+        return replace(self, batch=self.batch if isinstance(self.batch, int) else 1, size=size, out=out)
+
+    def transformed(self, channels: int) -> tuple[Dim, ...]:
         """Shape of all transformed tiles."""
         return (self.alpha, self.alpha, *self.tiles, channels)
+
+
+def _likely(dim: Dim) -> Dim:
+    return dim if isinstance(dim, int) else D.maximum(1, D.substitute(dim, dict.fromkeys(dim.symbols(), IMAGE)))
 
 
 def input_function(tiling: Tiling, loc: Any) -> Any:
@@ -120,7 +133,8 @@ def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
     first, second = (0, 1) if block.name == INPUT_BLOCK else (1, 2)
     for fixed, moved in ((first, second), (second, first)):
         at = [0] * block.rank
-        for row in range(min(rows, block.domain[moved])):
+        extent = block.domain[moved]
+        for row in range(min(rows, extent) if isinstance(extent, int) else rows):
             for column in range(columns):
                 at[moved], at[block.reduce[moved == second]] = row, column
                 at[fixed] = 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
@@ -107,7 +109,7 @@ def _places(group: Group) -> list[Place] | Decline:
     return places
 
 
-def _out(m: int, high: int, wide: int) -> tuple[int, int]:
+def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
     return m * high, m * wide
 
 
@@ -159,26 +161,26 @@ class _Arithmetic:
     code: Code
 
     def value(self, a: Any) -> Any:
-        return self.code.index(a) if isinstance(a, int) else a
+        return self.code.index(a) if isinstance(a, (int, SymbolicDim)) else a
 
     def add(self, a: Any, b: Any) -> Any:
-        if isinstance(a, int) and isinstance(b, int):
+        if isinstance(a, (int, SymbolicDim)) and isinstance(b, (int, SymbolicDim)):
             return a + b
         if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0):
             return b if isinstance(a, int) else a
         return create("arith.addi", ir.IndexType.get(), self.value(a), self.value(b))
 
-    def times(self, a: Any, factor: int) -> Any:
+    def times(self, a: Any, factor: Dim) -> Any:
         return a * factor if isinstance(a, int) else self.code.scaled(a, factor)
 
-    def divide(self, a: Any, divisor: int) -> tuple[Any, Any]:
+    def divide(self, a: Any, divisor: Dim) -> tuple[Any, Any]:
         """Quotient and remainder."""
         if isinstance(a, int):
-            return divmod(a, divisor)
+            return a // divisor, a % divisor
         kind = ir.IndexType.get()
         return tuple(create(f"arith.{name}", kind, a, self.code.index(divisor)) for name in ("divui", "remui"))
 
-    def inside(self, a: Any, size: int) -> Any:
+    def inside(self, a: Any, size: Dim) -> Any:
         """Whether 0 <= a < size: one unsigned comparison."""
         i64 = ir.IntegerType.get_signless(64)
         i1 = ir.IntegerType.get_signless(1)
@@ -232,7 +234,8 @@ class _InputEmitter(_Emitter):
         rows = [index.add(top, r) for r in range(tiling.alpha)]
         columns = [index.add(left, s) for s in range(tiling.alpha)]
         edges = index.both(
-            index.inside(top, max(height - tiling.alpha + 1, 0)), index.inside(left, max(width - tiling.alpha + 1, 0))
+            index.inside(top, D.maximum(height - tiling.alpha + 1, 0)),
+            index.inside(left, D.maximum(width - tiling.alpha + 1, 0)),
         )
 
         def position(r: int, s: int) -> Any:
