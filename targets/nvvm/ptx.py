@@ -20,6 +20,7 @@ from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, make_any_sums, take_maps
 from mirlo.targets.nvvm.libdevice import link
 from mirlo.targets.nvvm.llvmtext import readable_by_older
+from mirlo.targets.nvvm.positions import compare_narrow
 from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -61,8 +62,10 @@ def to_ptx(
     maps = take_maps(whole)
     make_any_sums(whole)
     call_intrinsics(whole)
-    wide = any(find(whole, name) for name in _WIDE)
-    index = 64 if wide or _is_huge(whole) or _takes_numbers(whole) else 32
+    far = _is_huge(whole) or _takes_numbers(whole)
+    index = 64 if far or any(find(whole, name) for name in _WIDE) else 32
+    if not far:
+        compare_narrow(whole)
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
     except ir.MLIRError as error:

@@ -1,0 +1,102 @@
+"""Positions in tensors have 64 bits where accesses need them, and are compared in 32 bits where they fit these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.lower.calls import find
+
+_ARITHMETIC = frozenset({
+    "arith.addi", "arith.subi", "arith.muli", "arith.divui", "arith.divsi", "arith.remui", "arith.remsi", "arith.minui",
+    "arith.minsi", "arith.maxui", "arith.maxsi", "arith.floordivsi", "arith.ceildivui", "arith.ceildivsi",
+    "arith.select", "arith.index_cast", "affine.apply", "gpu.shuffle",
+})  # fmt: skip
+_GIVEN = frozenset({"gpu.thread_id", "gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "scf.for", "scf.if", "scf.while"})
+"""What else gives positions: threads, blocks, and regions, whose results are what they are given."""
+_LARGEST = 1 << 31
+
+
+def compare_narrow(kernels: Any) -> None:
+    """Compare positions of kernels whose tensors all have fewer than 2^31 elements in 32 bits.
+
+    With 64 bits each comparison takes two instructions, of which masks have one for each score. What comes from data
+    is left alone: it may be anything.
+    """
+    i32 = ir.IntegerType.get_signless(32)
+    other = _not_positions(kernels)
+    for op in find(kernels, "arith.cmpi"):
+        values = list(op.operands)
+        if not isinstance(values[0].type, ir.IndexType) or any(value in other for value in values):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            for i, value in enumerate(values):
+                op.operands[i] = ir.Operation.create("arith.index_cast", results=[i32], operands=[value]).results[0]
+
+
+def _not_positions(kernels: Any) -> set[Any]:
+    """The whole numbers that are computed from anything but threads, blocks, rounds of loops and numbers that fit."""
+    found: set[Any] = set()
+    left = list(_sources(kernels))
+    while left:
+        value = left.pop()
+        if value not in found:
+            found.add(value)
+            left += [made for use in value.uses for made in _made_of(use) if _is_number(made)]
+    return found
+
+
+def _sources(kernels: Any) -> Iterator[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "arith.constant":
+            value = op.attributes["value"]
+            fits = not isinstance(value, ir.IntegerAttr) or abs(value.value) < _LARGEST
+        else:
+            fits = op.name in _GIVEN or _is_arithmetic(op)
+        values = [] if fits else list(op.results)
+        if op.name == "gpu.func":
+            values += list(op.regions[0].blocks[0].arguments)
+        found.extend(value for value in values if _is_number(value))
+        return ir.WalkResult.ADVANCE
+
+    kernels.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    yield from found
+
+
+def _made_of(use: Any) -> list[Any]:
+    """The values that one becomes, or that are computed from it, where it is used."""
+    op, number = use.owner.operation, use.operand_number
+    if _is_arithmetic(op):
+        return list(op.results)
+    if op.name == "scf.for":
+        # Bounds and the step come first.
+        return [_argument(op, 0, 0)] if number < 3 else [op.results[number - 3], _argument(op, 0, number - 2)]
+    if op.name == "scf.while":
+        return [_argument(op, 0, number)]
+    parent = op.parent.operation if op.name in ("scf.yield", "scf.condition") else None
+    if parent is None or (op.name == "scf.condition" and number == 0):
+        return []
+    if op.name == "scf.condition":
+        return [parent.results[number - 1], _argument(parent, 1, number - 1)]
+    if parent.name == "scf.while":
+        return [_argument(parent, 0, number)]
+    return [parent.results[number], *([_argument(parent, 0, number + 1)] if parent.name == "scf.for" else [])]
+
+
+def _is_arithmetic(op: Any) -> bool:
+    if op.name == "llvm.inline_asm":
+        # What keeps a number from being computed early.
+        return bool(ir.StringAttr(op.attributes["asm_string"]).value.startswith("mov."))
+    return op.name in _ARITHMETIC
+
+
+def _argument(op: Any, region: int, number: int) -> Any:
+    return op.regions[region].blocks[0].arguments[number]
+
+
+def _is_number(value: Any) -> bool:
+    kind = value.type
+    return isinstance(kind, ir.IndexType) or (isinstance(kind, ir.IntegerType) and kind.width > 1)
