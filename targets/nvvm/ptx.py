@@ -41,7 +41,7 @@ _TO_NVVM = (
 
 
 _WIDE = (
-    "vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.wgmma.mma_async",
+    "vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.mma.sync", "nvvm.wgmma.mma_async",
     "nvvm.mbarrier.init",
 )  # fmt: skip
 """Operations whose conversions know positions of 64 bits only."""
