@@ -6,6 +6,7 @@ Pixels of images in channels-last order are the case: three vectors of the chann
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -16,11 +17,15 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, work
-from mirlo.targets.llvm.schedule.movement import Turned
+from mirlo.targets.llvm.schedule.movement import Turned, is_close
 
 _MOST_CHANNELS = 4
 _UNROLL = 4
 """Vectors of pixels side by side, where little is computed on them."""
+_BLOCK = 32
+"""As many where the second cache is close: while some are fetched, others are there."""
+_APART = 4
+"""Vectors of a block from one to the next: lines that follow each other are not asked for one after the other."""
 
 
 def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
@@ -43,8 +48,15 @@ class InterleavedSweep:
         self.channels = self.space.extents[-1]
         self.frame = Frame(memory, self.axis, made=made)
         self.scalar = Frame(memory, None)
-        self.lanes = machine.lanes(widest_bytes(self.space.places, self.axis))
-        self.unroll = machine.chosen.unroll or (_UNROLL if work(self.space.places) <= _UNROLL else 1)
+        element_bytes = widest_bytes(self.space.places, self.axis)
+        self.lanes = machine.lanes(element_bytes)
+        self.together = self._side_by_side(element_bytes, machine)
+        """How many vectors of pixels side by side, ever fewer."""
+
+    def _side_by_side(self, element_bytes: int, machine: Machine) -> list[int]:
+        if machine.chosen.unroll or work(self.space.places) > _UNROLL:
+            return [machine.chosen.unroll or 1]
+        return [_BLOCK, _UNROLL] if is_close(self.space, element_bytes, machine) else [_UNROLL]
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
@@ -55,15 +67,20 @@ class InterleavedSweep:
         if len(indices) < self.axis:
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
             return
-        together = self.lanes * self.unroll
-        main = extent // together * together
-        if main:
-            for_loop(0, main, together, lambda i: self._some(indices, i, together), parallel=not indices)
-        self._some(indices, main, extent - main)
+        at = 0
+        for vectors in self.together:
+            count = self.lanes * vectors
+            end = extent // count * count
+            if at < end:
+                for_loop(at, end, count, partial(self._some, indices, count), parallel=not indices)
+            at = end
+        self._some(indices, extent - at, at)
 
-    def _some(self, indices: list[Any], at: Any, count: int) -> None:
-        """This many pixels from `at` on."""
-        for done in range(0, count, self.lanes):
+    def _some(self, indices: list[Any], count: int, at: Any) -> None:
+        """This many pixels from `at` on; of many the first of each few vectors, then the second, and so on."""
+        starts = range(0, count, self.lanes)
+        apart = _APART if len(starts) == _BLOCK else 1
+        for done in (start for first in range(apart) for start in starts[first::apart]):
             self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 
     def _pixels(self, indices: list[Any], at: Any, active: int) -> None:

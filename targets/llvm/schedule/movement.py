@@ -33,6 +33,8 @@ _ALIGNED_FROM = 32
 """Of so many tiles along the operand's memory, one more than there need be does not count."""
 _MOST_REST = 1.2
 """Wide tiles may compute so many times as much as narrower ones would."""
+_CLOSE = 2.5
+"""What is at most so many times as much as the second cache holds counts as lying there."""
 _MOST_WORK = 40
 """Bodies of more operations are not written out for every row of a tile."""
 
@@ -73,6 +75,11 @@ def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None
 def moved_bytes(space: Space, element_bytes: int) -> int:
     """What a space that reads an operand and writes an output moves, where its sizes are known."""
     return 2 * element_bytes * math.prod(extent for extent in space.extents if isinstance(extent, int))
+
+
+def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
+    """Whether what a space moves comes from the second cache, or to a large part."""
+    return moved_bytes(space, element_bytes) <= _CLOSE * machine.l2_bytes
 
 
 def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:

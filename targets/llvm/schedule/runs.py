@@ -18,16 +18,14 @@ from mirlo.passes.schedule.blocks.space import Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
-from mirlo.targets.llvm.schedule.movement import moved_bytes
+from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
 
 _BLOCK_VECTORS = 128
 """Vectors of a block: more are more code, less are slower."""
 _READ_TOGETHER = 4
 """Runs that lie together in the operand; they are short, or their vectors would be too many."""
 _SHORT = 2
-"""Vectors of runs that are copied in blocks from any of the caches."""
-_NEAR = 2.5
-"""Longer ones are where all that is moved is at most so many times what the second cache holds."""
+"""Vectors of runs that are copied in blocks from any of the caches; longer ones where the second cache is close."""
 _LOADED_TOGETHER = 4
 """Vectors that are read before the first of them is written."""
 
@@ -58,8 +56,9 @@ def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
     lanes = machine.lanes(bytes_each)
     vectors = -(-space.extents[last] // lanes)
     moved = moved_bytes(space, bytes_each)
-    far_bytes = machine.near_bytes if vectors <= _SHORT else _NEAR * machine.l2_bytes
-    if not 2 * machine.l1_bytes <= moved <= far_bytes:
+    if not 2 * machine.l1_bytes <= moved <= machine.near_bytes:
+        return None
+    if vectors > _SHORT and not is_close(space, bytes_each, machine):
         return None
     together = _BLOCK_VECTORS // (vectors * max(1, work(space.places)))
     if together < 2:

@@ -115,7 +115,7 @@ def test_layouts_of_images() -> None:
 
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "bf16"])
-@pytest.mark.parametrize("pixels", [7, 64, 101])
+@pytest.mark.parametrize("pixels", [7, 64, 101, 1000, 2403])
 def test_few_channels_are_interleaved(channels: int, dtype: str, pixels: int) -> None:
     kernel = compare(
         lambda p, x: p.compute((2, pixels, channels), lambda n, s, c: x[n, c, s]),
