@@ -45,6 +45,8 @@ KINDS = {
     "causal": Case((1, 2, 300, 64), (1, 2, 300, 64), 64, causal=True),
     "all keys": Case((1, 2, 200, 32), (1, 2, 300, 32), 32),
     "causal, fewer keys than rows": Case((1, 2, 200, 32), (1, 2, 70, 32), 32, causal=True),
+    "causal, behind a cache": Case((1, 2, 100, 32), (1, 2, 300, 32), 32, causal=True, at_end=True),
+    "rows that see no key": Case((1, 2, 200, 32), (1, 2, 90, 32), 32, (1, 2, 200, 90), causal=True, at_end=True),
     "grouped, causal": Case((2, 4, 90, 32), (2, 2, 90, 32), 32, causal=True),
     "grouped, a mask of each head": Case((1, 4, 60, 16), (1, 2, 130, 16), 16, (1, 4, 60, 130)),
     "a mask for all rows": Case((2, 3, 64, 32), (2, 3, 100, 32), 32, (2, 1, 1, 100)),
