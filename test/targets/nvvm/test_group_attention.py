@@ -17,7 +17,7 @@ from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule.attention import grouped
-from mirlo.targets.nvvm.schedule.attention.groups import GroupTile
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
 
 SLACK = {"f16": 2e-3, "bf16": 1e-2}
 

@@ -10,7 +10,7 @@ from mirlo.passes.rules import decline
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
-from mirlo.targets.nvvm.schedule.attention.groups import GroupTile
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
 from mirlo.targets.nvvm.schedule.attention.mma import Tile
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"

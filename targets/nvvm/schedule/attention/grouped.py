@@ -14,8 +14,8 @@ from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
-from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, Factors, GroupKernel, GroupTile
-from mirlo.targets.nvvm.schedule.attention.mapped import known, mapped_read, uniform_pitch
+from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
+from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, known, mapped_read, uniform_pitch
 from mirlo.targets.nvvm.schedule.slots import BESIDE
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
@@ -76,8 +76,10 @@ def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPla
     """How to compute an attention of these numbers by warpgroups."""
     if not all(isinstance(extent, int) for extent in found.extents):
         return decline("sizes are known at run time only, which tensor maps must be made for")
-    if max(found.size, found.value_size) > LARGEST or found.value_size % COLUMNS:
+    if max(found.size, found.value_size) > LARGEST:
         return decline("heads are too large for registers", size=max(found.size, found.value_size))
+    if found.value_size % COLUMNS:
+        return decline("eight does not divide the size of values", value_size=found.value_size)
     factors = factors_of(found, form)
     if isinstance(factors, Decline):
         return factors

@@ -9,7 +9,6 @@ registers, another one has the matrix units: they let each other go first in tur
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, 
 from mirlo.targets.nvvm.schedule import bulk, underway
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, narrow_loop
 from mirlo.targets.nvvm.schedule.attention.lines import Lines
-from mirlo.targets.nvvm.schedule.attention.mapped import MappedRead
+from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, MappedRead
 from mirlo.targets.nvvm.schedule.attention.memory import anew
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
@@ -40,38 +39,6 @@ NEVER = 1e30
 """Above the sum of any row's weights."""
 TURNS_UP_TO = 128
 """Size of heads up to which warpgroups take turns: with larger ones products take longer than the weights anyway."""
-
-
-@dataclass(frozen=True)
-class GroupTile:
-    """What a block has at a time: rows of so many warpgroups that multiply, keys, slots for tiles of keys."""
-
-    groups: int
-    keys: int
-    stages: int
-
-    @property
-    def height(self) -> int:
-        return self.groups * LINES
-
-    @property
-    def threads(self) -> int:
-        return (self.groups + 1) * GROUP
-
-
-@dataclass(frozen=True)
-class Factors:
-    """The tensors of an attention as they are copied."""
-
-    query: MappedRead
-    key: MappedRead
-    value: MappedRead
-    outer: tuple[int, ...]
-    """Loops of the rows that the rows of a tile do not run over."""
-
-    def shared_bytes(self, tile: GroupTile) -> int:
-        """Of all slots."""
-        return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
 
 
 class GroupKernel:

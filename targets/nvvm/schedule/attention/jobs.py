@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -12,12 +12,9 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
 from mirlo.targets.gpu.schedule.launch import add, at_most, less, multiply, split
-from mirlo.targets.nvvm.schedule.attention.mapped import known
+from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, known
 from mirlo.targets.nvvm.schedule.attention.memory import anew
 from mirlo.targets.nvvm.schedule.bulk import i32
-
-if TYPE_CHECKING:
-    from mirlo.targets.nvvm.schedule.attention.groups import Factors, GroupTile
 
 CACHED = 24 << 20
 """Bytes of keys and values that stay in the second-level cache: blocks that run together read no more."""

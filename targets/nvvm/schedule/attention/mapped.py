@@ -1,4 +1,4 @@
-"""Queries, keys and values as the copying engine sees them: matrices of lines, one for each head."""
+"""Queries, keys and values as warpgroups have them copied: matrices of lines, one for each head, tiles of these."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mirlo.passes.schedule.blocks.attention import Attention, Read
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
+from mirlo.targets.nvvm.schedule.slots import GROUP, LINES
 from mirlo.targets.nvvm.schedule.tilemaps import MOST_DIMS, ROW_BYTES, TiledTensor
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
@@ -96,6 +97,38 @@ class MappedRead:
             # The first number of a box is known here, the line is not.
             corner = [box * self.row, first, *others]
             copy_tile(add(target, box * lines * ROW_BYTES), tensor_map, corner, barriers, number)
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """What a block has at a time: rows of so many warpgroups that multiply, keys, slots for tiles of keys."""
+
+    groups: int
+    keys: int
+    stages: int
+
+    @property
+    def height(self) -> int:
+        return self.groups * LINES
+
+    @property
+    def threads(self) -> int:
+        return (self.groups + 1) * GROUP
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The tensors of an attention as they are copied."""
+
+    query: MappedRead
+    key: MappedRead
+    value: MappedRead
+    outer: tuple[int, ...]
+    """Loops of the rows that the rows of a tile do not run over."""
+
+    def shared_bytes(self, tile: GroupTile) -> int:
+        """Of all slots."""
+        return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
 
 
 def known(size: Dim) -> int:
