@@ -14,6 +14,7 @@ from .folder import Folder
 from .kernels import Attention, add_attention, add_convolution, add_product, add_rows
 from .models import MODELS, add_model
 from .operators import add_intrinsics, add_operators
+from .variants import add_variants
 
 Tell = Callable[[str], None]
 
@@ -154,6 +155,7 @@ GROUPS: dict[str, Callable[[Folder, Options], None]] = {
     "rows": _rows,
     "convolutions": _convolutions,
     "libraries": _libraries,
+    "variants": lambda folder, options: add_variants(folder),
     "operators": lambda folder, options: add_operators(folder),
     "intrinsics": lambda folder, options: add_intrinsics(folder),
 }

@@ -226,6 +226,20 @@ def test_on_a_driver_that_stands_in(bare: Path, tmp_path: Path) -> None:
     assert rows[0]["gbytes"] > 0 and all(row["us"] > 0 for row in rows[1:])
 
 
+def test_variants(bare: Path, tmp_path: Path) -> None:
+    """Masks, and dims that are known when a model is called: inputs of seeds, and what the CPU makes of them."""
+    from mirlo.benchmarks.gpu.build.folder import Folder
+    from mirlo.benchmarks.gpu.build.variants import add_variants
+
+    folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
+    for name in ("attention f32, mask", "softmax f32, 37 open", "attention f32, 50 over 130, open"):
+        add_variants(folder, name)
+    folder.finish()
+    done = run(folder.path, bare=bare)
+    assert done.returncode == 0 and not folder.left_out, done.stdout + done.stderr
+    assert len(results(folder.path)) == 5 and all(row["error"] == 0 for row in results(folder.path).values())
+
+
 EMULATED = """
 import sys
 sys.path[:0] = [{tests!r}, {package!r}]
