@@ -23,7 +23,10 @@ def measured(
     """Times of a unit in microseconds, its own and of what else does the same, in turns: each of calls in one graph."""
     row: dict[str, Any] = {}
     names = [spec.name for spec in model.inputs]
-    peers, row["peer_why"] = calls_of(unit.peer, names, inputs, folder, inductor)
+    try:
+        peers, row["peer_why"] = calls_of(unit.peer, names, inputs, folder, inductor)
+    except Exception as problem:  # what others cannot do is told, and no failure of the unit
+        peers, row["peer_why"] = {}, _first_line(problem)
     own: list[float] = []
     others: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
@@ -31,10 +34,10 @@ def measured(
         for name, timed in list(peers.items()):
             try:
                 others.setdefault(name, []).append(1e6 * timed())
-            except Exception as problem:  # what others cannot do is told, and no failure of the unit
+            except Exception as problem:
                 del peers[name]
                 others.pop(name, None)
-                row["peer_why"] = f"{name}: {type(problem).__name__}: {problem}".splitlines()[0]
+                row["peer_why"] = f"{name}: {_first_line(problem)}"
     row["us"] = statistics.median(own)
     row["us_each"] = own
     row["peers"] = {name: statistics.median(times) for name, times in others.items()}
@@ -50,6 +53,10 @@ def measured(
     if unit.moved:
         row["gbytes"] = 1e-3 * unit.moved / row["us"]
     return row
+
+
+def _first_line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".splitlines()[0]
 
 
 def _microseconds(model: Any, inputs: Sequence[np.ndarray]) -> float:

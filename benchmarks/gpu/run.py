@@ -187,6 +187,7 @@ def run(folder: Path, options: Options) -> int:
     finally:
         child.end()
         results.write(kit)
+    print(f"\n{results.page.read_text(encoding='utf-8')}")
     bad = [unit.name for unit in chosen if results.rows.get(unit.name, {"status": "ok"})["status"] != "ok"]
     print(f"{sum(unit.name in results.rows for unit in chosen)} of {len(chosen)} units run, {len(bad)} not right; "
           f"{results.page}")  # fmt: skip

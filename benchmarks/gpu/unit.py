@@ -18,7 +18,7 @@ class KitError(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """What some outputs of a unit must be: `judge.judges` has a function of each kind."""
+    """What some outputs of a unit must be: `judge.judge` knows each kind."""
 
     name: str
     outputs: tuple[int, ...]
@@ -44,7 +44,7 @@ class Unit:
     weights: tuple[Mapping[str, Any], ...] | None = None
     """All parameters, in the order of the model, where some of them are made from seeds."""
     peer: Mapping[str, Any] | None = None
-    """What of PyTorch its time is compared with."""
+    """What its time is compared with: `peers.calls_of` knows it."""
     flops: float = 0.0
     moved: float = 0.0
     """Bytes that it must read and write."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,27 @@ def test_variants(bare: Path, tmp_path: Path) -> None:
     done = run(folder.path, bare=bare)
     assert done.returncode == 0 and not folder.left_out, done.stdout + done.stderr
     assert len(results(folder.path)) == 5 and all(row["error"] == 0 for row in results(folder.path).values())
+
+
+def test_what_others_cannot_do_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mirlo.benchmarks.gpu import measure
+    from mirlo.benchmarks.gpu.unit import Unit
+
+    model = SimpleNamespace(inputs=[SimpleNamespace(name="x")], device_microseconds=lambda *inputs, repeats: 5.0)
+    unit = Unit("product", "products", "", (), (), flops=1e9)
+
+    def refuse() -> float:
+        raise RuntimeError("no kernel\nbecause")
+
+    def timed(calls: Any) -> dict[str, Any]:
+        monkeypatch.setattr(measure, "calls_of", calls)
+        return measure.measured(unit, model, [np.zeros(1)], Path())
+
+    row = timed(lambda *given: ({"A": refuse, "B": lambda: 1e-5, "C": lambda: 2e-5}, ""))
+    assert (row["us"], row["tflops"], row["peer"], row["ratio"]) == (5.0, 200.0, "B", 2.0)
+    assert row["peers"] == {"B": 10.0, "C": 20.0} and row["peer_why"] == "A: RuntimeError: no kernel"
+    row = timed(lambda *given: refuse())
+    assert row["us"] == 5.0 and "ratio" not in row and row["peer_why"] == "RuntimeError: no kernel"
 
 
 EMULATED = """
