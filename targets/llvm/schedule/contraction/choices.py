@@ -26,6 +26,14 @@ def count_of(axes: Iterable[Axis]) -> int:
     return prod(D.guess(axis.extent) for axis in axes)
 
 
+def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
+    """Bytes of the row operand; 0 where it has many more elements than the output, so that most are read once."""
+    elements = prod(D.guess(extent) for extent in rows.access.shape)
+    if elements > 2 * count_of(spatial):
+        return 0
+    return elements * element_bytes(rows.access.element_type)
+
+
 def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
     """The question for rows along an axis; where their number is open there are tiles for few of them anyway."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.guess(axis.extent), OPEN_ROWS)

@@ -17,6 +17,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, fuse, row
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
     asked_for,
+    bytes_read_again,
     choose_rows,
     contiguous_sum,
     count_of,
@@ -292,7 +293,7 @@ class _Planner:
         question = TileQuestion(
             1, D.guess(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
-            element_bytes=accumulator_bytes, row_bytes=self._bytes_read_again(),
+            element_bytes=accumulator_bytes, row_bytes=bytes_read_again(rows, self.spatial),
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
@@ -348,13 +349,6 @@ class _Planner:
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
             order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,
         )  # fmt: skip
-
-    def _bytes_read_again(self) -> int:
-        """Bytes of the row operand; 0 where it has many more elements than the output, so that most are read once."""
-        elements = prod(D.guess(extent) for extent in self.rows.access.shape)
-        if elements > 2 * count_of(self.spatial):
-            return 0
-        return elements * element_bytes(self.rows.access.element_type)
 
     def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
         """Axes that the tile's rows may run along."""
