@@ -8,6 +8,7 @@ from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.sides import Side
@@ -19,6 +20,9 @@ OPEN_ROWS = 56
 """Rows that a tile is chosen for at least, where their number is known at run time only."""
 PACK_FROM_ROWS = 6
 """From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
+
+FEW_PRODUCTS = 64
+"""Of longer sums, writing the results is a small part."""
 
 
 def count_of(axes: Iterable[Axis]) -> int:
@@ -82,6 +86,17 @@ def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple
     rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
     return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
+
+
+def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Machine) -> bool:
+    """Whether one product of known sizes, in no batch, writes sums of few products beyond the second cache."""
+    axes = contraction.axes
+    if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > FEW_PRODUCTS:
+        return False
+    if any(not axis.reduce and rows.form.stride(axis) and columns.form.stride(axis) for axis in axes):
+        return False
+    results = count_of(contraction.spatial) * element_bytes(contraction.product.accumulate_type)
+    return results > machine.l2_bytes // 2
 
 
 def wants_packing(

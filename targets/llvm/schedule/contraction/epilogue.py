@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, narrowed
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
@@ -12,6 +13,8 @@ from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
 
+FEWEST_PRODUCTS = 16
+"""Of sums that take long enough for what is fetched meanwhile to arrive."""
 ROLLED_FROM = 400
 """An epilogue of more operations than this, over all vectors of a tile, becomes a loop over the tile's rows."""
 
@@ -50,6 +53,34 @@ class Epilogue:
                 self.finish_vector(here, piece, self.code.load_vector(held, position, piece, whole=True), {})
 
         self.code.loop(Span(0, rows, 1), row)
+
+    def fetch(self, places: Places, rows: int, cut: list[Piece]) -> None:
+        """Ask for what the blocks that follow read of large tensors, before the sums are computed.
+
+        Else each tile would wait for it at its end. It goes to the second cache: in the first one, rows of powers of
+        two would push each other out.
+        """
+        plan = self.plan
+        axis = plan.row_axis
+        seen: set[Any] = set()
+        for s, cursors in enumerate(places.reads):
+            for cursor, buffer in zip(cursors, self.buffers.reads[s], strict=True):
+                if cursor is None or buffer in seen or not self._comes_late(cursor, buffer):
+                    continue
+                seen.add(buffer)
+                for r in range(rows):
+                    here = cursor if axis is None else cursor.advance(axis, r)
+                    for piece in cut:
+                        self.code.prefetch(buffer, here.position(piece.offset))
+
+    def _comes_late(self, cursor: Cursor, buffer: Any) -> bool:
+        """Whether an operand is read once, vector by vector, from beyond the second cache."""
+        plan, axis = self.plan, self.plan.row_axis
+        if cursor.form.stride(plan.lane_axis) != 1 or (axis is not None and cursor.form.stride(axis) == 0):
+            return False
+        if not buffer.type.has_static_shape or not isinstance(plan.depth, int):
+            return False
+        return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= FEWEST_PRODUCTS
 
     def finish_vector(self, places: Places, piece: Piece, total: Any, seen: dict[Any, Any]) -> None:
         """The elementwise blocks on one vector of finished sums, and its stores; `seen` remembers what was loaded."""

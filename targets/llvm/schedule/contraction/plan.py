@@ -22,6 +22,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     contiguous_sum,
     count_of,
     dot_tile,
+    pours_out,
     wants_packing,
 )
 from mirlo.targets.llvm.schedule.contraction.groups import (
@@ -136,17 +137,6 @@ class Plan:
         """Columns of the vectors of a panel, with those of the last one that are beyond it."""
         columns = min(self.lane_axis.extent, self.tile_columns)
         return sum(piece.lanes for piece in pieces(columns, self.lanes, self.machine.masked))
-
-    @property
-    def has_whole_columns(self) -> bool:
-        """Whether vectors of columns may be read whole: beyond the last column there is something, whatever it is."""
-        side, is_fixed = self.columns, isinstance(self.lane_axis.extent, int)
-        if self.dot or not is_fixed or side.padded_shape is not None or side.form.stride(self.lane_axis) != 1:
-            return False
-        width = self.panel_columns
-        steps = [step for axis, step in side.form.terms.items() if axis != self.lane_axis.id]
-        sizes = [side.form.constant, *steps, prod(side.access.shape)]
-        return all(isinstance(size, int) and size % width == 0 for size in sizes)
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -294,6 +284,7 @@ class _Planner:
             1, D.guess(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
             element_bytes=accumulator_bytes, row_bytes=bytes_read_again(rows, self.spatial),
+            pours=pours_out(self.contraction, rows, columns, machine),
         )  # fmt: skip
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)

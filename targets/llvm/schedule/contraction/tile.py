@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
@@ -57,7 +58,7 @@ class Tiles:
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.resident: dict[tuple[int, int], Any] = {}
         self.lead = lead(plan)
-        self.whole_columns = plan.has_whole_columns
+        self.whole_columns = _has_whole_columns(plan)
         self.limits: dict[int, Any] = {}
         """Where axes of the sum end, by id: an index, or None for their extent."""
         self.part: Part | None = None
@@ -74,6 +75,8 @@ class Tiles:
         """A tile: its sums, what is computed from them, and the stores."""
         product_ = self.plan.contraction.product
         start = emit_init(self.plan.contraction.block, product_.accumulate_type)
+        if self.part is None or self.part.is_last:
+            self.epilogue.fetch(places, extent.rows, extent.cut)
         sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
         if self.part is not None:
             sums = self._continued(self.part, places, sums, extent)
@@ -225,6 +228,18 @@ class Tiles:
         else:
             element = self.code.load_lanes(buffer, position, stride, piece)
         return element if side.is_converted else converted(self.plan, side, element, piece.lanes)
+
+
+def _has_whole_columns(plan: Plan) -> bool:
+    """Whether vectors of columns may be read whole: something lies beyond the last column, whatever it is."""
+    side, lane_axis = plan.columns, plan.lane_axis
+    if plan.dot or not isinstance(lane_axis.extent, int):
+        return False
+    if side.padded_shape is not None or side.form.stride(lane_axis) != 1:
+        return False
+    steps = [step for axis, step in side.form.terms.items() if axis != lane_axis.id]
+    sizes = [side.form.constant, *steps, prod(side.access.shape)]
+    return all(isinstance(size, int) and size % plan.panel_columns == 0 for size in sizes)
 
 
 def converted(plan: Plan, side: Side, element: Any, lanes: int) -> Any:

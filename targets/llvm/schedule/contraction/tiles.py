@@ -13,6 +13,10 @@ from mirlo.targets.llvm.machine import Machine
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, the pipeline filling up."""
+HIDDEN_SUMS = 8
+"""Sums of a tile that are written while the next one begins, where results pour into memory."""
+FINISHING_CYCLES = 3.0
+"""Of each one beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller tiles."""
 L2_BYTES_PER_CYCLE = 32.0
 LINE_BYTES = 64
 FAR = 3
@@ -62,6 +66,8 @@ class TileQuestion:
     element_bytes: int
     row_bytes: int = 0
     """Bytes of the row operand where neighbouring rows read the same of it; else 0."""
+    pours: bool = False
+    """Whether sums of few products are written to more memory than the second cache keeps."""
     row_step: int = 0
     """Bytes between the elements of neighbouring rows in the row operand; 0 where that is not known."""
 
@@ -155,13 +161,21 @@ def _lines_of_a_set(rows: int, row_step: int, sets: int) -> int:
     return max(Counter(row * row_step // LINE_BYTES % sets for row in range(rows)).values())
 
 
+def tile_overhead(rows: int, vectors: int, question: TileQuestion) -> float:
+    """Cycles of a tile beside its products."""
+    sums = rows * vectors
+    if not question.pours:
+        return TILE_OVERHEAD + sums
+    return 4.0 + FINISHING_CYCLES * max(0, sums - HIDDEN_SUMS)
+
+
 def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
     total = 0.0
     for span in spans(extent, rows):
         count = span_count(span)
         step = step_cycles(span.size, vectors, question, machine) * crowding(span.size, question, machine)
         body = question.depth * step
-        total += count * (body + TILE_OVERHEAD + span.size * vectors)
+        total += count * (body + tile_overhead(span.size, vectors, question))
     return total
 
 

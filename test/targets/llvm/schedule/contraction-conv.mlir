@@ -44,12 +44,12 @@ func.func @main(%x: tensor<1x7x7x16xf32>, %w: tensor<3x3x1x16xf32>) -> tensor<1x
 // CHECK-LABEL: func.func private @conv(
 // CHECK-SAME: padded = false, rule = "contraction", tile = array<i64: 14, 32>
 // CHECK: scf.for %{{.*}} = %c0 to %c28 step %c14 {
-// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c1 iter_args
+// CHECK: scf.for %{{.*}} = %c0 to %c256 step %c1 iter_args
 // CHECK-COUNT-28: vector.fma
 // CHECK-NOT: vector.fma
 // CHECK: return
-func.func @main(%x: tensor<1x2x14x8xf32>, %w: tensor<1x1x8x32xf32>) -> tensor<1x2x14x32xf32> {
+func.func @main(%x: tensor<1x2x14x256xf32>, %w: tensor<1x1x256x32xf32>) -> tensor<1x2x14x32xf32> {
   %0 = "relax.conv"(%x, %w) {data_layout = "N*C", kernel_layout = "*IO"}
-    : (tensor<1x2x14x8xf32>, tensor<1x1x8x32xf32>) -> tensor<1x2x14x32xf32>
+    : (tensor<1x2x14x256xf32>, tensor<1x1x256x32xf32>) -> tensor<1x2x14x32xf32>
   return %0 : tensor<1x2x14x32xf32>
 }

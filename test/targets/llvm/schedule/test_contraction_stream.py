@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from kernels import Kernel
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
 from mirlo.targets.llvm.machine import Machine
 
 SMALL_CACHE = Machine("small cache", 64, 32, masked=True, l1_bytes=4096, l2_bytes=8192)
@@ -47,3 +50,21 @@ def test_a_row_by_weights_in_panels(n: int) -> None:
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-4)
     assert f"tile = array<i64: 1, {min(n, 128)}>" in kernel.schedule
     assert kernel.text.count("locality<3>") >= 1
+
+
+@pytest.mark.parametrize(("size", "is_fetched"), [(56, True), (7, False)])
+def test_large_residuals_are_fetched_before_the_sums(size: int, is_fetched: bool) -> None:
+    text = f"""
+      func.func @main(%x: tensor<1x{size}x{size}x64xf32>, %w: tensor<1x1x64x256xf32>,
+                      %r: tensor<1x{size}x{size}x256xf32>) -> tensor<1x{size}x{size}x256xf32> {{
+        %0 = "relax.conv"(%x, %w) {{data_layout = "N*C", kernel_layout = "*IO"}}
+          : (tensor<1x{size}x{size}x64xf32>, tensor<1x1x64x256xf32>) -> tensor<1x{size}x{size}x256xf32>
+        %1 = "relax.add"(%0, %r) : (tensor<1x{size}x{size}x256xf32>, tensor<1x{size}x{size}x256xf32>)
+          -> tensor<1x{size}x{size}x256xf32>
+        return %1 : tensor<1x{size}x{size}x256xf32>
+      }}"""
+    passes = "legalize,annotate-kinds,fuse-ops,fuse-tir,schedule{machine=avx512}"
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline(passes).run(module)
+        assert ("memref.prefetch" in str(module)) == is_fetched

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mirlo.targets.llvm.machine import PRESETS
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile, crowding
 
@@ -32,3 +34,10 @@ def test_rows_from_far_away_are_read_in_long_runs() -> None:
     shared = replace(far, shared_rows=True, shared_columns=True)
     assert choose_tile(shared, MACHINE) == choose_tile(replace(shared, row_bytes=0), MACHINE)
     assert choose_tile(replace(far, lanes=8), PRESETS["avx2"])[1] == 2
+
+
+@pytest.mark.parametrize("pours", [True, False])
+def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
+    question = TileQuestion(3136, 256, 16, 64, True, True, 4, pours=pours)
+    rows, vectors, _ = choose_tile(question, PRESETS["avx512"])
+    assert (rows * vectors <= 16) == pours
