@@ -89,6 +89,23 @@ def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
 
 
+def test_what_follows_is_part_of_it() -> None:
+    """A residual of f32: numbers of 32 bits are written two at a time."""
+    case = Case((1, 2, 150, 32), (1, 2, 150, 32), 32)
+    arrays = [*case.arrays("f16"), np.random.default_rng(1).standard_normal((1, 2, 150, 32)).astype(np.float32)]
+    kind = "tensor<1x2x150x32xf16>"
+    wide = kind.replace("f16", "f32")
+    text = f"""func.func @main(%q: {kind}, %k: {kind}, %v: {kind}, %x: {wide}) -> {wide} {{
+      %0 = "relax.attention"(%q, %k, %v) {{causal = false}} : ({kind}, {kind}, {kind}) -> {kind}
+      %1 = "relax.cast"(%0) {{dtype = f32}} : ({kind}) -> {wide}
+      %2 = "relax.add"(%1, %x) : ({wide}, {wide}) -> {wide}
+      return %2 : {wide}
+    }}"""
+    found, schedule = run_on_interpreter(text, arrays, "chip=sm_90a", np.float32)
+    assert 'stages = "attention on warpgroups"' in schedule, schedule
+    np.testing.assert_allclose(found, case.expected(arrays[:3]) + arrays[3], rtol=2e-3, atol=2e-3)
+
+
 def packed(tokens: int, heads: int, size: int) -> str:
     """Causal attention of queries, keys and values that one product made: parts of a tensor."""
     x, part = f"tensor<2x{tokens}x{3 * heads}x{size}xf16>", f"tensor<2x{tokens}x{heads}x{size}xf16>"
