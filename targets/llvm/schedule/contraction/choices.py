@@ -85,7 +85,8 @@ def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple
     row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
     rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
-    return row_axis, rows, min(next(fitting, 1), lane_axis.extent)
+    columns = next(fitting, 1)
+    return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
 
 
 def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Machine) -> bool:

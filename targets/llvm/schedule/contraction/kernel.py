@@ -219,10 +219,11 @@ class Kernel:
         self.code.loop_with_rest(parts, panel, parallel, apart=self.shares_rows)
 
     def _open_panels(self, places: Places, parallel: bool, extent: Dim) -> None:
-        """Panels of a number of columns that is known at run time only: the last one under masks."""
+        """Panels of an open number of columns: the last one under masks, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
-        for span, columns in ((Span(0, whole, width), width), (Span(whole, extent, width), extent - whole)):
+        rest = (Span(whole, extent, 1), 1) if plan.dot else (Span(whole, extent, width), extent - whole)
+        for span, columns in ((Span(0, whole, width), width), rest):
             cut = plan.cut(columns)
 
             def panel(i: Any, cut: list[Piece] = cut) -> None:

@@ -289,7 +289,8 @@ class _Planner:
         # Rows that multiply vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
         reuse = count_of(shared)
-        can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and isinstance(lane_axis.extent, int)
+        is_counted = all(isinstance(axis.extent, int) for axis in shared)  # of many rows, panels are better
+        can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and is_counted
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         chosen = machine.chosen
         along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None

@@ -148,3 +148,15 @@ def test_rows_of_bytes(signed: bool) -> None:
     for rows in (0, 1, 13, 14, 40):
         x = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, (rows, 70)).astype(kind)
         np.testing.assert_array_equal(compiled(x), x.astype(np.int32) @ weights.astype(np.int32), err_msg=str(rows))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_few_rows_by_any_number_of_columns(rows: int) -> None:
+    """Keys of a cache: dot products along them, several keys at a time, and what is left one by one."""
+    nodes = [node("Transpose", "k", "t", perm=[0, 2, 1]), node("MatMul", "q t", "y")]
+    model = make_model(nodes, {"q": (F32, ("b", rows, 40)), "k": (F32, ("b", "n", 40))}, ["y"])
+    compiled = [mirlo.compile(model, threads=threads) for threads in (1, 2)]
+    for batch, keys in ((1, 0), (1, 1), (2, 7), (1, 8), (3, 17), (1, 200)):
+        q, k = normal(batch, rows, 40), normal(batch, keys, 40)
+        for f in compiled:
+            np.testing.assert_allclose(f(q, k), q @ k.transpose(0, 2, 1), rtol=2e-4, atol=2e-4, err_msg=str(keys))
