@@ -186,10 +186,17 @@ def test_only_what_is_promising_is_measured():
 
 
 def test_how_well_an_order_was_foreseen():
-    assert rank_correlation([1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60]) == pytest.approx(1)
-    assert rank_correlation([1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]) == pytest.approx(-1)
-    assert rank_correlation([1, 1, 1, 1, 1, 1], [6, 5, 4, 3, 2, 1]) is None
-    assert rank_correlation([1, 2], [1, 2]) is None
+    rising = [float(i) for i in range(12)]
+    assert rank_correlation(rising, [i * i for i in rising]) == pytest.approx(1)
+    assert rank_correlation(rising, rising[::-1]) == pytest.approx(-1)
+    assert rank_correlation([1.0] * 12, rising) is None
+    assert rank_correlation(rising[:2], rising[:2]) is None
+
+
+def test_what_is_expected_to_be_slow_has_its_own_time(tmp_path: Path):
+    task = Task("k", "f", 1, "", "", ({"a": 1},), expected=(2.0,))
+    result = search(task, Pretended(0.5), "llvm", 1, 30, print, 7.0)
+    assert (result.values, result.trials, result.microseconds) == ({}, 0, 7.0)
 
 
 def test_choices_of_different_things_are_tried_together(tmp_path: Path):

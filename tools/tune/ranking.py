@@ -8,7 +8,7 @@ from mirlo.tools.tune.tasks import Task
 
 PROMISING = 1.3
 """Choices that are expected to take longer than this part of the time without them are not measured."""
-FEWEST = 6
+FEWEST = 12
 """Measured choices from which on it means something how well their order was foreseen."""
 
 

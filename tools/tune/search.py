@@ -165,7 +165,10 @@ class _Search:
             # Time in proportion to what a kernel costs, and what the ones before it did not need.
             part = left * max(cost / whole, 1.0 / (len(waiting) - position) / 2)
             whole -= cost
-            result = replace(search(task, self.timer, self.target, self.threads, part, self.tell), operator=operators)
+            own = cost / task.calls
+            result = replace(
+                search(task, self.timer, self.target, self.threads, part, self.tell, own), operator=operators
+            )
             self._keep(task, result)
             found.append((task, result))
         self.report.results += [result for _, result in found]
@@ -195,9 +198,11 @@ class _Search:
             self.report.inside = inside.whole * (self.report.inside or 1.0)
 
 
-def search(task: Task, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell) -> Tuned:
-    """The best choice for one kernel."""
-    start, base = time.monotonic(), 0.0
+def search(
+    task: Task, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
+) -> Tuned:
+    """The best choice for one kernel, which takes `base` microseconds without any."""
+    start = time.monotonic()
     order = promising(task)
     measured: dict[int, float] = {}
     trials = 0
