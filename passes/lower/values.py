@@ -15,110 +15,17 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
 from mirlo.dialects.tir.calls import CallExtern
-from mirlo.passes.lower.formats import FORMATS, FloatFormat
-
-Number = Union["Num", float, int]
-
+from mirlo.passes.lower.formats import FORMATS
+from mirlo.passes.lower.num import Num, Number
 
 # Predicates of arith.cmpf and arith.cmpi as their enumeration values. `ne` is true for NaN, as in Python.
 _FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "unordered": 14}
 _INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-
-
-class Num:
-    """A value with operators. Integers compare as signed; `>>` is the logical shift, `b.shift_right_signed` is not."""
-
-    __slots__ = ("b", "kind", "value")
-
-    def __init__(self, b: ValueBuilder, value: Any, kind: str):
-        self.b = b
-        self.value = value
-        self.kind = kind
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind in FORMATS
-
-    @property
-    def format(self) -> FloatFormat:
-        return FORMATS[self.kind]
-
-    def _binary(self, float_op: str | None, int_op: str | None, other: Number, swapped: bool = False) -> Num:
-        name = float_op if self.is_float else int_op
-        if name is None:
-            raise TypeError(f"a {self.kind} value does not have this operator")
-        peer = self.b.like(self, other)
-        pair = (peer, self) if swapped else (self, peer)
-        return self.b.emit(name, self.kind, *pair)
-
-    def __add__(self, other: Number) -> Num:
-        return self._binary("arith.addf", "arith.addi", other)
-
-    def __sub__(self, other: Number) -> Num:
-        return self._binary("arith.subf", "arith.subi", other)
-
-    def __mul__(self, other: Number) -> Num:
-        return self._binary("arith.mulf", "arith.muli", other)
-
-    def __truediv__(self, other: Number) -> Num:
-        return self._binary("arith.divf", None, other)
-
-    def __rsub__(self, other: Number) -> Num:
-        return self._binary("arith.subf", "arith.subi", other, swapped=True)
-
-    def __rtruediv__(self, other: Number) -> Num:
-        return self._binary("arith.divf", None, other, swapped=True)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-    def __and__(self, other: Number) -> Num:
-        return self._binary(None, "arith.andi", other)
-
-    def __or__(self, other: Number) -> Num:
-        return self._binary(None, "arith.ori", other)
-
-    def __xor__(self, other: Number) -> Num:
-        return self._binary(None, "arith.xori", other)
-
-    def __lshift__(self, other: Number) -> Num:
-        return self._binary(None, "arith.shli", other)
-
-    def __rshift__(self, other: Number) -> Num:
-        return self._binary(None, "arith.shrui", other)
-
-    def __invert__(self) -> Num:
-        return self ^ -1
-
-    def __neg__(self) -> Num:
-        return self.b.emit("arith.negf", self.kind, self) if self.is_float else 0 - self
-
-    def __lt__(self, other: Number) -> Num:
-        return self.b.compare("lt", self, other)
-
-    def __le__(self, other: Number) -> Num:
-        return self.b.compare("le", self, other)
-
-    def __gt__(self, other: Number) -> Num:
-        return self.b.compare("gt", self, other)
-
-    def __ge__(self, other: Number) -> Num:
-        return self.b.compare("ge", self, other)
-
-    def equals(self, other: Number) -> Num:
-        return self.b.compare("eq", self, other)
-
-    def differs(self, other: Number) -> Num:
-        return self.b.compare("ne", self, other)
-
-    @property
-    def is_nan(self) -> Num:
-        return self.b.compare("unordered", self, self)
 
 
 class Index:
