@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test lint typecheck lit pytest bench test-gpu bench-gpu kit format clean
+.PHONY: run test lint typecheck lit pytest bench test-gpu test-emulated bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
@@ -44,6 +44,13 @@ test-gpu: $(VENV)/ready
 # For a machine with a GPU and without the compiler: copy the folder `kit` there, and `python kit`.
 kit: $(VENV)/ready
 	$(BIN)/python -m benchmarks.gpu --build kit --cache $(MODELS) --target 'nvvm{chip=$(CHIP)}'
+
+# The same tests and the models without a GPU, on the emulator of PTX: some minutes. `make test` has a part of this.
+test-emulated: $(VENV)/ready
+	PYTHONPATH=test/targets/nvvm $(BIN)/pytest -q -p emulated_device test/targets/gpu \
+		-k "nvvm and not agrees_with_onnx and not everything_is and not formats_and_layouts and not rounded_floats"
+	$(BIN)/python test/targets/nvvm/emulated_models.py --chip sm_90a
+	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'

@@ -1,40 +1,24 @@
-"""The driver that stands in for CUDA's, for what is compiled next."""
+"""The driver that stands in for CUDA's, with the emulator in place of its GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from fake_cuda import FakeDriver
+from emulator.driver import EmulatedDriver, emulated
 
-from mirlo.passes.lower.calls import find
-from mirlo.targets.nvvm import device, emit, options
+from mirlo.targets.nvvm import device, options
 
 
-def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """A driver of two GPUs that runs the kernels of what is compiled next."""
-    made = FakeDriver({}, gpus=2)
-    copies = []
-    to_ptx = emit.to_ptx
-
-    def keeping(module: Any, *rest: Any) -> Any:
-        copy = module.operation.clone()
-        copies.append(copy)
-        for kernel in find(copy, "gpu.func"):
-            made.kernels[kernel.parent.attributes["sym_name"].value] = kernel
-        return to_ptx(module, *rest)
-
-    monkeypatch.setattr(emit, "to_ptx", keeping)
-    monkeypatch.setattr(device, "driver", lambda: made)
-    # Code is made for the chip that tests name, not for the one that stands in.
-    _forget_chips()
-    with monkeypatch.context() as before:
-        before.setattr(device, "capability", lambda: None)
-        options._present()
-    device.gpu.cache_clear()
-    yield made
-    device.gpu.cache_clear()
+def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
+    """A driver of two GPUs that executes the PTX of what is compiled next."""
+    with emulated(gpus=2) as made:
+        # Code is made for the chip that tests name, not for the one that stands in.
+        _forget_chips()
+        with monkeypatch.context() as before:
+            before.setattr(device, "capability", lambda: None)
+            options._present()
+        yield made
     _forget_chips()
 
 

@@ -1,4 +1,4 @@
-"""A CUDA driver made of this machine's memory, whose kernels the interpreter runs: for the loader's side of things.
+"""A CUDA driver made of this machine's memory: for the loader's side of things. Kernels are the emulator's.
 
 Work that is given to a stream waits there until somebody asks for it: what does not wait for what it needs goes wrong.
 """
@@ -11,17 +11,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-from simt import run_kernel
-from warpgroups import TensorMap
-
-from mirlo.targets.nvvm import maps
-
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
 NO_BINARY = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
 NOT_READY = SimpleNamespace(name="CUDA_ERROR_NOT_READY")
-DTYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i8": np.int8}
 Action = Callable[[], None]
 
 
@@ -50,37 +42,8 @@ class FakeStreams:
             self.run(stream)
 
 
-class FakeMaps:
-    """The driver's function that writes tensor maps; what it writes is the number of a map that is kept here."""
-
-    KINDS = {0: np.int8, 6: np.float16, 9: ml_dtypes.bfloat16, 11: np.float32}
-
-    def __init__(self) -> None:
-        self.known: list[TensorMap] = []
-        self._kept = maps._ENCODE(self._encode)
-        self.function = ctypes.cast(self._kept, ctypes.c_void_p).value
-
-    def _encode(
-        self, target: int, kind: int, rank: int, address: int, dims: Any, strides: Any, box: Any, steps: Any, *rest: int
-    ) -> int:
-        if target % 128 or address % 16 or rest != (0, 3, 3, 0) or any(steps[i] != 1 for i in range(rank)):
-            return 1  # CUDA_ERROR_INVALID_VALUE
-        dtype = np.dtype(self.KINDS[kind])
-        sizes, lines = tuple(dims[:rank]), tuple(strides[: rank - 1])
-        count = sizes[0] + sum((size - 1) * line for size, line in zip(sizes[1:], lines, strict=True)) // dtype.itemsize
-        held = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-        form = "tf32" if kind == 11 else str(dtype)
-        self.known.append(TensorMap(np.frombuffer(held, dtype), sizes, lines, tuple(box[:rank]), form))
-        ctypes.c_uint64.from_address(target).value = len(self.known)
-        return 0
-
-    def given(self, encoded: Any) -> TensorMap:
-        """The map of a launch."""
-        return self.known[ctypes.c_uint64.from_address(encoded.getPtr()).value - 1]
-
-
 class FakeDriver:
-    """The functions of `cuda.bindings.driver` that the loader calls; `kernels` has the `gpu.func` of each name."""
+    """The functions of `cuda.bindings.driver` that the loader calls."""
 
     CUresult = SimpleNamespace(
         CUDA_SUCCESS=SUCCESS, CUDA_ERROR_NOT_READY=NOT_READY, CUDA_ERROR_NO_BINARY_FOR_GPU=NO_BINARY,
@@ -98,8 +61,10 @@ class FakeDriver:
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
     CUstream = int
 
-    def __init__(self, kernels: dict[str, Any], gpus: int = 1):
-        self.kernels = kernels
+    maps: Any
+    """Writes tensor maps, and knows them again."""
+
+    def __init__(self, gpus: int = 1):
         self.gpus = gpus
         self.capability = (9, 0)
         self.units = 114
@@ -117,7 +82,6 @@ class FakeDriver:
         self.takes_binaries = True
         self._next = 100
         self.allowed: dict[str, int] = {}
-        self.maps = FakeMaps()
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -254,16 +218,7 @@ class FakeDriver:
 
     def _work(self, function: str, sizes: list[int], given: list[tuple[Any, Any]], shared: int) -> Action:
         """What executes a kernel."""
-        kernel = self.kernels[function]
-
-        def run() -> None:
-            arrays = [
-                self._array(value, argument.type) if kind is ctypes.c_void_p else value
-                for (value, kind), argument in zip(given, kernel.regions[0].blocks[0].arguments, strict=True)
-            ]
-            run_kernel(kernel, (sizes[0], sizes[1], sizes[2]), sizes[3], arrays)
-
-        return run
+        raise NotImplementedError
 
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[Any]:
         self.recorded = []
@@ -317,12 +272,3 @@ class FakeDriver:
         return self._now(stream, lambda: ctypes.memmove(target, source, size) and None)
 
     cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
-
-    def _array(self, address: int, kind: Any) -> np.ndarray:
-        """The elements that a kernel has there; of a buffer without a size of its own, as far as the memory goes."""
-        dtype = np.dtype(DTYPES[str(kind.element_type)])
-        base = max(base for base in self.memory if base <= address)
-        made = self.memory[base]
-        rest = ctypes.addressof(made) + ctypes.sizeof(made) - address
-        count = min(int(np.prod(kind.shape, dtype=np.int64)), rest // dtype.itemsize)
-        return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)

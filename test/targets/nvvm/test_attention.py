@@ -1,4 +1,4 @@
-"""Attention on target nvvm: executed by an interpreter of kernels, and assembled with ptxas."""
+"""Attention on target nvvm: executed by the emulator of PTX, and assembled with ptxas."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, TURNED_CASES, Case
+from executed import run_on_emulator
 from fake_cuda import FakeDriver
-from interpreted import run_on_interpreter
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -29,7 +29,7 @@ ON_UNITS = {
 def check(case: Case, dtype: str) -> str:
     """Compile and run it; its schedule."""
     arrays = case.arrays(dtype)
-    found, schedule = run_on_interpreter(case.text(dtype), arrays)
+    found, schedule = run_on_emulator(case.text(dtype), arrays)
     np.testing.assert_allclose(found.astype(np.float64), case.expected(arrays), rtol=SLACK[dtype], atol=SLACK[dtype])
     return schedule
 

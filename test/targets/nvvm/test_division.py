@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -36,7 +36,7 @@ def test_quotients_are_those_of_divisions() -> None:
     x[8] = -np.abs(x[8])
     x[8, 0] = np.float32(-1e-44)
     with np.errstate(all="ignore"):
-        found, _ = run_on_interpreter(by_largest(64, 1024), [x])
+        found, _ = run_on_emulator(by_largest(64, 1024), [x])
         expected = x / x.max(1, keepdims=True)
     same = (found == expected) & (np.signbit(found) == np.signbit(expected)) | (np.isnan(found) & np.isnan(expected))
     assert same.all(), (found[~same], expected[~same])
@@ -52,7 +52,7 @@ def test_one_division_a_thread(dtype: str, steps: int) -> None:
 
 def test_narrow_quotients() -> None:
     x = np.random.default_rng(1).standard_normal((4, 512)).astype(ml_dtypes.bfloat16)
-    found, _ = run_on_interpreter(by_largest(4, 512, "bf16"), [x])
+    found, _ = run_on_emulator(by_largest(4, 512, "bf16"), [x])
     wide = x.astype(np.float32)
     np.testing.assert_allclose(found.astype(np.float32), wide / wide.max(1, keepdims=True), rtol=2**-8)
 

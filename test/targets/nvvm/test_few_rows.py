@@ -1,4 +1,4 @@
-"""Products of few rows, and products with long sums in parts: executed by an interpreter of kernels, and assembled."""
+"""Products of few rows, and products with long sums in parts: executed by the emulator of PTX, and assembled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -33,7 +33,7 @@ def text(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
 def check(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
     rng = np.random.default_rng(m + n + k)
     x, w, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (n, k) if turned else (k, n), (n,)))
-    found, schedule = run_on_interpreter(text(m, n, k, dtype, turned), [x, w, b])
+    found, schedule = run_on_emulator(text(m, n, k, dtype, turned), [x, w, b])
     wide = (v.astype(np.float64) for v in (x, w.T if turned else w, b))
     left, right, bias = wide
     wanted = np.maximum(left @ right + bias, 0)
@@ -69,7 +69,7 @@ def test_convolutions_in_parts(chip: str, monkeypatch: pytest.MonkeyPatch) -> No
       %y = "relax.conv"(%x, %w) {{padding = array<i64: 1, 1, 1, 1>}} : {kinds}
       return %y : tensor<1x24x5x5xf16>
     }}"""
-    found, schedule = run_on_interpreter(module, [x, w], f"chip={chip}")
+    found, schedule = run_on_emulator(module, [x, w], f"chip={chip}")
     assert " parts" in schedule
     padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
@@ -85,7 +85,7 @@ def test_whole_numbers_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
       %y = "relax.matmul"(%x, %w) {out_dtype = i32} : (tensor<16x512xi8>, tensor<512x16xi8>) -> tensor<16x16xi32>
       return %y : tensor<16x16xi32>
     }"""
-    found, schedule = run_on_interpreter(module, [x, w], result_type=np.int32)
+    found, schedule = run_on_emulator(module, [x, w], result_type=np.int32)
     assert " parts" in schedule
     np.testing.assert_array_equal(found, x.astype(np.int32) @ w.astype(np.int32))
 

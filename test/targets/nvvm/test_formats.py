@@ -1,4 +1,4 @@
-"""Products of bytes, 8-bit floats and rounded f32 on the matrix units: executed by an interpreter, and assembled."""
+"""Products of bytes, 8-bit floats and rounded f32 on the matrix units: executed by the emulator, and assembled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from emulator.driver import emulated
-from fragments import rounded_to_tf32
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
+from rounded import rounded_to_tf32
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -64,7 +64,7 @@ def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: s
     text = product((shapes[0], left), (shapes[1], right), f"{m}x{n}", kind, turned)
     bytes_ = [x.view(np.int8) if x.itemsize == 1 else x for x in given]
     result = {"i32": np.int32, "f32": np.float32}[kind]
-    found, schedules = run_on_interpreter(text, bytes_, options, result)
+    found, schedules = run_on_emulator(text, bytes_, options, result)
     assert "tensor cores" in schedules
     return found, a, b
 
@@ -110,7 +110,7 @@ def test_rounded_floats_that_are_copied_without_ldmatrix(turned: str) -> None:
 def test_floats_keep_their_bits_where_nothing_is_asked_for(options: str) -> None:
     a, b = values("f32", 64, 64), values("f32", 64, 64)
     text = product(("64x64", "f32"), ("64x64", "f32"), "64x64", "f32")
-    found, schedules = run_on_interpreter(text, [a, b], options)
+    found, schedules = run_on_emulator(text, [a, b], options)
     assert "tensor cores" not in schedules
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-5)
 

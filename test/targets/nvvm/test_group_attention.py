@@ -1,4 +1,4 @@
-"""Attention by warpgroups: executed by an interpreter of warpgroups, and assembled with ptxas."""
+"""Attention by warpgroups: executed by the emulator of PTX, and assembled with ptxas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from assembled import needs_ptxas, ptx_of_module
 from attention_cases import CASES, Case, reference
 from emulator.driver import emulated
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -31,7 +31,7 @@ def small_chip(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(case: Case, dtype: str = "f16") -> str:
     """Compile and run it; its schedule."""
     arrays = case.arrays(dtype)
-    found, schedule = run_on_interpreter(case.text(dtype), arrays, "chip=sm_90a")
+    found, schedule = run_on_emulator(case.text(dtype), arrays, "chip=sm_90a")
     assert '"attention on warpgroups"' in schedule, schedule
     np.testing.assert_allclose(found.astype(np.float64), case.expected(arrays), rtol=SLACK[dtype], atol=SLACK[dtype])
     return schedule
@@ -131,7 +131,7 @@ def expected_of_packed(x: np.ndarray) -> np.ndarray:
 
 def test_parts_of_one_tensor() -> None:
     x = np.random.default_rng(0).standard_normal((2, 150, 6, 64)).astype(np.float16)
-    found, schedule = run_on_interpreter(packed(150, 2, 64), [x], "chip=sm_90a")
+    found, schedule = run_on_emulator(packed(150, 2, 64), [x], "chip=sm_90a")
     assert 'stages = "attention on warpgroups"' in schedule, schedule
     np.testing.assert_allclose(found.astype(np.float64), expected_of_packed(x), rtol=2e-3, atol=2e-3)
 
@@ -200,5 +200,5 @@ def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_others_are_left_to_warps(case: Case, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = case.arrays("f16")
-    _, schedule = run_on_interpreter(case.text("f16"), arrays, "chip=sm_90a")
+    _, schedule = run_on_emulator(case.text("f16"), arrays, "chip=sm_90a")
     assert '"attention on tensor cores"' in schedule and reason in schedule

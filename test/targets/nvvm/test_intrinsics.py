@@ -1,10 +1,10 @@
-"""The rules of nvvm, by the interpreter, whose 2^x is exact: the hardware's adds at most two units. Its 1/x is not."""
+"""The rules of nvvm, by the emulator, whose 2^x is exact: the hardware's adds at most two units. Its 1/x is not."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT
@@ -20,6 +20,6 @@ def test_errors(name: str, most: float) -> None:
   %y = "relax.{name}"(%0) : ({kind}) -> {kind}
   return %y : {kind}
 }}"""
-        found, _ = run_on_interpreter(text, [x])
+        found, _ = run_on_emulator(text, [x])
         errors = ulp_errors(found, FLOAT[name].function(x.astype(np.longdouble)), "f32")
     assert errors.max() <= most, (x[errors.argmax()], found[errors.argmax()])

@@ -1,11 +1,11 @@
-"""Products of f32 in large tiles: executed by an interpreter of kernels, and assembled with ptxas."""
+"""Products of f32 in large tiles: executed by the emulator of PTX, and assembled with ptxas."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 from test_formats import product, values
 
 from mirlo.dialects.bindings import ir
@@ -29,7 +29,7 @@ def test_products(tile: int, turned: str, size: tuple[int, int, int], monkeypatc
     given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
     shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
     text = product((shapes[0], "f32"), (shapes[1], "f32"), f"{m}x{n}", "f32", turned)
-    found, schedules = run_on_interpreter(text, given)
+    found, schedules = run_on_emulator(text, given)
     assert "large tiles" in schedules
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=2e-5)
 
@@ -42,7 +42,7 @@ def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     (tensor<1x8x9x10xf32>, tensor<72x8x3x3xf32>) -> tensor<1x72x9x10xf32>
   return %p : tensor<1x72x9x10xf32>
 }"""
-    found, schedules = run_on_interpreter(text, [x, w])
+    found, schedules = run_on_emulator(text, [x, w])
     assert "large tiles" in schedules
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))

@@ -1,4 +1,4 @@
-"""Products whose last round of tiles is a product of its own: executed by an interpreter of kernels."""
+"""Products whose last round of tiles is a product of its own: executed by the emulator of PTX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 from test_formats import product, values
 
 from mirlo.passes.rules import Decline
@@ -38,7 +38,7 @@ def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, mon
     monkeypatch.setattr(tensorcore, "choose_tile", lambda roles, tiles: tensorcore.TILES[-1])
     m, n, k = size
     a, b = (values("f32", *shape).astype(np.float16) for shape in ((m, k), (k, n)))
-    found, schedule = run_on_interpreter(product((f"{m}x{k}", "f16"), (f"{k}x{n}", "f16"), f"{m}x{n}", "f16"), [a, b])
+    found, schedule = run_on_emulator(product((f"{m}x{k}", "f16"), (f"{k}x{n}", "f16"), f"{m}x{n}", "f16"), [a, b])
     assert "the last round tensor cores in 2 parts" in schedule
     np.testing.assert_allclose(found.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32), atol=0.1)
 
@@ -56,7 +56,7 @@ def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
       %r = "relax.relu"(%t) : (tensor<330x64xf32>) -> tensor<330x64xf32>
       return %r : tensor<330x64xf32>
     }"""
-    found, schedule = run_on_interpreter(text, [a, b, c, d])
+    found, schedule = run_on_emulator(text, [a, b, c, d])
     assert "the last round" in schedule
     np.testing.assert_allclose(found, np.maximum(a @ b + c + d, 0), rtol=1e-4, atol=1e-4)
 
@@ -71,7 +71,7 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
         (tensor<5x8x8x8xf32>, tensor<64x8x3x3xf32>) -> tensor<5x64x8x8xf32>
       return %p : tensor<5x64x8x8xf32>
     }"""
-    found, schedule = run_on_interpreter(text, [x, w])
+    found, schedule = run_on_emulator(text, [x, w])
     assert "the last round" in schedule
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
     np.testing.assert_allclose(found, np.einsum("ncyxrs,ocrs->noyx", windows, w), rtol=1e-4, atol=1e-4)

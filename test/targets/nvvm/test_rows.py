@@ -1,4 +1,4 @@
-"""Rows on target nvvm: shuffles and accesses of 16 bytes, executed by an interpreter of kernels, and assembled."""
+"""Rows on target nvvm: shuffles and accesses of 16 bytes, executed by the emulator of PTX, and assembled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -34,7 +34,7 @@ def expected(x: np.ndarray) -> np.ndarray:
 )
 def test_softmax(shape: tuple[int, int], dtype: str) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(DTYPES[dtype])
-    found, schedule = run_on_interpreter(softmax(f"{shape[0]}x{shape[1]}x{dtype}"), [x])
+    found, schedule = run_on_emulator(softmax(f"{shape[0]}x{shape[1]}x{dtype}"), [x])
     assert 'stages = "rows"' in schedule
     np.testing.assert_allclose(found.astype(np.float64), expected(x), atol=1e-6 if dtype == "f32" else 4e-3)
 
@@ -46,7 +46,7 @@ def test_sums_of_wide_and_whole_numbers(dtype: str, result: type) -> None:
   %y = "relax.reduce_sum"(%0) {{axes = array<i64: 1>}} : (tensor<3x260x{dtype}>) -> tensor<3x{dtype}>
   return %y : tensor<3x{dtype}>
 }}"""
-    found, _ = run_on_interpreter(text, [x])
+    found, _ = run_on_emulator(text, [x])
     np.testing.assert_array_equal(found, x.sum(1))
 
 

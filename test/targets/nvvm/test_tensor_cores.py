@@ -1,4 +1,4 @@
-"""Products of 16-bit floats on the matrix units: executed by an interpreter of kernels, and assembled with ptxas."""
+"""Products of 16-bit floats on the matrix units: executed by the emulator of PTX, and assembled with ptxas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import find_ptxas, ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -41,14 +41,14 @@ def check(found: np.ndarray, wanted: np.ndarray) -> None:
 def test_products(size: tuple[int, int, int], dtype: str) -> None:
     m, n, k = size
     x, y = normal(dtype, m, k), normal(dtype, k, n)
-    found, schedules = run_on_interpreter(product(f"{m}x{k}x{dtype}", f"{k}x{n}x{dtype}", f"{m}x{n}x{dtype}"), [x, y])
+    found, schedules = run_on_emulator(product(f"{m}x{k}x{dtype}", f"{k}x{n}x{dtype}", f"{m}x{n}x{dtype}"), [x, y])
     assert "tensor cores" in schedules
     check(found, x.astype(np.float32) @ y.astype(np.float32))
 
 
 def test_batches() -> None:
     x, y = normal("f16", 3, 32, 24), normal("f16", 3, 24, 40)
-    found, schedules = run_on_interpreter(product("3x32x24xf16", "3x24x40xf16", "3x32x40xf16"), [x, y])
+    found, schedules = run_on_emulator(product("3x32x24xf16", "3x24x40xf16", "3x32x40xf16"), [x, y])
     assert "tensor cores" in schedules
     check(found, x.astype(np.float32) @ y.astype(np.float32))
 
@@ -59,7 +59,7 @@ def test_tiles(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[tile])
     x, y = normal("f16", 150, 72), normal("f16", 72, 140)
-    found, _ = run_on_interpreter(product("150x72xf16", "72x140xf16", "150x140xf16"), [x, y])
+    found, _ = run_on_emulator(product("150x72xf16", "72x140xf16", "150x140xf16"), [x, y])
     check(found, x.astype(np.float32) @ y.astype(np.float32))
 
 
@@ -71,7 +71,7 @@ def test_convolutions() -> None:
   %y = "relax.relu"(%p) : (tensor<1x24x9x10xf16>) -> tensor<1x24x9x10xf16>
   return %y : tensor<1x24x9x10xf16>
 }"""
-    found, schedules = run_on_interpreter(text, [x, w])
+    found, schedules = run_on_emulator(text, [x, w])
     assert "tensor cores" in schedules
     padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
@@ -90,7 +90,7 @@ def test_images_are_copied_whole_pixels_at_a_time(strides: int, kernel: str) -> 
   return %y : {made}
 }}"""
     x, w = normal("f16", 2, 9, 10, 16), normal("f16", *size)
-    found, schedules = run_on_interpreter(text, [x, w])
+    found, schedules = run_on_emulator(text, [x, w])
     assert "tensor cores" in schedules
     padded = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(size[:2]), (1, 2))[:, ::strides, ::strides]

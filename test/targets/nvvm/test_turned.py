@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -50,7 +50,7 @@ def test_results(
     monkeypatch.setattr(turned, "EDGES", (edge,))
     x = example(shape, dtype)
     y = example(x.transpose(axes).shape, dtype)
-    found, schedules = run_on_interpreter(permuted(shape, axes, dtype, add), [x, y] if add else [x])
+    found, schedules = run_on_emulator(permuted(shape, axes, dtype, add), [x, y] if add else [x])
     np.testing.assert_array_equal(found, x.transpose(axes) + y if add else x.transpose(axes))
     assert "turned" in schedules
 

@@ -1,4 +1,4 @@
-"""Products by warpgroups: executed by an interpreter of kernels, and assembled with ptxas."""
+"""Products by warpgroups: executed by the emulator of PTX, and assembled with ptxas."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from executed import run_on_emulator
 from fake_cuda import FakeDriver
-from fragments import rounded_to_tf32
-from interpreted import run_on_interpreter
+from rounded import rounded_to_tf32
 from test_formats import DTYPES, product
 from test_formats import values as values_of_other
 
@@ -66,7 +66,7 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
     shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
     text = product((shapes[0], kind), (shapes[1], kind), f"{m}x{n}", result, turned)
     bytes_ = [x.view(np.int8) if x.itemsize == 1 else x for x in given]
-    found, schedules = run_on_interpreter(text, bytes_, f"chip=sm_90a {options}", RESULTS[result])
+    found, schedules = run_on_emulator(text, bytes_, f"chip=sm_90a {options}", RESULTS[result])
     assert "warpgroups" in schedules, schedules
     return found, a, b
 
@@ -115,7 +115,7 @@ def test_batches_and_epilogues() -> None:
   %y = "relax.relu"(%s) : (tensor<3x72x64xf16>) -> tensor<3x72x64xf16>
   return %y : tensor<3x72x64xf16>
 }"""
-    found, schedules = run_on_interpreter(text, [x, y, z], "chip=sm_90a")
+    found, schedules = run_on_emulator(text, [x, y, z], "chip=sm_90a")
     assert "warpgroups" in schedules
     wanted = np.maximum(x.astype(np.float32) @ y.astype(np.float32) + z.astype(np.float32), 0)
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
@@ -127,7 +127,7 @@ def test_convolutions_of_one_pixel() -> None:
   %y = "relax.matmul"(%0, %1) : (tensor<2x9x10x64xf16>, tensor<64x64xf16>) -> tensor<2x9x10x64xf16>
   return %y : tensor<2x9x10x64xf16>
 }"""
-    found, schedules = run_on_interpreter(text, [x, w], "chip=sm_90a")
+    found, schedules = run_on_emulator(text, [x, w], "chip=sm_90a")
     assert "warpgroups" in schedules
     wanted = x.astype(np.float32) @ w.astype(np.float32)
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
@@ -146,7 +146,7 @@ def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.
   return %y : {made}
 }}"""
     x, w = values("f16", 3, 9, 10, 40), values("f16", 3, 3, 40, 72)
-    found, schedules = run_on_interpreter(text, [x, w], "chip=sm_90a")
+    found, schedules = run_on_emulator(text, [x, w], "chip=sm_90a")
     assert "warpgroups" in schedules
     padded = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::strides, ::strides]

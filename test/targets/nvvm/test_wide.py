@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import ptx_of_module
-from interpreted import run_on_interpreter
+from executed import run_on_emulator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -33,7 +33,7 @@ def test_results(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal(size).astype(ml_dtypes.bfloat16) for size in (shape, other))
     left, right = ("x".join(map(str, (*size, "bf16"))) for size in (shape, other))
-    found, _ = run_on_interpreter(add(left, right), [x, y])
+    found, _ = run_on_emulator(add(left, right), [x, y])
     np.testing.assert_array_equal(found, x + y)
 
 
@@ -57,5 +57,5 @@ def test_runs(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
     kind = np.float32 if dtype == "f32" else ml_dtypes.bfloat16
     x, y = (generator.standard_normal(size).astype(kind) for size in ((rows, 512), (512,)))
-    found, _ = run_on_interpreter(add(f"{rows}x512x{dtype}", f"512x{dtype}"), [x, y])
+    found, _ = run_on_emulator(add(f"{rows}x512x{dtype}", f"512x{dtype}"), [x, y])
     np.testing.assert_array_equal(found, x + y)

@@ -15,9 +15,9 @@ from emulator.kernel import Kernel
 from emulator.launch import launch, packed
 from emulator.memory import GlobalMemory
 from emulator.parse import parse
-from emulator.tensormap import BYTES, encode
+from emulator.tensormap import BYTES, TensorMap, encode
 from emulator.text import Module
-from mirlo.targets.nvvm import device, maps
+from mirlo.targets.nvvm import device, emit, maps
 from mirlo.targets.nvvm import model as model_module
 
 GRANULE = 16
@@ -30,13 +30,14 @@ class EmulatedMaps:
     """The driver's function that writes tensor maps."""
 
     def __init__(self) -> None:
+        self.known: list[TensorMap] = []
         self._kept = maps._ENCODE(self._encode)
         self.function = ctypes.cast(self._kept, ctypes.c_void_p).value
 
-    @staticmethod
-    def _encode(target: int, *described: Any) -> int:
+    def _encode(self, target: int, *described: Any) -> int:
         status, made = encode(target, *described)
         if made is not None:
+            self.known.append(made)
             ctypes.memmove(target, made.packed(), BYTES)
         return status
 
@@ -52,13 +53,15 @@ class EmulatedDriver(FakeDriver):
     """A driver whose kernels are the PTX that it is given."""
 
     def __init__(self, chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> None:
-        super().__init__({}, gpus)
+        super().__init__(gpus)
         digits = "".join(c for c in chip if c.isdigit())
         self.capability = (int(digits) // 10, int(digits) % 10)
         self.maps = EmulatedMaps()
         self.races = races
         self.edit: Callable[[str], str] = lambda ptx: ptx
         """What is done to the PTX of modules before they are loaded."""
+        self.behind: dict[bytes, bytes] = {}
+        """The PTX that machine code was made of, which is executed in its place."""
         self.launched: list[str] = []
         """The names of the kernels that were executed."""
         self.opcodes: set[str] = set()
@@ -91,7 +94,7 @@ class EmulatedDriver(FakeDriver):
             return status, None
         self._next += 1
         number = self._next
-        self._modules[number] = parse(self.edit(code.rstrip(b"\0").decode()))
+        self._modules[number] = parse(self.edit(self.behind.get(code, code).rstrip(b"\0").decode()))
         self._check_target(self._modules[number])
         return SUCCESS, number
 
@@ -163,7 +166,12 @@ def _joined(ranges: Any) -> list[tuple[int, int]]:
 def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterator[EmulatedDriver]:
     """Run models of target nvvm on emulated GPUs with a chip's compute capability; `races`: look for them, slowly."""
     made = EmulatedDriver(chip, gpus, races)
-    step = model_module.Model.step
+    step, assemble = model_module.Model.step, emit.to_cubin
+
+    def remembering(code: bytes, *rest: Any) -> bytes:
+        binary = assemble(code, *rest)
+        made.behind[binary] = code
+        return binary
 
     def noting(model: Any, described: dict[str, Any], tensors: Any) -> None:
         if "kernel" in described:
@@ -171,7 +179,11 @@ def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterat
             made.ranges = tuple(made.range_of(model, where, model.place(where, tensors)) for where in wheres)
         step(model, described, tensors)
 
-    with patch.object(device, "driver", lambda: made), patch.object(model_module.Model, "step", noting):
+    with (
+        patch.object(device, "driver", lambda: made),
+        patch.object(model_module.Model, "step", noting),
+        patch.object(emit, "to_cubin", remembering),
+    ):
         device.gpu.cache_clear()
         try:
             yield made

@@ -101,9 +101,24 @@ def _unary(p: Preparation, i: Instruction) -> Step:
     return lambda group: write(group, function(a(group)))
 
 
+OFF_BY_ONE = ("rcp", "rsqrt", "sqrt")
+"""Approximations that are not the nearest number here, since those of the hardware may be one beside it."""
+
+
+def beside(numbers: Array) -> Array:
+    """Neighbours of numbers of f32: above or below, by their bits."""
+    up = numbers.view(np.uint32) * np.uint32(2654435761) >> np.uint32(31) != 0
+    made = np.nextafter(numbers, np.where(up, np.float32(np.inf), np.float32(-np.inf)))
+    return np.where(np.isfinite(numbers) & np.isfinite(made) & (numbers != 0), made, numbers)
+
+
 def _approximate(p: Preparation, i: Instruction) -> Step:
     exact, dtype = APPROXIMATE[i.name], TYPES[i.kind]
-    function = _finished(i, lambda x: exact(x.astype(np.float64)).astype(dtype))
+    function = lambda x: exact(x.astype(np.float64)).astype(dtype)  # noqa: E731
+    if i.name in OFF_BY_ONE and i.kind == "f32":
+        nearest = function
+        function = lambda x: beside(nearest(x))  # noqa: E731
+    function = _finished(i, function)
     a, write = p.read(i.operands[1], i.kind), p.write(i.operands[0])
     return lambda group: write(group, function(a(group)))
 

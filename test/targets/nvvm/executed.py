@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.emit import emit
 from mirlo.targets.nvvm.options import parse_options
 
 
-def run_on_interpreter(
+def run_on_emulator(
     text: str, arrays: list[np.ndarray], options: str = "chip=sm_80", result_type: Any = None
 ) -> tuple[np.ndarray, str]:
     """The one result of a module, seen as this type or that of its first input, and the schedules of its functions.
