@@ -18,6 +18,7 @@ from emulator.driver import EmulatedDriver, emulated
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm.chips import CHIPS
+from mirlo.targets.nvvm.schedule import warpgroup
 from mirlo.tools.conformance.check import OK, check_target
 from mirlo.tools.conformance.matrix import markdown
 
@@ -108,3 +109,26 @@ def test_page_of_nvvm_is_up_to_date() -> None:
 def test_models_agree_with_onnx_runtime(name: str, chip: str, tmp_path: Path) -> None:
     """The others take minutes, by the command of the file."""
     assert error(name, chip, tmp_path) <= TOLERANCE
+
+
+@mirlo.script
+def image(x: R.Tensor[(1, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f16]):
+    return R.conv(x, w, padding=[1, 1, 1, 1], data_layout="N*C", kernel_layout="*IO")
+
+
+def test_what_threads_copy_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that threads gather for warpgroups, with and without what shows the matrix units their copies."""
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 64, 1.0))
+    with emulated("sm_90a", races=True) as driver:
+        compiled = mirlo.compile(image, target="nvvm{chip=sm_90a}", cache=False)
+        x, w = compiled.random_inputs().values()
+        found = compiled(x, w).astype(np.float32)
+        assert any(opcode.startswith("wgmma.mma_async") for opcode in driver.opcodes)
+        wide = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        steps = [(i, j) for i in range(3) for j in range(3)]
+        wanted = sum(wide[:, i : i + 16, j : j + 16] @ w[i, j].astype(np.float32) for i, j in steps)
+        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=0.1)
+        driver.edit = lambda ptx: re.sub(r"\tfence\.proxy\.async.*;\n", "", ptx)
+        again = mirlo.compile(image, target="nvvm{chip=sm_90a}", cache=False)
+        with pytest.raises(KernelError, match="without fence.proxy.async behind"):
+            again(x, w)

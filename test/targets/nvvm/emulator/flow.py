@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from emulator.errors import PtxError
-from emulator.text import Address, Bracket, Function, Imm, Instruction, Not, Operand, Pair, Reg, Symbol, Vector
+from emulator.text import Address, Bracket, Function, Instruction, Not, Operand, Pair, Reg, Symbol, Vector
 
 JUMPS = ("bra", "brx", "ret", "exit", "trap")
 STORES = ("st", "red", "stmatrix", "prefetch", "bar", "barrier", "mbarrier", "cp", "fence", "membar", "wgmma")
@@ -136,6 +136,3 @@ def _find_live(blocks: list[BasicBlock], body: list[Instruction]) -> None:
     for block, needed in zip(blocks, live, strict=True):
         block.live = frozenset(needed)
         block.live_out = frozenset(set().union(*(live[t] for t in block.targets)))
-
-
-__all__ = ["BasicBlock", "Imm", "arguments_of", "basic_blocks", "registers_of", "results_of", "writes"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.convert import round_tf32_away
 from emulator.errors import KernelError, PtxError
 from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Step
@@ -196,5 +195,3 @@ def _mma(p: Preparation, i: Instruction) -> Step:
 
 
 MATRIX: dict[str, Builder] = {"ldmatrix": _ldmatrix, "stmatrix": _stmatrix, "mma": _mma}
-
-__all__ = ["MATRIX", "exactly", "round_tf32_away", "truncated_to_tf32", "whole"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from emulator.errors import KernelError
 from emulator.group import Group
-from emulator.memory import UNDER_WAY, WRITTEN
+from emulator.memory import UNDER_WAY
 from emulator.types import Array
 
 if TYPE_CHECKING:
@@ -159,6 +159,3 @@ class Copies:
         self._batch.shared.put(places, values, size)
         if self._batch.races is not None:
             self._batch.races.touch(tids, places, size, values)
-
-
-__all__ = ["BARRIERS", "WRITTEN", "Barriers", "Copies"]
