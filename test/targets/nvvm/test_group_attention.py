@@ -101,7 +101,7 @@ def test_what_follows_is_part_of_it() -> None:
       %2 = "relax.add"(%1, %x) : ({wide}, {wide}) -> {wide}
       return %2 : {wide}
     }}"""
-    found, schedule = run_on_interpreter(text, arrays, "chip=sm_90a", np.float32)
+    found, schedule = run_on_emulator(text, arrays, "chip=sm_90a", np.float32)
     assert 'stages = "attention on warpgroups"' in schedule, schedule
     np.testing.assert_allclose(found, case.expected(arrays[:3]) + arrays[3], rtol=2e-3, atol=2e-3)
 
