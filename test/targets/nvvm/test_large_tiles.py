@@ -34,19 +34,24 @@ def test_products(tile: int, turned: str, size: tuple[int, int, int], monkeypatc
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=2e-5)
 
 
-def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
-    x, w = values("f32", 1, 8, 9, 10), values("f32", 72, 8, 3, 3)
-    text = """func.func @main(%0: tensor<1x8x9x10xf32>, %1: tensor<72x8x3x3xf32>) -> tensor<1x72x9x10xf32> {
-  %p = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} :
-    (tensor<1x8x9x10xf32>, tensor<72x8x3x3xf32>) -> tensor<1x72x9x10xf32>
-  return %p : tensor<1x72x9x10xf32>
-}"""
-    found, schedules = run_on_emulator(text, [x, w])
-    assert "large tiles" in schedules
+def check_convolution(count: int, height: int, width: int, channels: int) -> str:
+    """Images of 8 channels under 3x3 windows, against numpy; the schedule."""
+    x, w = values("f32", count, 8, height, width), values("f32", channels, 8, 3, 3)
+    image, out = f"tensor<{count}x8x{height}x{width}xf32>", f"tensor<{count}x{channels}x{height}x{width}xf32>"
+    text = f"""func.func @main(%0: {image}, %1: tensor<{channels}x8x3x3xf32>) -> {out} {{
+      %p = "relax.conv"(%0, %1) {{padding = array<i64: 1, 1, 1, 1>}} : ({image}, tensor<{channels}x8x3x3xf32>) -> {out}
+      return %p : {out}
+    }}"""
+    found, schedule = run_on_emulator(text, [x, w])
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     np.testing.assert_allclose(found, np.einsum("ncyxrs,ocrs->noyx", windows, w), rtol=1e-4, atol=1e-4)
+    return schedule
+
+
+def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    assert "large tiles" in check_convolution(1, 9, 10, 72)
 
 
 @needs_ptxas()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from executed import run_on_emulator
 from test_formats import product, values
+from test_large_tiles import check_convolution
 
 from mirlo.passes.rules import Decline
 from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
@@ -65,13 +66,4 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut along the images of a batch, whose edges stay where they are."""
     on_few_units(monkeypatch, 4)
     monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
-    x, w = values("f32", 5, 8, 8, 8), values("f32", 64, 8, 3, 3)
-    text = """func.func @main(%0: tensor<5x8x8x8xf32>, %1: tensor<64x8x3x3xf32>) -> tensor<5x64x8x8xf32> {
-      %p = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} :
-        (tensor<5x8x8x8xf32>, tensor<64x8x3x3xf32>) -> tensor<5x64x8x8xf32>
-      return %p : tensor<5x64x8x8xf32>
-    }"""
-    found, schedule = run_on_emulator(text, [x, w])
-    assert "the last round" in schedule
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
-    np.testing.assert_allclose(found, np.einsum("ncyxrs,ocrs->noyx", windows, w), rtol=1e-4, atol=1e-4)
+    assert "the last round" in check_convolution(5, 8, 8, 64)
