@@ -72,7 +72,7 @@ def _check(group: Any, functions: dict[str, Any]) -> None:
 
 def _shape_of_group(group: Any) -> str:
     """Text that is equal for groups that compute the same: everything but the name."""
-    text: str = group.operation.get_asm(assume_verified=True)
+    text: str = group.operation.get_asm(assume_verified=True, use_local_scope=True)
     return text.replace(f"@{_name(group)}(", "@(", 1)
 
 

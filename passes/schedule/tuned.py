@@ -137,7 +137,8 @@ def tuning_key(op: Any, target: str, threads: int = 1) -> str:
 
     op = op.operation
     if op.name == "func.func":
-        text = op.get_asm(enable_debug_info=False, print_generic_op_form=True)
+        # In its own scope: names and aliases of the whole module would tell kernels apart by what is around them.
+        text = op.get_asm(enable_debug_info=False, print_generic_op_form=True, use_local_scope=True)
         text = re.sub(r'sym_name = "[^"]*"', "", text, count=1)
     else:
         text = _operator_text(op)

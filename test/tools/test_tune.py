@@ -178,6 +178,21 @@ def test_explain_tells_what_was_measured(tmp_path: Path):
     assert "measured best: winograd=0" in text and "measured best: row_block=2" in text
 
 
+def test_a_kernel_is_the_same_in_every_model():
+    """What is found for one model serves others, whatever stands around the kernel there."""
+    first = [node("MatMul", "x w", "m"), node("Relu", "m", "y"), node("Exp", "y", "z")]
+    second = [node("MatMul", "x v", "n"), node("Tanh", "n", "t")]
+    weights = {"w": WEIGHT, "v": RNG.standard_normal((64, 80), dtype=np.float32)}
+
+    def keys(nodes, outputs):
+        named = {name: array for name, array in weights.items() if any(name in n.input for n in nodes)}
+        tasks, _ = tasks_of(make_model(nodes, {"x": (F32, [32, 64])}, outputs, named), "llvm", 1)
+        return {task.key for task in tasks}
+
+    apart = keys(first, ["z"]), keys(second, ["t"])
+    assert keys(first + second, ["z", "t"]) == apart[0] | apart[1] and len(apart[0] | apart[1]) == 2
+
+
 def test_only_what_is_promising_is_measured():
     choices = tuple({"a": i} for i in range(5))
     task = Task("k", "f", 1, "", "", choices, expected=(1.2, None, 0.8, 2.0, 1.0))
