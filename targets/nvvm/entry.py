@@ -44,17 +44,6 @@ def take_maps(module: Any) -> dict[str, list[int]]:
     return found
 
 
-def make_any_sums(module: Any) -> None:
-    """Sums that a warpgroup's first products do not look at, as registers that nobody writes."""
-    for cast in find(module, "builtin.unrealized_conversion_cast"):
-        kind = cast.results[0].type
-        if str(kind).startswith("!llvm.struct"):
-            with ir.InsertionPoint(cast), cast.location:
-                some = ir.Operation.create("llvm.mlir.undef", results=[kind])
-            cast.results[0].replace_all_uses_with(some.results[0])
-            cast.erase()
-
-
 def describe(function: Any, maps: Sequence[int], together: int | None = None) -> None:
     """Say what is known of the arguments of a kernel, and how many registers its threads begin with.
 

@@ -17,7 +17,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.nvvm.chips import Chip
-from mirlo.targets.nvvm.entry import describe, make_any_sums, take_maps
+from mirlo.targets.nvvm.entry import describe, take_maps
 from mirlo.targets.nvvm.libdevice import link
 from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.positions import compare_narrow
@@ -60,7 +60,6 @@ def to_ptx(
     (whole,) = (op.operation for op in module.body.operations)
     asked = place_shared(whole)
     maps = take_maps(whole)
-    make_any_sums(whole)
     call_intrinsics(whole)
     far = _is_huge(whole) or _takes_numbers(whole)
     index = 64 if far or any(find(whole, name) for name in _WIDE) else 32

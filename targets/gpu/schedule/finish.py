@@ -104,8 +104,10 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
         memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
 
 
-def finished(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> dict[Any, Any]:
-    """The elementwise blocks on one finished sum: what is written, by tensor."""
+def finished(
+    contraction: Contraction, memory: Memory, values: Indices, total: Any, read: tuple[Access, Any] | None = None
+) -> dict[Any, Any]:
+    """The elementwise blocks on one finished sum: what is written, by tensor; `read` is what was read before."""
     result = contraction.block.outputs[0]
     made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
     for stage in contraction.stages:
@@ -119,6 +121,8 @@ def finished(contraction: Contraction, memory: Memory, values: Indices, total: A
                 env[argument] = made[operand.value]
             elif access is None:
                 env[argument] = memory.buffers.buffer(operand.value)
+            elif read is not None and access is read[0]:
+                env[argument] = read[1]
             else:
                 env[argument] = _load(memory, access, values)
         results = clone_body(stage.block, env)

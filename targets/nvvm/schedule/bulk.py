@@ -122,15 +122,6 @@ def set_registers(count: int, more: bool) -> None:
     ir.Operation.create("nvvm.setmaxregister", attributes={"regCount": number, "action": action})
 
 
-def any_sums(kind: Any, count: int) -> Any:
-    """So many sums of a thread, for products that begin anew: nothing may write the registers behind the fence.
-
-    They become what they are only when kernels are outlined, which would not let operations of that dialect in.
-    """
-    struct = ir.Type.parse(f"!llvm.struct<({', '.join([str(kind)] * count)})>")
-    return create("builtin.unrealized_conversion_cast", struct, emit_constant(0, kind))
-
-
 def begin_products() -> None:
     """Registers that were written may be used by the products that follow."""
     ir.Operation.create("nvvm.wgmma.fence.aligned")

@@ -7,6 +7,7 @@ it puts parts of its rows together; only its own threads wait for each other the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.analysis import Access
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import index
@@ -51,12 +53,16 @@ class Lines:
         """
         size = element_bytes(self._kind)
         wide, fragments = LINE // size, LINE // size // COLUMNS
+        also = _also_read(self.roles)
         for first in range(0, len(sums) // 2, fragments):
             here = add(column, first * COLUMNS)
+            if also is not None:
+                self._fetch(also, batch, row, here, wide)
+                self._wait()
             for number in range(first, min(first + fragments, len(sums) // 2)):
                 for half in range(2):
                     pair = sums[2 * number + half]
-                    self._put(batch, add(row, half * COLUMNS), half, here, number - first, pair)
+                    self._put(batch, add(row, half * COLUMNS), half, here, number - first, pair, also)
             self._wait()
             self._write(batch, row, here, wide)
             self._wait()
@@ -71,30 +77,58 @@ class Lines:
         start = multiply(self.warp, WARP_BYTES // size)
         return add(start, add(multiply(row, PITCHES[size] // size), column))
 
-    def _put(self, batch: Indices, row: Any, half: int, column: Any, number: int, pair: tuple[Any, Any]) -> None:
-        """Finish two neighbours, and put them into their row."""
+    def _put(
+        self, batch: Indices, row: Any, half: int, column: Any, number: int, pair: tuple[Any, Any], also: Access | None
+    ) -> None:
+        """Finish two neighbours, and put them into their row, where what they are added to may be."""
         contraction = self.roles.contraction
         ((value, _),) = contraction.writes
         own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
+        at = self._at(add(self.lane.group, half * COLUMNS), own)
+        kind, aligned = ir.VectorType.get([PAIR], self._kind), _bytes(PAIR * element_bytes(self._kind))
+        there = create("vector.load", kind, self.place, at, alignment=aligned) if also is not None else None
         line, made = self._held(self.roles.rows, add(row, self.lane.group)), []
         for i, total in enumerate(pair):
             across = self._held(self.roles.columns, add(column, add(own, i)))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
-            made.append(finished(contraction, self.memory, values, total)[value])
-        vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
-        at = self._at(add(self.lane.group, half * COLUMNS), own)
-        attributes = {"alignment": _bytes(PAIR * element_bytes(self._kind))}
-        ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes=attributes)
+            read = None
+            if also is not None:
+                number_of = ir.DenseI64ArrayAttr.get([i])
+                read = (also, create("vector.extract", self._kind, there, static_position=number_of))
+            made.append(finished(contraction, self.memory, values, total, read)[value])
+        vector = create("vector.from_elements", kind, *made)
+        ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes={"alignment": aligned})
 
-    def _write(self, batch: Indices, row: Any, column: Any, wide: int) -> None:
+    def _pieces(self, row: Any, column: Any, wide: int) -> Iterator[tuple[Any, Any, Any]]:
+        """Pieces of 16 bytes of this thread: where each is in the place of the warp, its row and its first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
         along = multiply(piece, vector)
         for first in range(0, ROWS, WARP * vector // wide):
             line = add(down, first)
+            yield self._at(line, along), add(row, line), add(column, along)
+
+    def _fetch(self, access: Access, batch: Indices, row: Any, column: Any, wide: int) -> None:
+        """Read what results are added to where these go."""
+        vector = ACCESS // element_bytes(self._kind)
+        kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
+        found = []
+        for place, line, first in self._pieces(row, column, wide):
+            last = index(self.roles.columns.extent - vector)
+            across = create("arith.minui", first.type, first, last)
+            values = {**batch, **values_of(self.roles.rows.axes, self._held(self.roles.rows, line))}
+            values |= values_of(self.roles.columns.axes, across)
+            position = evaluate(row_major(access.dims, access.shape), values)
+            buffer = self.memory.slot(access.value).buffer
+            found.append((place, create("vector.load", kind, buffer, position, alignment=aligned)))
+        for place, loaded in found:
+            ir.Operation.create("vector.store", operands=[loaded, self.place, place], attributes={"alignment": aligned})
+
+    def _write(self, batch: Indices, row: Any, column: Any, wide: int) -> None:
+        vector = ACCESS // element_bytes(self._kind)
+        for place, at, across in self._pieces(row, column, wide):
             kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
-            loaded = create("vector.load", kind, self.place, self._at(line, along), alignment=aligned)
-            at, across = add(row, line), add(column, along)
+            loaded = create("vector.load", kind, self.place, place, alignment=aligned)
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 
     def _store(self, batch: Indices, row: Any, column: Any, vector: Any) -> None:
@@ -137,6 +171,18 @@ def in_lines(roles: Roles) -> Any:
     numbers = (*others, form.constant, last.extent)
     whole = D.known(lambda: form.terms.get(last.id) == 1 and all(number % count == 0 for number in numbers))
     return kind if whole else None
+
+
+def _also_read(roles: Roles) -> Access | None:
+    """What is read where the result is written, and is of its type: what a product is added to."""
+    contraction = roles.contraction
+    ((value, written),) = contraction.writes
+    where = row_major(written.dims, written.shape)
+    for access in (access for stage in contraction.stages for access in stage.reads if access is not None):
+        form = row_major(access.dims, access.shape)
+        if access.outside is None and access.element_type == value.type.element_type and form == where:
+            return access
+    return None
 
 
 def _i32() -> Any:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.nvvm.schedule.slots import LINES
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
+FENCE = "fence.acq_rel.cta;"
 QUARTERS = 4
 """Registers of the first factor of one product."""
 
@@ -87,6 +88,30 @@ def settle(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> l
     return registers(made, sums[0].type, len(sums))
 
 
+def zeros(kind: Any, count: int) -> Any:
+    """So many sums, all zero, as the dialect's products take them: written here, before the fence that follows.
+
+    The first product must not add to registers that nobody wrote since the tile before, either: the assembler takes
+    that tile's sums for a part of this one's then, and lets products wait for each other.
+    """
+    zero = emit_constant(0, kind)
+    return _tied([zero] * count)
+
+
+def known(sums: Sequence[Any]) -> list[Any]:
+    """Registers of sums that were waited for, so that nothing that is computed of them moves before the wait.
+
+    LLVM is held back by the piece of assembly, NVIDIA's assembler by the fence in it: without it, it takes what is
+    computed later for something between the products, and lets these wait for each other.
+    """
+    return registers(_tied(sums, FENCE), sums[0].type, len(sums))
+
+
+def _tied(sums: Sequence[Any], text: str = "") -> Any:
+    constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))]
+    return _asm(text, sums, constraints, [str(value.type) for value in sums])
+
+
 def stay_before(value: Any, limit: float, unused: Any) -> None:
     """Keep a wait that follows behind what this number is computed from, which is never above the limit.
 
@@ -116,7 +141,8 @@ def steps_along(rows: int, products: int, step_bytes: int, row_bytes: int) -> li
 
 
 def _letter(value: Any) -> str:
-    return str(value.type)[0]
+    """The constraint of a register: `f`, or `r` for whole numbers."""
+    return "f" if isinstance(value.type, ir.FloatType) else "r"
 
 
 def _asm(text: str, operands: Sequence[Any], constraints: Sequence[str], kinds: Sequence[str]) -> Any:

@@ -29,6 +29,7 @@ from mirlo.targets.nvvm.schedule.results import WARP_BYTES, Lines, in_lines
 from mirlo.targets.nvvm.schedule.slots import BESIDE, GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
+from mirlo.targets.nvvm.schedule.underway import known, registers, zeros
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 STAGES = 8
@@ -300,13 +301,15 @@ class _Kernel:
             self._release(self.ring.before(slot, 1))
             return [sums, *self.ring.following(slot, turn)]
 
-        start = bulk.any_sums(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
+        start = zeros(self.roles.contraction.product.accumulate_type, self.tile.width // 2)
         slot, turn = at
         begun = [step(start, slot, turn, True), *self.ring.following(slot, turn)]
         sums, slot, turn = for_loop(self.step, self.roles.depth, self.step, following, begun)
         bulk.wait_for_products(0)
+        kind = self.roles.contraction.product.accumulate_type
+        totals = known(registers(sums, kind, self.tile.width // 2))
         self._release(self.ring.before(slot, 1))
-        self._finish(place, sums)
+        self._finish(place, totals)
         return [slot, turn]
 
     def _release(self, slot: Any) -> None:
@@ -332,13 +335,10 @@ class _Kernel:
         operands = [descriptor(f.form, f.along_sums, at, product) for f, at in ((a, left), (b, right))]
         return create("nvvm.wgmma.mma_async", sums.type, sums, *operands, **attributes)
 
-    def _finish(self, place: Any, sums: Any) -> None:
+    def _finish(self, place: Any, totals: list[Any]) -> None:
         values, row, column = place
-        kind = self.roles.contraction.product.accumulate_type
         row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
         if self.result:
-            numbers = [ir.DenseI64ArrayAttr.get([i]) for i in range(self.tile.width // 2)]
-            totals = [create("llvm.extractvalue", kind, sums, position=at) for at in numbers]
             warp = add(multiply(self.number, GROUP // WARP), self.warp)
             lines = Lines(self.roles, self.memory, self.lane, self.results, warp)
             lines.store(values, row, column, list(zip(totals[::2], totals[1::2], strict=True)))
@@ -348,8 +348,7 @@ class _Kernel:
         places = self.lane.places()
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:
-                at = ir.DenseI64ArrayAttr.get([len(places) * j + PAIR * half + i])
-                total = create("llvm.extractvalue", kind, sums, position=at)
+                total = totals[len(places) * j + PAIR * half + i]
                 finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from assembled import ptx_of_module
+from assembled import needs_ptxas, ptx_of_module
 from emulator.driver import emulated
 
 import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.targets.nvvm.chips import find_chip
+from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import results, warpgroup
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
@@ -57,6 +59,32 @@ def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert driver.launched
     exact = expected(arrays, model)
     assert np.abs(found - exact).max() <= (1e-4 if model is wide else 2**-7 * np.abs(exact).max())
+
+
+@needs_ptxas()
+@pytest.mark.parametrize("tile", range(len(warpgroup.TILES)))
+@pytest.mark.parametrize(("columns", "dtype", "after"), [(4096, "f16", "br"), (768, "bf16", "b"), (768, "bf16", "bg")])
+def test_products_are_asynchronous_whatever_follows(
+    after: str, columns: int, dtype: str, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda roles, units: warpgroup.TILES[tile])
+    left, right, made = (f"tensor<{shape}x{dtype}>" for shape in ("4096x1024", f"1024x{columns}", f"4096x{columns}"))
+    row = f"tensor<{columns}x{dtype}>"
+    steps = {
+        "b": f'%b = "relax.add"(%p, %3) : ({made}, {row}) -> {made}',
+        "r": f'%r = "relax.add"(%b, %2) : ({made}, {made}) -> {made}',
+        "g": f'%g = "relax.gelu"(%b) : ({made}) -> {made}',
+    }
+    body = "\n  ".join(steps[step] for step in after)
+    text = f"""func.func @main(%0: {left}, %1: {right}, %2: {made}, %3: {row}) -> {made} {{
+  %p = "relax.matmul"(%0, %1) {{out_dtype = {dtype}}} : ({left}, {right}) -> {made}
+  {body}
+  return %{after[-1] if after else "p"} : {made}
+}}"""
+    with make_context(), ir.Location.unknown():
+        ptx = ptx_of_module(ir.Module.parse(text), "sm_90a")
+    assembled = run_ptxas(ptx, find_chip("sm_90a"))
+    assert "wgmma" in ptx and (assembled.spilled_bytes, assembled.warnings) == (0, ())
 
 
 def test_accesses_are_whole_lines() -> None:
