@@ -21,6 +21,7 @@ from mirlo.tools.tune.tasks import Task, tasks_of
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.standard_normal((64, 48), dtype=np.float32)
+NAME = "fused_matmul_relu_exp"
 
 
 def _model():
@@ -233,7 +234,7 @@ def test_what_is_slower_inside_of_the_model_is_let_go(tmp_path: Path, monkeypatc
             return Timing(100.0, tuple(0.5 for _ in choices))
 
     database = Database(tmp_path / "t.json")
-    monkeypatch.setattr(searching, "time_inside", lambda *a, **k: Inside(1.01, {"fused_matmul_relu_exp": 1.01}))
+    monkeypatch.setattr(searching, "time_inside", lambda *a, **k: Inside(1.01, {NAME: 1.01}, {NAME: 1.0}))
     report = tune(_model(), database, measurer=Here(), seconds=20)
     assert [result.values for result in report.results] == [{}] and report.inside is None
     assert [entry.values for entry in database.entries.values()] == [{}]
@@ -244,4 +245,5 @@ def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
     (task,), _ = tasks_of(_model(), "llvm", 1)
     database.add(task.key, Entry({"tile_rows": 1, "tile_vectors": 1}, 0.5, 1.0, "f", 1))
     found = time_inside(_model(), database, [task.key], target="llvm", threads=1, shapes=None, seconds=0.1)
-    assert set(found.kernels) == {"fused_matmul_relu_exp"} and found.whole > 0
+    assert set(found.kernels) == {NAME} and found.whole > 0 and found.shares == {NAME: 1.0}
+    assert Inside(1.0, {"a": 0.5, "b": 2.0}, {"a": 0.4, "b": 0.1}).with_only({"a"}) == pytest.approx(0.8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,12 @@ class Inside:
     """Of all kernels together."""
     kernels: dict[str, float]
     """By name, of those that both have."""
+    shares: dict[str, float]
+    """Of these, the part of the whole time that each takes without."""
+
+    def with_only(self, names: Collection[str]) -> float:
+        """Of all kernels together, where only these have their choices."""
+        return 1.0 - sum(self.shares[name] * (1.0 - self.kernels[name]) for name in names if name in self.shares)
 
 
 class Without(Database):
@@ -50,9 +56,14 @@ def time_inside(
     while len(rounds) < 3 or (len(rounds) < ROUNDS and time.monotonic() < deadline):
         rounds.append([_times(executable, inputs) for executable in both])
     names = set(rounds[0][0]) & set(rounds[0][1])
+    wholes = [sum(before.values()) for before, _ in rounds]
     return Inside(
         statistics.median(sum(after.values()) / sum(before.values()) for before, after in rounds),
         {name: statistics.median(after[name] / before[name] for before, after in rounds) for name in names},
+        {
+            name: statistics.median(before[name] / whole for (before, _), whole in zip(rounds, wholes, strict=True))
+            for name in names
+        },
     )
 
 

@@ -185,17 +185,18 @@ class _Search:
             self.model, self.database, [task.key for task, _ in winners], target=self.target, threads=self.threads,
             shapes=self.shapes, seconds=self.seconds * CHECKING,
         )  # fmt: skip
-        after = 0.0
+        stay: list[str] = []
         for task, result in winners:
             ratio = inside.whole if operators else inside.kernels.get(task.function, 1.0)
             kept = replace(result, ratio=result.ratio if operators else ratio)
             if ratio > (1.0 if operators else INSIDE):
                 kept = replace(result, ratio=1.0, values={})
-            after += len(kept.values)
+            stay += [task.function] if kept.values else []
             self.report.results[self.report.results.index(result)] = kept
             self._keep(task, kept)
-        if after:
-            self.report.inside = inside.whole * (self.report.inside or 1.0)
+        if stay:
+            whole = inside.whole if operators else inside.with_only(set(stay))
+            self.report.inside = whole * (self.report.inside or 1.0)
 
 
 def search(
