@@ -22,6 +22,7 @@
 
 // The others multiply what is there while the products of the step before may be under way, and free their slot.
 // CHECK: nvvm.setmaxregister increase 232
+// CHECK: llvm.inline_asm has_side_effects ""
 // CHECK: nvvm.mbarrier.try_wait.parity
 // CHECK: nvvm.wgmma.fence.aligned
 // CHECK-COUNT-4: nvvm.wgmma.mma_async %{{.*}}, <m = 64, n = 256, k = 16>,
@@ -30,8 +31,9 @@
 // CHECK: nvvm.mapa
 // CHECK-NEXT: nvvm.mbarrier.arrive
 // CHECK: nvvm.wgmma.wait.group.sync.aligned 0
-// The sum of the epilogue is in a register.
-// CHECK: %[[SUM:.*]] = llvm.extractvalue
+// Sums are known behind a fence only, and each is in a register.
+// CHECK: %[[KNOWN:.*]] = llvm.inline_asm has_side_effects "fence.acq_rel.cta;"
+// CHECK: %[[SUM:.*]] = llvm.extractvalue %[[KNOWN]][0]
 // CHECK: arith.truncf %[[SUM]] : f32 to bf16
 func.func @main(%x: tensor<2048x1024xbf16>, %w: tensor<1024x4096xbf16>, %b: tensor<4096xbf16>) -> tensor<2048x4096xbf16> {
   %p = "relax.matmul"(%x, %w) : (tensor<2048x1024xbf16>, tensor<1024x4096xbf16>) -> tensor<2048x4096xbf16>
