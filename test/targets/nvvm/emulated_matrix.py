@@ -1,6 +1,6 @@
 """What target nvvm computes, operator by operator: executed from its PTX by the emulator, and written as a page.
 
-python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md        # all checks, for two chips
+python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md        # all checks, for each chip
 python test/targets/nvvm/emulated_matrix.py --chip sm_90a --operator relax.conv  # some, as text
 """
 
@@ -33,7 +33,7 @@ from mirlo.tools.conformance.check import (
 from mirlo.tools.conformance.matrix import markdown, text_lines, totals
 from mirlo.tools.conformance.programs import Outcome, Program, run
 
-CHIPS = ("sm_80", "sm_90a")
+CHIPS = ("sm_80", "sm_89", "sm_90a", "sm_100")
 """The page has the matrix of the first; the others' totals."""
 _INTRODUCTION = """\
 Written by `python test/targets/nvvm/emulated_matrix.py`; do not edit. **No GPU was used**: each cell is some cases

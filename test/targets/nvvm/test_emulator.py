@@ -114,6 +114,27 @@ def test_products_with_a_sum_are_rounded_once(kind: str, dtype: Any, digits: int
     assert [Fraction(float(v)) for v in found] == exact, "all of these are numbers of the format"
 
 
+def test_pairs_of_f32() -> None:
+    x, y = (np.random.default_rng(seed).standard_normal(8, np.float32) for seed in range(2))
+    found = apply(
+        "fma.rn.f32x2 $0, $1, $2, $2;", x.view(np.uint64), y.view(np.uint64), result=np.uint64, target="sm_100"
+    )
+    wanted = (x.astype(np.float64) * y + y).astype(np.float32)
+    np.testing.assert_allclose(found.view(np.float32), wanted, rtol=1e-7)
+    with pytest.raises(PtxError, match="needs sm_100"):
+        apply("add.rn.f32x2 $0, $1, $1;", x.view(np.uint64), result=np.uint64)
+
+
+def test_sums_of_narrow_numbers() -> None:
+    x, y = np.array([1.5, -2.25], np.float16), np.array([2.0**-20, 1e9], np.float32)
+    found = apply("add.rn.f32.f16 $0, $1, $2;", x, y, result=np.float32, target="sm_100")
+    assert found.tolist() == [1.5 + 2.0**-20, np.float32(1e9 - 2.25)]
+    with pytest.raises(PtxError, match="needs sm_100"):
+        apply("add.rn.f32.f16 $0, $1, $2;", x, y, result=np.float32)
+    with pytest.raises(PtxError, match=".rp of add is not known"):
+        apply("add.rp.f32 $0, $1, $1;", y, result=np.float32)
+
+
 def test_extremes() -> None:
     nan = np.nan
     a, b = np.array([nan, 1, -0.0, 0.0, nan], np.float32), np.array([2, nan, 0.0, -0.0, nan], np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 
 from emulator.errors import PtxError
 from emulator.fused import fma, fma_narrow
+from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Step
 from emulator.text import Instruction
 from emulator.types import TYPES, Array
@@ -57,11 +58,15 @@ def flushed(values: Array) -> Array:
     return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
 
 
+KNOWN = ("rn", "ftz", "sat", "relu", "NaN", "approx")
+"""Modifiers of arithmetic, before its type."""
+
+
 def _finished(i: Instruction, function: Function) -> Function:
     """What modifiers ask for around an operation."""
-    for rounding in ("rz", "rm", "rp", "rna", "xorsign"):
-        if i.has(rounding):
-            raise PtxError(f".{rounding} of {i.name} is not known")
+    for modifier in i.modifiers[:-1]:
+        if modifier not in KNOWN:
+            raise PtxError(f".{modifier} of {i.name} is not known")
     if i.has("NaN"):
         inner = function
         function = lambda a, b: np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), inner(a, b))  # noqa: E731
@@ -78,6 +83,25 @@ def _finished(i: Instruction, function: Function) -> Function:
             return np.where(np.isnan(made), made.dtype.type(np.nan) if top > 1 else zero, held)
 
     return function
+
+
+MIXED = ("add", "sub", "fma")
+
+
+def _mixed(p: Preparation, i: Instruction) -> Step:
+    """Sums in f32 of what is narrower, which loses nothing on the way to it."""
+    narrow = [p.read(operand, i.kind) for operand in i.operands[1:-1]]
+    total, write = p.read(i.operands[-1], "f32"), p.write(i.operands[0])
+    for modifier in i.modifiers[:-2]:
+        if modifier != "rn":
+            raise PtxError(f".{modifier} of {i.opcode} is not known")
+
+    def step(group: Group) -> None:
+        values = [read(group).astype(np.float32) for read in narrow]
+        c = total(group)
+        write(group, fma(*values, c) if i.name == "fma" else BINARY[i.name](*values, c))
+
+    return step
 
 
 def _binary(p: Preparation, i: Instruction) -> Step:
@@ -158,8 +182,16 @@ def _testp(p: Preparation, i: Instruction) -> Step:
     return lambda group: write(group, function(a(group)))
 
 
-def float_builder(name: str, kind: str) -> Builder | None:
+def float_builder(i: Instruction, version: tuple[int, int]) -> Builder | None:
     """What makes the step of an instruction on floating-point numbers; None for others."""
+    name = i.name
+    mixed = len(i.modifiers) > 1 and i.modifiers[-2] == "f32"
+    if mixed or i.kind == "f32x2":
+        known = name in MIXED if mixed else name in ("add", "sub", "mul", "fma")
+        if version < (10, 0) or not known:
+            raise PtxError(f"'{i.opcode}' is not known, or needs sm_100")
+        if mixed:
+            return _mixed
     special = {"fma": _fma, "mad": _fma, "neg": _sign, "abs": _sign, "copysign": _copysign, "testp": _testp}
     if name in special:
         return special[name]

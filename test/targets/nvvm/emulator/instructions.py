@@ -32,7 +32,7 @@ def builder_of(p: Preparation, i: Instruction) -> Step:
             return table[i.name](p, i)
     build = move_builder(i.name, i.kind)
     if build is None:
-        build = float_builder(i.name, i.kind) if i.kind in FLOATS else integer_builder(i)
+        build = float_builder(i, p.version) if i.kind in FLOATS else integer_builder(i)
     if build is None:
         raise PtxError(f"'{i.opcode}' is not known")
     return build(p, i)

@@ -294,9 +294,16 @@ def _dp4a(p: Preparation, i: Instruction) -> Step:
     return step
 
 
+KNOWN = ("lo", "hi", "wide", "sat", "cc", "l", "r", "wrap", "clamp", "u32", "s32", "shiftamt")
+"""Modifiers of arithmetic on integers, before its type."""
+
+
 def integer_builder(i: Instruction) -> Builder | None:
     """What makes the step of an instruction on integers; None for others."""
     name = i.name
+    for modifier in i.modifiers[:-1]:
+        if modifier not in KNOWN:
+            raise PtxError(f".{modifier} of {name} is not known")
     if name in ("addc", "subc", "madc") or i.has("cc"):
         return _with_carry
     special = {"mul": _mul, "mad": _mad, "shl": _shift, "shr": _shift, "bfe": _bfe, "bfi": _bfi, "prmt": _prmt,
