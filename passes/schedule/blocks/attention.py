@@ -241,7 +241,9 @@ class _Finder:
         block = next(self.blocks)
         if not block.is_reduction and len(block.outputs[0].shape) == len(row):
             place = self._elementwise(block, row, peaks)
-            if isinstance(place, Decline) or _guarded(block.yielded[0]) != block.input_arguments[0]:
+            peak = _guarded(block.yielded[0])
+            # Values do not compare with None.
+            if isinstance(place, Decline) or peak is None or peak != block.input_arguments[0]:
                 return decline("something is done to the maximum of a row", block=block.name)
             peaks = {block.outputs[0].value}
             block = next(self.blocks)
@@ -389,4 +391,6 @@ def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
     score, peak = difference.operation.operands
     guarded = _guarded(peak)
     peak = peak if guarded is None else guarded
-    return score == arguments.get(masked) and any(peak == arguments.get(value) for value in peaks)
+    if masked not in arguments or score != arguments[masked]:
+        return False
+    return any(peak == arguments[value] for value in peaks if value in arguments)
