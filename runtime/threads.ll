@@ -1,9 +1,12 @@
-; The thread pool: one job at a time, cut into chunks that threads claim one by one.
+; The thread pool: one job at a time, cut into chunks that threads claim one by one: who has the job from the first on, its
+; helpers from the last on. So each has the same part of every tensor from one job to the next, and finds in its own cache
+; what it has written.
 ;
-; @state holds the number of the job in its upper half and the next chunk to claim in its lower half, so that a claim is one
-; compare-and-swap that fails if the job has changed. A thread that wakes late finds nothing to claim; nobody waits for it.
-; While the fields of a new job are written @state says CLOSED: who has seen the old state fails to swap it, and whoever sees
-; the new fields beside the old state would otherwise claim a chunk of a job that is not there yet.
+; @state holds the number of the job in its upper 24 bits, then how many chunks were claimed at the end, then how many at the
+; start, 20 bits each, so that a claim is one compare-and-swap that fails if the job has changed. A thread that wakes late
+; finds nothing to claim; nobody waits for it. While the fields of a new job are written @state says CLOSED, that all that
+; could be there is claimed: who has seen the old state fails to swap it, and whoever sees the new fields beside the old state
+; would otherwise claim a chunk of a job that is not there yet.
 ; Idle workers spin for a moment, then sleep on a condition variable.
 
 @state = internal global i64 0, align 64
@@ -30,18 +33,34 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
 
-; Claims and runs chunks until none is left.
-define internal void @work() {
+; How many chunks were claimed, and how many of them at the end.
+define internal { i32, i32 } @claimed(i64 %seen) {
+  %low = trunc i64 %seen to i32
+  %first = and i32 %low, 1048575
+  %shifted = lshr i64 %seen, 20
+  %high = trunc i64 %shifted to i32
+  %last = and i32 %high, 1048575
+  %both = add i32 %first, %last
+  %one = insertvalue { i32, i32 } poison, i32 %both, 0
+  %two = insertvalue { i32, i32 } %one, i32 %last, 1
+  ret { i32, i32 } %two
+}
+
+; Claims and runs chunks until none is left, from the last one on where %step is the unit of what was claimed at the end.
+define internal void @work(i64 %step) {
 entry:
+  %helps = icmp ne i64 %step, 1
   br label %look
 look:
   %seen = load atomic i64, ptr @state acquire, align 8
-  %chunk = trunc i64 %seen to i32
+  %counts = call { i32, i32 } @claimed(i64 %seen)
+  %gone = extractvalue { i32, i32 } %counts, 0
+  %last = extractvalue { i32, i32 } %counts, 1
   %total = load atomic i32, ptr @total acquire, align 4
-  %left = icmp ult i32 %chunk, %total
+  %left = icmp ult i32 %gone, %total
   br i1 %left, label %claim, label %out
 claim:
-  %next = add i64 %seen, 1
+  %next = add i64 %seen, %step
   %swap = cmpxchg ptr @state, i64 %seen, i64 %next acq_rel monotonic
   %won = extractvalue { i64, i1 } %swap, 1
   br i1 %won, label %run, label %look
@@ -50,6 +69,10 @@ run:
   %function = load ptr, ptr @function
   %arguments = load ptr, ptr @arguments
   %all = load atomic i32, ptr @total monotonic, align 4
+  %first = sub i32 %gone, %last
+  %behind = add i32 %last, 1
+  %back = sub i32 %all, %behind
+  %chunk = select i1 %helps, i32 %back, i32 %first
   call void %function(ptr %arguments, i32 %chunk, i32 %all)
   %counted = atomicrmw add ptr @done, i32 1 acq_rel
   br label %look
@@ -59,9 +82,10 @@ out:
 
 define internal i1 @has_work(i32 %id) {
   %seen = load atomic i64, ptr @state seq_cst, align 8
-  %chunk = trunc i64 %seen to i32
+  %counts = call { i32, i32 } @claimed(i64 %seen)
+  %gone = extractvalue { i32, i32 } %counts, 0
   %total = load atomic i32, ptr @total monotonic, align 4
-  %left = icmp ult i32 %chunk, %total
+  %left = icmp ult i32 %gone, %total
   %limit = load atomic i32, ptr @limit monotonic, align 4
   %mine = icmp ult i32 %id, %limit
   %both = and i1 %left, %mine
@@ -78,7 +102,7 @@ spin:
   %ready = call i1 @has_work(i32 %id)
   br i1 %ready, label %worked, label %again
 worked:
-  call void @work()
+  call void @work(i64 1048576)
   br label %spin
 again:
   call void @relax()
@@ -151,14 +175,17 @@ define void @mirlo_parallel(ptr %function, ptr %arguments, i32 %chunks, i32 %thr
 entry:
   %several = icmp ugt i32 %chunks, 1
   %many = icmp ugt i32 %threads, 1
-  %parallel = and i1 %several, %many
+  %counted = icmp ult i32 %chunks, 1048575
+  %shared = and i1 %several, %many
+  %parallel = and i1 %shared, %counted
   br i1 %parallel, label %try, label %serial
 try:
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %swap, 1
   br i1 %mine, label %post, label %serial
 serial:
-  ; One thread, or the pool serves another caller: waiting for it would take longer than the work.
+  ; One thread, or more chunks than are counted, or the pool serves another caller: waiting for it would take longer than
+  ; the work.
   %i = phi i32 [ 0, %entry ], [ 0, %try ], [ %i1, %body ]
   %more = icmp ult i32 %i, %chunks
   br i1 %more, label %body, label %out
@@ -168,10 +195,10 @@ body:
   br label %serial
 post:
   %old = load atomic i64, ptr @state monotonic, align 8
-  %number = lshr i64 %old, 32
+  %number = lshr i64 %old, 40
   %next = add i64 %number, 1
-  %fresh = shl i64 %next, 32
-  %closed = or i64 %fresh, 4294967295
+  %fresh = shl i64 %next, 40
+  %closed = or i64 %fresh, 1099511627775
   store atomic i64 %closed, ptr @state seq_cst, align 8
   store ptr %function, ptr @function
   store ptr %arguments, ptr @arguments
@@ -189,7 +216,7 @@ wake:
   %unlocked = call i32 @pthread_mutex_unlock(ptr @mutex)
   br label %share
 share:
-  call void @work()
+  call void @work(i64 1)
   br label %wait
 wait:
   %turns = phi i32 [ 0, %share ], [ %turn, %onward ]

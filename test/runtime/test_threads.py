@@ -96,6 +96,11 @@ def test_every_chunk_runs_once_a_region(regions, chunks: int) -> None:
     assert _run(regions, chunks, 500) == [500] * chunks
 
 
+def test_more_chunks_than_claims_have_room_for(regions) -> None:
+    assert set(_run(regions, (1 << 20) + 3, 2)) == {2}
+    assert set(_run(regions, (1 << 20) - 2, 2)) == {2}
+
+
 def test_regions_of_different_sizes_one_right_after_the_other(mixed) -> None:
     # A worker that saw the state of the small region and the total of the large one must not claim a chunk of either.
     counts = (ctypes.c_int32 * 8)()
