@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import PRIVATE
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.passes.schedule.blocks.evaluate import Memory
@@ -61,9 +62,12 @@ class BlockedPlan:
         total = prod(extent for _, extent in self.loops) * self.extent
         for value in self.local:
             elements = prod(value.type.shape) // total * self.block
-            memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
+            memory.place(value, _own(memory.buffers.scratch([elements], value.type.element_type)))
         self._reuse_scores(memory)
         first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        for kernel in (first, last):
+            if kernel.panel is not None:
+                _own(kernel.panel)
         stored = self.rows.prepare(memory)
         heads = prod(extent for _, extent in self.loops)
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
@@ -143,6 +147,12 @@ class BlockedPlan:
             if target is not None and readers and max(readers) <= target:
                 memory.share(self.weights, value)
                 return
+
+
+def _own(buffer: Any) -> Any:
+    """Scratch memory of which each block has its own where blocks are computed at the same time."""
+    buffer.owner.attributes[PRIVATE] = ir.UnitAttr.get()
+    return buffer
 
 
 class BlockKernel(Kernel):

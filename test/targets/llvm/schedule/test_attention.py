@@ -50,6 +50,17 @@ def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
     np.testing.assert_allclose(executable(*arrays), case.expected(clean), rtol=2e-5, atol=2e-6)
 
 
+def test_blocks_at_the_same_time_have_memory_of_their_own() -> None:
+    """The rows that are left behind whole blocks had made the threads share what is kept for a block."""
+    case = Case((1, 1, 257, 16), (1, 1, 257, 16), 16, causal=True)
+    arrays = case.arrays()
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=2, cache=False)
+    expected = case.expected(arrays)
+    for _ in range(200):
+        np.testing.assert_allclose(executable(*arrays), expected, rtol=2e-5, atol=2e-6)
+
+
 def test_operands_that_are_slices_and_permutes() -> None:
     """Query, keys and values as parts of one tensor, heads between: none of it is copied."""
     text = """func.func @main(%qkv: tensor<2x19x9x16xf32>) -> tensor<2x19x3x16xf32> {
