@@ -78,15 +78,22 @@ def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[t
     return _gather(point, buffer, base, offsets, mask, None)
 
 
-def write(point: Point, value: Any, buffer: Any, where: Linear) -> None:
-    """Store lanes next to each other, or one element."""
+def write(point: Point, value: Any, buffer: Any, where: Linear, past_caches: int = 0) -> None:
+    """Store lanes next to each other, or one element.
+
+    `past_caches` is the size of a line where the lanes are a whole one, at a multiple of it, that caches need not keep.
+    """
     first = point.first(where)
     if point.axis is None:
         memref.StoreOp(value, buffer, [first])
         return
     full = splat(value, point.lanes)
     if point.active == point.lanes:
-        ir.Operation.create("vector.store", operands=[full, buffer, first])
+        hints = {}
+        if past_caches:
+            alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), past_caches)
+            hints = {"nontemporal": ir.BoolAttr.get(True), "alignment": alignment}
+        ir.Operation.create("vector.store", operands=[full, buffer, first], attributes=hints)
         return
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 

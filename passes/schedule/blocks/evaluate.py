@@ -265,7 +265,7 @@ class Point:
                 computed.append((self.find(value), stride))
         return access.read_computed(self, slot.buffer, where, computed)
 
-    def store(self, place: Place, output: OperandView, value: Any) -> None:
-        """Write an output of a block."""
+    def store(self, place: Place, output: OperandView, value: Any, past_caches: int = 0) -> None:
+        """Write an output of a block, `past_caches` where whole lines of so many bytes need not stay in the caches."""
         slot = self.frame.memory.slot(output.value)
-        access.write(self, value, slot.buffer, place.flat(output, slot.strides))
+        access.write(self, value, slot.buffer, place.flat(output, slot.strides), past_caches)

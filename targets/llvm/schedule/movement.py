@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
@@ -23,7 +24,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
-from mirlo.targets.llvm.schedule.tiles import Cut, choose_blocks, low_blocks, no_blocks, visit
+from mirlo.targets.llvm.schedule.tiles import LINE_BYTES, Cut, choose_blocks, line_pairs, low_blocks, no_blocks, visit
 
 _LARGEST = 16
 """Rows of the largest tile, and columns where its elements are not narrow."""
@@ -119,6 +120,7 @@ class TurnedSweep:
         self.is_crowded = self._writes_one_set()
         if self.is_crowded:
             self.rows //= 2
+        self.streams = self._may_stream()
 
     def emit(self) -> None:
         self._level([])
@@ -136,7 +138,9 @@ class TurnedSweep:
         else:
             if rows.extent >= _ALIGNED_FROM * self.rows and self._keeps_alignment():
                 rows = Cut(rows.extent, rows.size, self._beyond())
-            if moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes:
+            if self.streams:
+                blocks = line_pairs(rows, columns)
+            elif moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes:
                 blocks = no_blocks(rows, columns)
             else:
                 blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
@@ -153,6 +157,21 @@ class TurnedSweep:
         if self.rows <= self.machine.l1_ways or not row_bytes or not isinstance(step, int):
             return False
         return row_bytes % way == 0 and step * self.element_bytes % way != 0
+
+    def _may_stream(self) -> bool:
+        """Whether tiles consist of whole lines of an output that the caches could not hold: fetched before they are
+        written over, they would cost half as much again. Where the output begins on a line is known at run time."""
+        row_bytes, last = self._row_bytes(), self.last
+        outputs = [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
+        if len(outputs) != 1 or not row_bytes or self.columns * self.element_bytes != LINE_BYTES or self.is_crowded:
+            return False
+        place, output = outputs[0]
+        where = place.flat(output)
+        steps = [where.constant, *(where.coefficient(axis) for axis in range(last))]
+        whole = all(isinstance(step, int) and step * self.element_bytes % LINE_BYTES == 0 for step in steps)
+        if not whole or where.coefficient(last) != 1:
+            return False
+        return moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes
 
     def _row_bytes(self) -> int | None:
         """How far apart the rows lie that a tile is written to; None where that is not a number."""
@@ -189,6 +208,7 @@ class TurnedSweep:
                 for c in range(columns[1])
             ]
             lines[argument] = turn([splat(line, self.rows) for line in read], self.columns)
+        writes = []
         for r in range(rows[1]):
             given = {argument: line[r] for argument, line in lines.items()}
             at = [*indices, plus(rows[0], r), columns[0]]
@@ -197,7 +217,28 @@ class TurnedSweep:
                 point.run(place)
                 for output, value in zip(place.block.outputs, place.roots, strict=True):
                     if output.value in self.stored:
-                        point.store(place, output, point.find(value))
+                        writes.append((point, place, output, point.find(value)))
+        if not self.streams or columns[1] != self.columns:
+            _write(writes)
+            return
+        branch = scf.IfOp(self._begins_on_line(writes[0][2]), has_else=True)
+        for block, past_caches in ((branch.then_block, LINE_BYTES), (branch.else_block, 0)):
+            with ir.InsertionPoint(block):
+                _write(writes, past_caches)
+                scf.YieldOp([])
+
+    def _begins_on_line(self, output: OperandView) -> Any:
+        """Whether the memory of an output begins with a line; callers' arrays may lie anywhere."""
+        kind = ir.IndexType.get()
+        address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
+        beyond = create("arith.andi", kind, address, index(LINE_BYTES - 1))
+        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+        return create("arith.cmpi", ir.IntegerType.get_signless(1), beyond, index(0), predicate=equal)
+
+
+def _write(writes: Sequence[tuple[Point, Place, OperandView, Any]], past_caches: int = 0) -> None:
+    for point, place, output, value in writes:
+        point.store(place, output, value, past_caches)
 
 
 def turn(lines: Sequence[Any], columns: int) -> list[Any]:

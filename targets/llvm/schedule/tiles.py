@@ -102,6 +102,11 @@ def no_blocks(first: Cut, second: Cut) -> Blocks:
     return Blocks(first.size, second.size, 0)
 
 
+def line_pairs(first: Cut, second: Cut) -> Blocks:
+    """A walk along the output, two rows of tiles at a time: caches bring the operand's lines in pairs."""
+    return Blocks(_PAIR * first.size, second.size, 0)
+
+
 def low_blocks(first: Cut, second: Cut, element_bytes: int) -> Blocks:
     """Tiles of few rows that follow each other along the output; what is left of the lines that they read is next."""
     line = max(first.size, LINE_BYTES // element_bytes)

@@ -6,8 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+import scheduled
 from scheduled import Kernel, compare, tensor
 
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import maximum, select
 
 
@@ -167,3 +169,30 @@ def test_padded_image_in_another_layout() -> None:
 @pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
 def test_machines(machine: str) -> None:
     compare(lambda p, x: p.compute((19, 21), lambda i, j: x[j, i]), [tensor(21, 19)], "elementwise", machine=machine)
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+@pytest.mark.parametrize("rows", [1600, 1616])
+def test_what_caches_do_not_hold_goes_past_them(rows: int, offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are written whole where the output begins with one; callers' arrays may lie anywhere."""
+
+    def shifted(kind: TensorType) -> np.ndarray:
+        memory = np.full(rows * 4001 * 4 + 128, 0xA5, np.uint8)
+        start = -memory.ctypes.data % 64 + offset
+        return memory[start : start + rows * 4001 * 4].view(np.float32).reshape(kind.static_shape)
+
+    monkeypatch.setattr(scheduled, "_aligned", shifted)
+    kernel = Kernel(
+        lambda p, x: p.compute((4001, rows), lambda i, j: x[j, i]), [tensor(rows, 4001)], options={"machine": "avx512"}
+    )
+    assert kernel.text.count("nontemporal") > 16
+    x = np.arange(rows * 4001, dtype=np.float32).reshape(rows, 4001)
+    (found,) = kernel(x)
+    np.testing.assert_array_equal(found, x.T)
+
+
+def test_lines_that_are_not_whole_stay_in_the_caches() -> None:
+    kernel = Kernel(
+        lambda p, x: p.compute((4001, 1601), lambda i, j: x[j, i]), [tensor(1601, 4001)], options={"machine": "avx512"}
+    )
+    assert "nontemporal" not in kernel.text
