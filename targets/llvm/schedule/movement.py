@@ -161,23 +161,27 @@ class TurnedSweep:
     def _may_stream(self) -> bool:
         """Whether tiles consist of whole lines of an output that the caches could not hold: fetched before they are
         written over, they would cost half as much again. Where the output begins on a line is known at run time."""
-        row_bytes, last = self._row_bytes(), self.last
-        outputs = [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
-        if len(outputs) != 1 or not row_bytes or self.columns * self.element_bytes != LINE_BYTES or self.is_crowded:
+        outputs = self._outputs()
+        if len(outputs) != 1 or self.is_crowded:
             return False
         place, output = outputs[0]
+        # Not of the widest element that is computed with: an output of narrower ones has less than a line of a tile.
+        if self.columns * element_bytes(output.value.type.element_type) != LINE_BYTES:
+            return False
         where = place.flat(output)
-        steps = [where.constant, *(where.coefficient(axis) for axis in range(last))]
-        whole = all(isinstance(step, int) and step * self.element_bytes % LINE_BYTES == 0 for step in steps)
-        if not whole or where.coefficient(last) != 1:
+        steps = [where.constant, *(where.coefficient(axis) for axis in range(self.last))]
+        whole = all(isinstance(step, int) and step % self.columns == 0 for step in steps)
+        if not whole or where.coefficient(self.last) != 1:
             return False
         return moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes
 
     def _row_bytes(self) -> int | None:
         """How far apart the rows lie that a tile is written to; None where that is not a number."""
-        outputs = [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
-        steps = [place.flat(output).coefficient(self.last - 1) for place, output in outputs[:1]]
+        steps = [place.flat(output).coefficient(self.last - 1) for place, output in self._outputs()[:1]]
         return steps[0] * self.element_bytes if steps and isinstance(steps[0], int) else None
+
+    def _outputs(self) -> list[tuple[Place, OperandView]]:
+        return [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
 
     def _keeps_alignment(self) -> bool:
         """Whether the lines of all tiles begin on a multiple of their size if one does."""

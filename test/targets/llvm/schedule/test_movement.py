@@ -196,3 +196,11 @@ def test_lines_that_are_not_whole_stay_in_the_caches() -> None:
         lambda p, x: p.compute((4001, 1601), lambda i, j: x[j, i]), [tensor(1601, 4001)], options={"machine": "avx512"}
     )
     assert "nontemporal" not in kernel.text
+
+
+def test_narrower_lines_that_are_not_whole_stay_in_the_caches() -> None:
+    kind = tensor(1616, 4001)
+    kernel = Kernel(
+        lambda p, x: p.compute((4001, 1616), lambda i, j: x[j, i].cast("f16")), [kind], options={"machine": "avx512"}
+    )
+    assert "nontemporal" not in kernel.text
