@@ -209,12 +209,15 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
     most_sums = machine.vector_registers if question.shared_rows else machine.vector_registers // 2
     far = _far_vectors(question, machine, most_sums, most_vectors)
     offered = counts if far is None else [far]
+
+    def fits(rows: int, vectors: int) -> bool:
+        return register_need(rows, vectors, question) <= machine.vector_registers and rows * vectors <= most_sums
+
     for vectors, rows in product(offered, range(min(question.rows, machine.vector_registers), 0, -1)):
-        fits = register_need(rows, vectors, question) <= machine.vector_registers and rows * vectors <= most_sums
-        if not fits and (rows, vectors) != (1, 1):
+        if not fits(rows, vectors) and (rows, vectors) != (1, 1):
             continue
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
-        if question.rows <= 2 and wider and register_need(rows, wider, question) < 20:
+        if question.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, question) < 20:
             continue  # nothing is used twice: long runs through memory are all that counts
         cost = tile_cycles(rows, vectors, question, machine)
         # Among equals the larger tile reads its operands fewer times.

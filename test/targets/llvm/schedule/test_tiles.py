@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -41,3 +42,12 @@ def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> Non
     question = TileQuestion(3136, 256, 16, 64, True, True, 4, pours=pours)
     rows, vectors, _ = choose_tile(question, PRESETS["avx512"])
     assert (rows * vectors <= 16) == pours
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_product_has_a_tile_on_every_machine(preset: str) -> None:
+    machine = PRESETS[preset]
+    for rows, columns, depth, shared_rows in product(range(1, 18), (1, 3, 8, 64, 1000), (1, 9, 1280), (True, False)):
+        for lanes in (machine.lanes(4), machine.lanes(1)):
+            tile = choose_tile(TileQuestion(rows, columns, lanes, depth, True, shared_rows, 4), machine)
+            assert 1 <= tile[0] <= rows and tile[1] >= 1
