@@ -12,7 +12,7 @@ _LAZY = {
     "R": "mirlo.frontends.script.language",
     "Schedule": "mirlo.passes.schedule.words.schedule",
     "T": "mirlo.frontends.script.language",
-    "compile": "mirlo.tools.compile",
+    "compile": "mirlo.driver.compile",
     "legalize": "mirlo.passes.rules",
     "load": "mirlo.runtime.executable",
     "onnx_operator": "mirlo.frontends.onnx.custom",

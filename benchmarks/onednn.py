@@ -72,9 +72,9 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
 def offloaded(model: str) -> float:
     """The share of a model's operations that target `onednn` takes."""
     from mirlo.dialects.bindings import ir
+    from mirlo.driver.models import open_model
     from mirlo.passes.byoc.records import Placement
     from mirlo.passes.pipeline import Pipeline
-    from mirlo.tools.models import open_model
 
     opened = open_model(model, None, None)
     with opened.module.context, ir.Location.unknown():

@@ -60,7 +60,7 @@ def _row(name: str, targets: str, threads: int, repeat: int, cache: str | None) 
 def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
     """The numbers of a row."""
     import mirlo
-    from mirlo.tools.place.survey import survey
+    from mirlo.driver.place.survey import survey
 
     placed = survey(model, targets)
     whole = placed.total.flops or 1

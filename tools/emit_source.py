@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.driver.models import open_model
 from mirlo.passes.byoc.artifacts import artifacts_of
 from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.byoc.records import Placement
@@ -19,7 +20,6 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.models import open_model
 
 SHOWN = 5
 """How many operators that no target took are named."""

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mirlo.driver.diagnostics import Diagnostic, Diagnostics, flat
+from mirlo.driver.source import Chunk
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import Place
-from mirlo.tools.diagnostics import Diagnostic, Diagnostics, flat
-from mirlo.tools.source import Chunk
 
 EXPECTED = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<regex>-re)?"

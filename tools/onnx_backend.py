@@ -10,8 +10,8 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.errors import InputError, MirloError
-from mirlo.tools.compile import compile as compile_model
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

@@ -12,6 +12,11 @@ from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.bytecode import parse_bytes
+from mirlo.driver.diagnostics import Diagnostics
+from mirlo.driver.garbage import FewerCollections
+from mirlo.driver.modules import load_params, read_module, script_text, write_script
+from mirlo.driver.source import Chunk, Source, read_source
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
@@ -22,14 +27,9 @@ from mirlo.passes.session import Session
 from mirlo.passes.timing import Timing
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bytecode import parse_bytes
-from mirlo.tools.diagnostics import Diagnostics
 from mirlo.tools.expected import check_expected
-from mirlo.tools.garbage import FewerCollections
 from mirlo.tools.leave import leave
-from mirlo.tools.modules import load_params, read_module, script_text, write_script
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
-from mirlo.tools.source import Chunk, Source, read_source
 
 
 @FewerCollections()

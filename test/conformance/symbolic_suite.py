@@ -28,8 +28,8 @@ import onnx
 from onnx import TensorProto
 from onnx_suite import PASSED, known_failures, run_suite
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.onnx_backend import MirloBackend
-from mirlo.tools.compile import compile as compile_model
 
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 

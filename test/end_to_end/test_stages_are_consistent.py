@@ -6,12 +6,12 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.compile import CompileOptions
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
 from mirlo.passes.verify_calls import VerifyCalls
-from mirlo.tools.compile import CompileOptions
 
 GRAPH = """
 func.func @main(%x: tensor<2x3x16x16xf32> {relax.name = "x"}, %mask: tensor<2x1x1xi1> {relax.name = "mask"})

@@ -7,8 +7,8 @@ import numpy as np
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver import compile as compiling
 from mirlo.runtime.params import ParameterStore
-from mirlo.tools import compile as compiling
 
 CHAIN = """
 func.func @main(%x: tensor<48x64xf32>) -> (tensor<48x96xf32>, tensor<96x64xf32>) {

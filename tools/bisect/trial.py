@@ -73,8 +73,8 @@ def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_i
 
 def _compute(sender: Any, part: Part, settings: Settings, save_ir: str | None) -> None:
     """In the child: the values, or what went wrong."""
+    from mirlo.driver.compile import compile as compile_model
     from mirlo.tools.cli.errors import explain
-    from mirlo.tools.compile import compile as compile_model
 
     # The error that is sent tells what MLIR's diagnostics tell; trials that fail are part of the search.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from mirlo.driver.garbage import FewerCollections
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import explain
-from mirlo.tools.garbage import FewerCollections
 from mirlo.tools.leave import leave
 
 COMMANDS = {

@@ -55,7 +55,7 @@ def _emit_source(arguments: Arguments) -> None:
 
 def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
     """Compile as the command line says, and tell how long it took."""
-    from mirlo.tools.compile import compile as compile_
+    from mirlo.driver.compile import compile as compile_
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         executable = compile_(

@@ -61,7 +61,7 @@ def execute(arguments: Arguments) -> None:
 
 def _job(arguments: Arguments) -> tuple[Callable[[int], Any], int | None]:
     # Imported here, before processes are forked: each of them would do it again.
-    import mirlo.tools.compile  # noqa: F401
+    import mirlo.driver.compile  # noqa: F401
 
     if arguments.subject == "files":
         from mirlo.tools.fuzz import mutate

@@ -10,10 +10,10 @@ from mirlo.tools.cli.files import require_file
 
 def execute(arguments: Arguments) -> None:
     """Import a model and write the IR."""
+    from mirlo.driver.modules import script_text, write_script
     from mirlo.frontends.onnx.importer import import_model
     from mirlo.passes.files import save_params, write_ir
     from mirlo.passes.session import Session
-    from mirlo.tools.modules import script_text, write_script
 
     require_file(arguments.model)
     module, store = import_model(arguments.model, shapes=arguments.shapes)

@@ -13,7 +13,7 @@ from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from mirlo.tools.place.survey import Survey
+    from mirlo.driver.place.survey import Survey
 
 FORMS = (".html", ".json", ".txt")
 
@@ -43,14 +43,14 @@ def execute(arguments: Arguments) -> None:
 
 
 def _survey(arguments: Arguments) -> Survey:
+    from mirlo.driver.models import open_model
+    from mirlo.driver.place.survey import divided, place
     from mirlo.passes.byoc.restrict import as_text
-    from mirlo.tools.models import open_model
-    from mirlo.tools.place.survey import divided, place
 
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         if arguments.cost != "priority":
-            from mirlo.tools.place.compiling import decide_alone
+            from mirlo.driver.place.compiling import decide_alone
 
             decision = decide_alone(
                 arguments.model, targets, arguments.cost, arguments.threads or 1, arguments.shapes, arguments.cache,
@@ -74,7 +74,7 @@ def _print_node(survey: Survey, name: str) -> None:
 
 def _print(arguments: Arguments, survey: Survey) -> None:
     from mirlo.tools.place.as_text import report, totals
-    from mirlo.tools.place.decision import decision_lines
+    from mirlo.tools.place.decision_text import decision_lines
 
     brief = arguments.reports or arguments.expect
     print("\n".join(totals(survey) if brief else report(survey, arguments.attempts)))

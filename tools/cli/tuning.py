@@ -13,13 +13,13 @@ from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
-    from mirlo.tools.tune.database import Database
+    from mirlo.driver.tune.database import Database
 
 
 def execute(arguments: Arguments) -> None:
     """Tune, print what was found for each kernel."""
-    from mirlo.tools.tune.database import Database, default_database
-    from mirlo.tools.tune.search import tune
+    from mirlo.driver.tune.database import Database, default_database
+    from mirlo.driver.tune.search import tune
 
     if arguments.model is None:
         _list(Database(arguments.database or default_database()), arguments.json)
@@ -30,7 +30,7 @@ def execute(arguments: Arguments) -> None:
     database = Database(arguments.database or default_database())
     measurer = None
     if arguments.ray is not None:
-        from mirlo.tools.tune.fleet import Fleet
+        from mirlo.driver.tune.fleet import Fleet
 
         measurer = Fleet(arguments.ray)
     with Progress(f"tuning {arguments.model}", arguments.verbose) as progress:

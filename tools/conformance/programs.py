@@ -15,8 +15,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder, call
+from mirlo.driver.compile import compile as compile_
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.compile import compile as compile_
 from mirlo.tools.conformance.case import Case
 
 BATCH = 40

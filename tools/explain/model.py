@@ -9,6 +9,9 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.driver.compile import CompileOptions, bound_strategies, open_database
+from mirlo.driver.models import open_model, require_sizes
+from mirlo.driver.strategies import StrategyRecord
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.locations import describe, names_of
@@ -19,9 +22,6 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.runner import PassFailed
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
-from mirlo.tools.compile import CompileOptions, bound_strategies, open_database
-from mirlo.tools.models import open_model, require_sizes
-from mirlo.tools.strategies import StrategyRecord
 
 
 @dataclass

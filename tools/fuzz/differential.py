@@ -37,8 +37,8 @@ def judge(seed: int, target: str = "llvm", threads: int = 1) -> Verdict:
 
 
 def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
+    from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.errors import MirloError
-    from mirlo.tools.compile import compile as compile_model
 
     names = [value.name for value in graph.model.graph.output]
     if not names:

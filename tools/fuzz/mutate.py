@@ -39,8 +39,8 @@ def broken_file(seed: int) -> tuple[bytes, str]:
 
 def judge(seed: int) -> Verdict:
     """Import and compile the broken file of a seed."""
+    from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.errors import MirloError
-    from mirlo.tools.compile import compile as compile_model
 
     content, mutation = broken_file(seed)
     try:

@@ -1,1 +1,1 @@
-"""Which part of a model goes to which target, told, drawn, compared and decided by cost."""
+"""Reports of where the parts of a model go: as text, as JSON, as a page, compared with what is expected."""

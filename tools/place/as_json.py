@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mirlo.driver.place.survey import Share, Survey
 from mirlo.passes.byoc.records import AttemptRecord, NodeRecord
-from mirlo.tools.place.survey import Share, Survey
 
 VERSION = 1
 _POSITION = re.compile(r":(\d+:\d+)$")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mirlo.driver.place.survey import Share, Survey
 from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.place.as_json import as_json
-from mirlo.tools.place.decision import decision_lines
-from mirlo.tools.place.survey import Share, Survey
+from mirlo.tools.place.decision_text import decision_lines
 
 TITLES = (
     "target", "operators", "FLOPs", "share", "bytes", "composites", "regions", "in", "out", "transposes", "copies",

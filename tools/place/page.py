@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mirlo.driver.place.decision import Decision
+from mirlo.driver.place.survey import Survey
 from mirlo.tools.place.as_json import as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
-from mirlo.tools.place.decision import TITLES as decision_titles
-from mirlo.tools.place.decision import Decision, candidate_rows
+from mirlo.tools.place.decision_text import TITLES as decision_titles
+from mirlo.tools.place.decision_text import candidate_rows
 from mirlo.tools.place.layout import Box, draw
-from mirlo.tools.place.survey import Survey
 
 LEVELS = ("regions", "composites", "operators")
 MOST_BOXES = 1500

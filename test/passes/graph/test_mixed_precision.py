@@ -82,6 +82,6 @@ def test_an_operator_that_does_not_exist_is_no_one_to_keep() -> None:
 
 
 def _module() -> Any:
-    from mirlo.tools.models import open_model
+    from mirlo.driver.models import open_model
 
     return open_model(_network(), None, None).module

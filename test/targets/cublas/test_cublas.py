@@ -16,6 +16,8 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.place.choose import Problem, choose
+from mirlo.driver.place.survey import survey
 from mirlo.passes.byoc.way import Targets
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
@@ -28,9 +30,7 @@ from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.library_program import Place
 from mirlo.targets.nvvm.memory import pool
 from mirlo.tools.place.as_text import report
-from mirlo.tools.place.choose import Problem, choose
-from mirlo.tools.place.decision import decision_lines
-from mirlo.tools.place.survey import survey
+from mirlo.tools.place.decision_text import decision_lines
 
 TARGET = ["cublas", "nvvm{chip=sm_80}"]
 RNG = np.random.default_rng(0)

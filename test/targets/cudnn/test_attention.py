@@ -14,6 +14,8 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.place.choose import Problem, choose
+from mirlo.driver.place.survey import survey
 from mirlo.passes.byoc.way import Targets
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cudnn.codegen import CuDnn
@@ -21,8 +23,6 @@ from mirlo.targets.cudnn.plan import Attention, Convolution
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.memory import pool
 from mirlo.tools.place.as_text import report
-from mirlo.tools.place.choose import Problem, choose
-from mirlo.tools.place.survey import survey
 
 TARGET = ["cudnn", "nvvm{chip=sm_80}"]
 DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}

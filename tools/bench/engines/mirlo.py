@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.compile import compile as compile_model
+from mirlo.driver.compile import compile as compile_model
 
 
 class Model:
@@ -34,15 +34,11 @@ def _import_compiler() -> None:
     import llvmlite.binding  # noqa: F401
     import onnx  # noqa: F401
 
-    import mirlo.passes.byoc.restrict
-    import mirlo.passes.byoc.way
-    import mirlo.runtime.executable
-    import mirlo.targets.llvm.emit
-    import mirlo.tools.models
-    import mirlo.tools.programs.detect
-    import mirlo.tools.stages
-    import mirlo.tools.strategies
-    import mirlo.tools.tune.database  # noqa: F401
+    import mirlo.driver.models
+    import mirlo.driver.programs.detect
+    import mirlo.driver.stages
+    import mirlo.driver.strategies
+    import mirlo.driver.tune.database  # noqa: F401
     from mirlo.frontends.onnx.registry import load_converters
     from mirlo.passes.graph.rewrite import load_rules
     from mirlo.passes.legalize.legalize import load_default_rules

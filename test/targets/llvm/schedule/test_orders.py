@@ -10,9 +10,9 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.tune.database import Database, Entry
+from mirlo.driver.tune.tasks import tasks_of
 from mirlo.runtime.params import ParameterStore
-from mirlo.tools.tune.database import Database, Entry
-from mirlo.tools.tune.tasks import tasks_of
 
 PRODUCT = """
 func.func @main(%x: tensor<{m}x{k}xf32>, %r: tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32> {{
@@ -98,11 +98,11 @@ def test_lanes_may_run_along_the_sum_or_not(dot: int) -> None:
 
 def _scheduled(text: str, values: dict[str, int], threads: int = 1) -> str:
     """The function after `schedule`."""
+    from mirlo.driver.compile import CompileOptions
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.schedule.tuned import TUNING
     from mirlo.passes.session import Session
     from mirlo.passes.targets import find_target
-    from mirlo.tools.compile import CompileOptions
 
     pipeline = find_target("llvm").pipeline
     assert pipeline is not None

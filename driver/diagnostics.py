@@ -1,0 +1,115 @@
+"""Diagnostics: collected from MLIR and from passes, printed with the line that they are about."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.source import Source
+from mirlo.passes.locations import PARSED_TEXT, Place, names_of, place_of
+from mirlo.passes.runner import PassFailed
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A message about a place; copied out of MLIR, whose diagnostics die with their handler."""
+
+    severity: str
+    message: str
+    place: Place | None = None
+    names: tuple[str, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
+
+
+@dataclass
+class Diagnostics:
+    """Where the diagnostics of one input end up: printed at once, or kept to be compared."""
+
+    source: Source
+    keep: bool = False
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    kept: list[Diagnostic] = field(default_factory=list)
+    errors: int = 0
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        self.errors += diagnostic.severity == "error"
+        if self.keep:
+            self.kept.append(diagnostic)
+        else:
+            self.print(diagnostic)
+
+    def report(self, severity: str, message: str, location: Any | None = None) -> None:
+        """Add a diagnostic that did not come from MLIR."""
+        self.add(Diagnostic(severity, message, self._place(location), tuple(names_of(location))))
+
+    def add_mlir(self, found: Any) -> bool:
+        """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
+        self.add(self._converted(found))
+        return True
+
+    def add_error(self, error: ir.MLIRError) -> None:
+        """Add what an exception of the bindings carries."""
+        for found in error.error_diagnostics:
+            self.add_mlir(found)
+        if not error.error_diagnostics:
+            self.report("error", str(error))
+
+    def add_failure(self, failure: PassFailed) -> None:
+        """Add what made a pass fail."""
+        for found in failure.diagnostics:
+            self.add_mlir(found)
+        if not failure.diagnostics:
+            self.report("error", failure.message, failure.location)
+        elif not self.keep:
+            self.hint(failure.message)
+
+    def hint(self, message: str) -> None:
+        """Tell what to do about the errors above; not a diagnostic of the input."""
+        if not self.keep:
+            self.stream.write(f"note: {message}\n")
+
+    def print(self, diagnostic: Diagnostic) -> None:
+        self.stream.write(render(diagnostic, self.source))
+        for note in diagnostic.notes:
+            self.print(note)
+
+    def _converted(self, found: Any) -> Diagnostic:
+        return Diagnostic(
+            found.severity.name.lower(),
+            found.message,
+            self._place(found.location),
+            tuple(names_of(found.location)),
+            tuple(self._converted(note) for note in found.notes),
+        )
+
+    def _place(self, location: Any | None) -> Place | None:
+        place = place_of(location)
+        if place is not None and place.file == PARSED_TEXT:
+            return place._replace(file=self.source.name)
+        return place
+
+
+def render(diagnostic: Diagnostic, source: Source) -> str:
+    """`file:3:5: error: message`, then the line with a caret where it is one of the source."""
+    place = diagnostic.place
+    names = ", ".join(f'"{name}"' for name in diagnostic.names)
+    head = [str(place)] if place else []
+    head += [names] if names else []
+    text = ": ".join([*head, diagnostic.severity, diagnostic.message]) + "\n"
+    if place is None or place.file != source.name or not 0 < place.line <= len(source.lines):
+        return text
+    line = source.lines[place.line - 1].rstrip("\r")
+    # Tabs stay tabs, so that the caret lines up however wide they are shown.
+    indent = re.sub(r"[^\t]", " ", line[: place.column - 1])
+    return f"{text}{line}\n{indent}^\n"
+
+
+def flat(diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+    """Diagnostics and their notes, in order."""
+    for diagnostic in diagnostics:
+        yield diagnostic
+        yield from flat(diagnostic.notes)

@@ -1,0 +1,148 @@
+"""Opening what can be compiled: ONNX models, IR of any stage of a model's way, modules in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.dims import UNKNOWN
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.driver.modules import read_module
+from mirlo.passes.files import BYTECODE_MAGIC, FileError
+from mirlo.passes.locations import describe
+from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.reproducer import arguments_of
+from mirlo.passes.session import Session
+from mirlo.passes.targets import find_target
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.params import ParameterStore
+
+IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
+
+
+class ModelError(MirloError, ValueError):
+    """A model that cannot be compiled as it is given."""
+
+
+@dataclass
+class OpenedModel:
+    """A module, its weights, and the passes that it still has to go through, where its file says so."""
+
+    module: Any
+    session: Session
+    pipeline: str | None = None
+
+
+def open_model(
+    model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None, params: ParameterStore | None = None
+) -> OpenedModel:
+    """Open a path to an ONNX or IR file, an `onnx.ModelProto`, the bytes of a model, or a copy of a module."""
+    if isinstance(model, ir.Module):
+        _refuse_shapes(shapes, "the module")
+        with model.context:
+            copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
+        return _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
+    if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
+        _refuse_shapes(shapes, str(model))
+        return _checked(_open_ir(Path(model), params))
+    from mirlo.frontends.onnx.importer import import_model
+
+    module, store = import_model(model, shapes=shapes)
+    return OpenedModel(module, Session(store))
+
+
+def _checked(model: OpenedModel) -> OpenedModel:
+    """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
+    problems: list[str] = []
+
+    def note(found: Any) -> bool:
+        problems.append(f"{describe(found.location)}: {found.message}")
+        return True
+
+    with model.module.context as context:
+        handler = context.attach_diagnostic_handler(note)
+        try:
+            Pipeline("verify-calls").run(model.module, model.session)
+        except PassFailed as failure:
+            raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
+        finally:
+            handler.detach()
+    return model
+
+
+def require_sizes(module: Any, target: str) -> None:
+    """An error if inputs of the model have dims that the target can make no code for."""
+    takes_symbols = find_target(target).symbolic_dims
+    for function in module.body.operations:
+        if function.operation.name != "func.func" or PRIM_FUNC in function.operation.attributes:
+            continue
+        for index, kind in enumerate(function.type.inputs):
+            tensor = TensorType.from_mlir(kind)
+            if tensor is None or tensor.is_static:
+                continue
+            if not takes_symbols or any(dim is UNKNOWN for dim in tensor.shape):
+                raise ModelError(_needs_sizes(_input_name(function, index), tensor, target))
+
+
+def _input_name(function: Any, index: int) -> str:
+    attributes = function.operation.attributes.get("arg_attrs", None)
+    named = attributes is not None and "relax.name" in attributes[index]
+    return attributes[index]["relax.name"].value if named else f"{index}"
+
+
+def _needs_sizes(name: str, found: TensorType, target: str) -> str:
+    sizes = [dim if isinstance(dim, int) else 1 for dim in found.shape]
+    return (
+        f"input '{name}' is {found}, and target '{target}' needs a number for each dim: give the shape, for instance "
+        f"--shape {name}={'x'.join(map(str, sizes))}, in Python shapes={{'{name}': {sizes}}}"
+    )
+
+
+def is_ir_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds MLIR, as text, as bytecode or as script."""
+    return Path(path).suffix in IR_SUFFIXES
+
+
+def _refuse_shapes(shapes: Any, what: str) -> None:
+    if shapes:
+        raise ModelError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
+
+
+def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
+    session = Session(ParameterStore() if params is None else params.copy())
+    with make_context():
+        try:
+            module = read_module(path, session)
+        except ir.MLIRError as error:
+            raise FileError(_syntax_errors(path, content, error)) from None
+    return OpenedModel(module, session, _remaining(content))
+
+
+def _remaining(content: bytes) -> str | None:
+    """The pipeline that the file's first line names."""
+    if content.startswith(BYTECODE_MAGIC):
+        return None
+    for argument in arguments_of(content.decode("utf-8", "replace")) or ():
+        flag, _, value = argument.partition("=")
+        if flag == "--pass-pipeline":
+            return value
+    return None
+
+
+def _syntax_errors(path: Path, content: bytes, error: ir.MLIRError) -> str:
+    from mirlo.driver.diagnostics import Diagnostic, place_of, render
+    from mirlo.driver.source import Source
+
+    source = Source(str(path), content)
+    found = [Diagnostic(d.severity.name.lower(), d.message, place_of(d.location)) for d in error.error_diagnostics]
+    return "\n".join([f"{path} is not valid IR:", *(render(diagnostic, source).rstrip() for diagnostic in found)])

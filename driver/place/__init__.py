@@ -1,0 +1,1 @@
+"""Placement by cost: which part of a model goes to which target."""

@@ -1,0 +1,154 @@
+"""What a placement costs by the figures of targets: a roofline for each composite, calls, transfers, permutes.
+
+What the host compiles is grouped as its fusion roughly does: an operator joins the one that makes its operand, unless
+that is read elsewhere too or both are contractions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.driver.place.survey import Survey
+from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
+from mirlo.passes.byoc.way import Targets
+from mirlo.passes.figures import Cost, Figures, Work
+from mirlo.passes.targets import TargetError, find_target
+
+CONTRACTIONS = frozenset(("relax.conv", "relax.conv_transpose", "relax.matmul", "relax.einsum", "relax.attention"))
+PICKING = frozenset(("relax.gather", "relax.gather_nd", "relax.gather_elements", "relax.strided_slice"))
+"""Operators that read of an operand as much as they give, however large it is."""
+_TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
+
+
+def figures_of(targets: Targets) -> dict[str, Figures]:
+    """The figures of all targets; an error names one that declares none."""
+    host = targets.host
+    assert host is not None
+    found = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
+    own = find_target(host.name).figures
+    found[host.name] = own(host.options) if callable(own) else own
+    missing = [name for name, figures in found.items() if figures is None]
+    if missing:
+        raise TargetError(
+            f"target '{missing[0]}' declares no figures of its speed (CodeGenerator.figures): placement by estimated "
+            "cost needs them; placement by measured cost does not"
+        )
+    return {name: figures for name, figures in found.items() if figures is not None}
+
+
+@dataclass
+class Estimate:
+    """Costs in microseconds, of the nodes of one model."""
+
+    placement: Placement
+    figures: dict[str, Figures]
+    host: str
+    threads: int = 1
+
+    def whole(self, survey: Survey) -> float:
+        """A model that was placed."""
+        rest = [node.id for node in survey.placement.nodes if survey.placement.owner(node.id) is None]
+        regions = [region for region in survey.placement.regions if region.kept]
+        return self.on_host(rest) + sum(self.region(survey, region) for region in regions)
+
+    def reasons(self, survey: Survey, region: RegionRecord) -> dict[str, str]:
+        """What decides the time of a region's heaviest composite, on its target and on the host."""
+        composites = frozenset(region.composites)
+        groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
+        heaviest = max(groups, key=lambda nodes: sum(self.placement.nodes[i].flops or 0 for i in nodes), default=())
+        names = (region.target, self.host) if heaviest else ()
+        return {name: self._cost(heaviest, self.figures[name]).why for name in names}
+
+    def region(self, survey: Survey, region: RegionRecord) -> float:
+        """One region where it is: its composites, its call, and what crosses its boundary."""
+        return self._given(survey, region, region.target, frozenset(region.composites))
+
+    def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
+        """A region on another target: what that takes of it when it is alone, and the rest on the host."""
+        inside = set(region.nodes)
+        found = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
+        rest = inside.difference(*(taken.nodes for taken in found))
+        given = self._given(single, region, target, frozenset(taken.function for taken in found))
+        return given + self.on_host(sorted(rest))
+
+    def _given(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
+        figures = self.figures[target]
+        groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
+        cost = figures.call_us + sum(self._group(nodes, figures) for nodes in groups)
+        moved = (region.bytes_in or 0) + (region.bytes_out or 0)
+        if figures.transfer_gbytes:
+            cost += moved / figures.transfer_gbytes / 1e3
+        layout = survey.layouts.get(target)
+        if layout is not None and layout.left:
+            # Which tensors are permuted is not recorded: an even part of what crosses boundaries, read and written.
+            tensors = sum(r.tensors for r in survey.placement.regions if r.kept and r.target == target)
+            permuted = min(1.0, layout.left / tensors) if tensors else 0.0
+            cost += 2 * moved * permuted / self.figures[self.host].gbytes / 1e3
+        return cost
+
+    def on_host(self, nodes: Sequence[int]) -> float:
+        """Nodes that the host compiles."""
+        figures = self.figures[self.host]
+        return sum(figures.call_us + self._group(group, figures) for group in self._fused(nodes))
+
+    def _group(self, nodes: Sequence[int], figures: Figures) -> float:
+        return self._cost(nodes, figures).microseconds
+
+    def _cost(self, nodes: Sequence[int], figures: Figures) -> Cost:
+        members = [self.placement.nodes[i] for i in nodes]
+        heaviest = max(members, key=lambda node: node.flops or 0)
+        flops = sum(node.flops or 0 for node in members)
+        size = self._external_bytes(members)
+        return figures.cost(Work(heaviest.operator, heaviest.operands, heaviest.results, flops, size), self.threads)
+
+    def _external_bytes(self, members: Sequence[NodeRecord]) -> int:
+        """What a group reads and writes: values between its nodes stay in registers or caches."""
+        inside = Counter(read for node in members for read in node.reads)
+        size = sum(2 * bytes_of_types(n.results) if n.operator in PICKING else n.bytes or 0 for n in members)
+        for node in members:
+            readers = inside[node.id]
+            if readers:
+                written = readers == self._readers[node.id]
+                size -= bytes_of_types(node.results) * (readers + written)
+        return max(0, size)
+
+    @cached_property
+    def _readers(self) -> Counter[int]:
+        return Counter(read for node in self.placement.nodes for read in node.reads)
+
+    def _fused(self, nodes: Collection[int]) -> Iterator[list[int]]:
+        groups: dict[int, list[int]] = {}
+        heavy: set[int] = set()
+        leader: dict[int, int] = {}
+        for i in sorted(nodes):
+            node = self.placement.nodes[i]
+            is_heavy = node.operator in CONTRACTIONS
+            first = None
+            for other in node.reads:
+                found = leader.get(other)
+                fits = found is not None and self._readers[other] == 1 and not (is_heavy and found in heavy)
+                if fits and first is None:
+                    first = found
+            leader[i] = i if first is None else first
+            groups.setdefault(leader[i], []).append(i)
+            if is_heavy:
+                heavy.add(leader[i])
+        yield from groups.values()
+
+
+def bytes_of_types(types: Sequence[str]) -> int:
+    """The bytes of tensors, by the text of their types; 0 for those whose dims are open."""
+    total = 0
+    for text in types:
+        found = _TYPE.match(text)
+        if found is not None:
+            total += (
+                math.prod(int(dim) for dim in found.group(2).split(",") if dim.strip()) * dtype(found.group(1)).bytes
+            )
+    return total

@@ -1,0 +1,36 @@
+"""The regions of a model, each as a model of its own that can be compiled and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.models import OpenedModel
+from mirlo.passes.byoc.inline import all_operations
+from mirlo.passes.byoc.outline import EXTERNAL, callee_of, functions_of
+from mirlo.passes.byoc.way import Targets
+from mirlo.passes.pipeline import Pipeline
+
+
+def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: Collection[str]) -> dict[str, Any]:
+    """By the name of a region, a module whose `@main` is its graph; the model that is open is changed."""
+    with opened.module.context, ir.Location.unknown():
+        Pipeline(targets.dividing(before=before)).run(opened.module, opened.session)
+        functions = functions_of(opened.module.operation)
+        return {name: _alone(functions[name], functions, opened.session) for name in wanted}
+
+
+def _alone(region: Any, functions: dict[str, Any], session: Any) -> Any:
+    made = ir.Module.create()
+    with ir.InsertionPoint(made.body):
+        main = region.clone()
+        for name in dict.fromkeys(callee_of(op) for op in all_operations(region)):
+            if name in functions:
+                functions[name].clone()
+    main.attributes["sym_name"] = ir.StringAttr.get("main")
+    for fact in (EXTERNAL, "sym_visibility"):
+        if fact in main.attributes:
+            del main.attributes[fact]
+    Pipeline("inline-external").run(made, session)
+    return made

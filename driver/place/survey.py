@@ -1,0 +1,170 @@
+"""Where the parts of a model go: the passes that place them, run without making code, and what they noted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.models import OpenedModel, open_model
+from mirlo.driver.place.decision import Decision
+from mirlo.passes.byoc.hoist_layouts import LayoutRecord
+from mirlo.passes.byoc.records import AttemptRecord, Placement, RegionRecord, Taken
+from mirlo.passes.byoc.way import Targets
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.targets import TargetError
+
+
+@dataclass
+class Indexed(Placement):
+    """A placement that answers about thousands of nodes without looking through all records for each."""
+
+    def owner(self, node: int) -> Taken | None:
+        return self._owners.get(node)
+
+    def about(self, node: int) -> list[AttemptRecord]:
+        return self._about[node]
+
+    def region_of(self, node: int) -> RegionRecord | None:
+        """The region that a node is in."""
+        return self._regions.get(node)
+
+    @cached_property
+    def _owners(self) -> dict[int, Taken]:
+        return {node: taken for taken in self.taken for node in taken.nodes}
+
+    @cached_property
+    def _regions(self) -> dict[int, RegionRecord]:
+        return {node: region for region in self.regions if region.kept for node in region.nodes}
+
+    @cached_property
+    def _about(self) -> dict[int, list[AttemptRecord]]:
+        found: dict[int, list[AttemptRecord]] = defaultdict(list)
+        for attempt in self.attempts:
+            members = {attempt.root, *attempt.nodes} | ({attempt.at} if attempt.at is not None else set())
+            for node in members:
+                found[node].append(attempt)
+        return found
+
+    @staticmethod
+    def of(placement: Placement) -> Indexed:
+        return Indexed(**vars(placement))
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one target has of a model."""
+
+    nodes: int
+    flops: int | None
+    bytes: int | None
+    """What its operators read and write."""
+    composites: int = 0
+    regions: int = 0
+    bytes_in: int | None = 0
+    """What a run of the model hands to its regions, constants not included."""
+    bytes_out: int | None = 0
+    tensors: int = 0
+    """Tensors that are handed over, in both directions."""
+    permutes: int = 0
+    """Transposes that its layouts need, in its regions and around them."""
+    boundary_permutes: int = 0
+    """Those between its regions and the rest of the model."""
+    copies: int = 0
+    """Tensors that are copied from and to a memory of its own."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A model that was placed."""
+
+    targets: Targets
+    placement: Indexed
+    layouts: Mapping[str, LayoutRecord] = field(default_factory=dict)
+    nodes: str = ""
+    """The restriction under which it was placed, as the option `nodes` of `partition` says it."""
+    decision: Decision | None = None
+    """What was compared before; None where targets were tried by priority."""
+
+    @property
+    def rest(self) -> str:
+        """Who has what no code generator took; empty where nobody does."""
+        return self.targets.host.name if self.targets.host is not None else ""
+
+    def target_of(self, node: int) -> str:
+        """Who has a node."""
+        taken = self.placement.owner(node)
+        return taken.target if taken is not None else self.rest
+
+    @cached_property
+    def shares(self) -> dict[str, Share]:
+        """By target, in the order of their priority; what nobody took comes last, under the host's name or ''."""
+        members: dict[str, list[int]] = {target.name: [] for target in self.targets.generators}
+        members[self.rest] = []
+        for node in self.placement.nodes:
+            members[self.target_of(node.id)].append(node.id)
+        return {name: self._share(name, found) for name, found in members.items()}
+
+    @property
+    def total(self) -> Share:
+        """The whole model."""
+        return self._share("", [node.id for node in self.placement.nodes])
+
+    def _share(self, name: str, members: Sequence[int]) -> Share:
+        nodes = [self.placement.nodes[i] for i in members]
+        flops, size = _sum(n.flops for n in nodes), _sum(n.bytes for n in nodes)
+        chosen = next((target for target in self.targets.generators if target.name == name), None)
+        if chosen is None:
+            return Share(len(nodes), flops, size)
+        regions = [r for r in self.placement.regions if r.target == name and r.kept]
+        tensors = sum(region.tensors for region in regions)
+        layout = self.layouts.get(name)
+        return Share(
+            len(nodes), flops, size,
+            composites=sum(taken.target == name for taken in self.placement.taken),
+            regions=len(regions),
+            bytes_in=_sum(r.bytes_in for r in regions),
+            bytes_out=_sum(r.bytes_out for r in regions),
+            tensors=tensors,
+            permutes=layout.left if layout is not None else 0,
+            boundary_permutes=layout.at_boundary if layout is not None else 0,
+            copies=tensors if chosen.generator.copies else 0,
+        )  # fmt: skip
+
+
+def survey(
+    model: Any, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
+) -> Survey:
+    """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
+    return place(open_model(model, shapes), divided(target), nodes)
+
+
+def divided(target: str | Sequence[str]) -> Targets:
+    """The targets of these names; an error where none of them takes parts of models."""
+    targets = Targets.parse(target)
+    if not targets.generators:
+        raise TargetError(
+            f"target '{targets}' compiles whole models, there is nothing to divide: name a code generator before it, "
+            f"such as 'onednn,{targets}'"
+        )
+    return targets
+
+
+def place(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
+    """Place the parts of a model that is open, after these passes; its module is changed."""
+    first = len(opened.session.notes)
+    with opened.module.context, ir.Location.unknown():
+        Pipeline(",".join(filter(None, [before, targets.placing(nodes)]))).run(opened.module, opened.session)
+    notes = opened.session.notes[first:]
+    placement = next(note for note in notes if isinstance(note, Placement))
+    layouts = {note.target: note for note in notes if isinstance(note, LayoutRecord)}
+    return Survey(targets, Indexed.of(placement), layouts, nodes)
+
+
+def _sum(numbers: Any) -> int | None:
+    """The sum, or None where a part is not known."""
+    found = list(numbers)
+    return None if None in found else sum(found)

@@ -1,0 +1,48 @@
+"""From a module that works on objects to a program: its parts are compiled one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.driver.programs.partition import ProgramError, partition
+from mirlo.passes.session import Session
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.kinds import Kind, parse_kind
+from mirlo.runtime.program import CompiledProgram, Port
+
+CompilePart = Callable[[Any, int], Artifact]
+"""Compiles a module; the number is that of the part."""
+
+
+def build_program(module: Any, session: Session, target: str, compile_part: CompilePart) -> CompiledProgram:
+    """Cut a module into parts, compile them, and put the program together."""
+    with module.context, ir.Location.unknown():
+        main = next(op for op in module.body.operations if op.operation.name == "func.func")
+        inputs = _ports(main, "arg_attrs", main.type.inputs)
+        outputs = _ports(main, "res_attrs", main.type.results)
+        draft = partition(module, session)
+    parts = tuple(compile_part(part, i) for i, part in enumerate(draft.parts))
+    return CompiledProgram(target, inputs, outputs, draft.body, draft.registers, parts, draft.constants)
+
+
+def _ports(function: Any, key: str, types: Any) -> tuple[Port, ...]:
+    attributes = function.operation.attributes
+    entries = list(attributes[key]) if key in attributes else [None] * len(types)
+    return tuple(_port(i, entry, found) for i, (entry, found) in enumerate(zip(entries, types, strict=True)))
+
+
+def _port(index: int, entry: Any, mlir_type: Any) -> Port:
+    facts = {name: ir.StringAttr(entry[name]).value for name in ("relax.name", "relax.kind") if entry and name in entry}
+    name = facts.get("relax.name", str(index))
+    found = TensorType.from_mlir(mlir_type)
+    if found is not None:
+        return Port(name, Kind(found.dtype.name, tuple(d if isinstance(d, int) else str(d) for d in found.shape)))
+    if "relax.kind" not in facts:
+        raise ProgramError(f"'{name}' is an object, but nothing says which: its attribute 'relax.kind' is missing")
+    try:
+        return Port(name, parse_kind(facts["relax.kind"]))
+    except ValueError as problem:
+        raise ProgramError(f"attribute 'relax.kind' of '{name}': {problem}") from None

@@ -1,0 +1,195 @@
+"""A function of tensor operators, `relax.call_packed` and control flow, cut into steps.
+
+Tensor operators are gathered in parts, each as large as can be: a part holds all operators of one *level*, the number
+of times that the way to an operator changes from host functions back to tensors. Branches and loops with host
+functions or objects inside become steps with blocks; others stay in the parts, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
+from mirlo.driver.programs.detect import CALL, is_host, main_of
+from mirlo.driver.programs.outline import Outliner, dim_symbols, read_by, symbols_in, told_by
+from mirlo.passes.graph.constants import constant_value, is_constant
+from mirlo.passes.locations import node_of
+from mirlo.passes.memory.places import BIND
+from mirlo.passes.session import Session
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
+
+CARRIED_ALONG = ("relax.constant", "tensor.extract")
+"""Operations that are repeated wherever their results are used."""
+
+
+class ProgramError(MirloError, ValueError):
+    """A model with host functions that cannot be cut into parts."""
+
+
+@dataclass
+class Draft:
+    """What a module was cut into: the steps, and a module for each part."""
+
+    body: Block
+    registers: int
+    constants: dict[int, str]
+    parts: list[Any]
+
+
+def partition(module: Any, session: Session) -> Draft:
+    """Cut the function `@main` of a module; the parts are modules of its context."""
+    main = main_of(module)
+    cutter = _Cutter(session)
+    body = cutter.block(main.operation.regions[0].blocks[0])
+    return Draft(body, cutter.count, cutter.constants, cutter.parts)
+
+
+@dataclass
+class _Cutter:
+    session: Session
+    count: int = 0
+    registers: dict[Any, int] = field(default_factory=dict)
+    constants: dict[int, str] = field(default_factory=dict)
+    parts: list[Any] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)
+    """Parts by their text: equal ones are compiled once."""
+    visible: list[Any] = field(default_factory=list)
+    """The values that have been computed, of the blocks around as well."""
+
+    def new(self, value: Any) -> int:
+        self.registers[value] = self.count
+        self.visible.append(value)
+        self.count += 1
+        return self.count - 1
+
+    def register(self, value: Any) -> int:
+        """Where a value is at run time: a constant is there from the beginning."""
+        value = source_of(value)
+        if value not in self.registers:
+            array = constant_value(value, self.session)
+            if array is None:
+                raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
+            param = value.owner.opview.param
+            name = param if param is not None else self.session.params.add_unique("constant", array)
+            self.registers[value] = self.count
+            self.constants[self.count] = name
+            self.count += 1
+        return self.registers[value]
+
+    def block(self, block: Any) -> Block:
+        seen = len(self.visible)
+        arguments = tuple(self.new(argument) for argument in block.arguments)
+        *operations, terminator = [op.operation for op in block.operations]
+        steps = tuple(self._steps([op for op in operations if op.name not in CARRIED_ALONG], terminator))
+        results = tuple(self.register(value) for value in terminator.operands)
+        del self.visible[seen:]
+        return Block(arguments, steps, results)
+
+    def _steps(self, operations: Sequence[Any], terminator: Any) -> list[Step]:
+        reads = [_reads(op) for op in operations]
+        named = [symbols_in(op) for op in operations]
+        levels = _levels(operations, named, {name for value in self.visible for name in dim_symbols(value)})
+        steps: list[Step] = []
+        for level in range(max(levels, default=-1) + 1):
+            members = [i for i, found in enumerate(levels) if found == level and not is_host(operations[i])]
+            if members:
+                inside = set(members)
+                outside = {value for i, values in enumerate(reads) if i not in inside for value in values}
+                outside.update(_reads(terminator))
+                later = {name for i, names in enumerate(named) if i not in inside for name in names}
+                steps += self._part([operations[i] for i in members], outside, later)
+            for i, op in enumerate(operations):
+                if levels[i] == level and is_host(op):
+                    steps.append(self._host(op))
+        return steps
+
+    def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[Step]:
+        """A part of these operations, which makes those of their results that are used outside.
+
+        `symbols` are those that types outside name: a tensor that tells what one is leaves the part, too.
+        """
+        results = [value for op in operations for value in op.results if value in outside]
+        if not results:
+            return []
+        told = {name for value in (*self.visible, *results) for name in told_by(value)}
+        for value in (value for op in operations for value in op.results if value not in outside):
+            news = (told_by(value) & symbols) - told
+            if news:
+                told |= news
+                results.append(value)
+        for value in results:
+            if TensorType.from_mlir(value.type) is None:
+                raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
+        outliner = Outliner(operations, results, self.visible)
+        text = outliner.module.operation.get_asm()
+        if text not in self.known:
+            self.known[text] = len(self.parts)
+            self.parts.append(outliner.module)
+        inputs = tuple(self.register(value) for value in outliner.inputs)
+        return [Step(PART, inputs, tuple(map(self.new, results)), part=self.known[text])]
+
+    def _host(self, op: Any) -> Step:
+        if op.name == CALL:
+            view = op.opview
+            return Step(
+                HOST,
+                tuple(map(self.register, op.operands)),
+                tuple(map(self.new, op.results)),
+                function=view.function,
+                options=view.options,
+                kinds=tuple(_kind_text(value.type) for value in op.results),
+                source=node_of(op.location) or "",
+            )
+        if op.name not in ("scf.if", "scf.while"):
+            raise ProgramError(f"'{op.name}' cannot work on objects: only relax.call_packed, scf.if and scf.while can")
+        inputs = tuple(map(self.register, op.operands))
+        blocks = tuple(self.block(region.blocks[0]) for region in op.regions)
+        kind = IF if op.name == "scf.if" else WHILE
+        return Step(kind, inputs, tuple(map(self.new, op.results)), blocks=blocks)
+
+
+def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str]) -> list[int]:
+    """Tensor operators of level n come before the host functions of level n, and after those of level n - 1.
+
+    An operator comes after what tells the sizes that it names, whether it reads that or not; some are `known` before.
+    """
+    seen = set(known)
+    made: dict[Any, tuple[int, bool]] = {}
+    bound: dict[str, tuple[int, bool]] = {}
+    levels: list[int] = []
+    last_host = 0
+    for op, names in zip(operations, named, strict=True):
+        on_host = is_host(op)
+        found = [made[value] for value in _reads(op) if value in made]
+        found += [bound[name] for name in names if name in bound]
+        level = max((at + (from_host and not on_host) for at, from_host in found), default=0)
+        if on_host:  # host functions may have effects: their order stays
+            level = last_host = max(level, last_host)
+        levels.append(level)
+        made.update((value, (level, on_host)) for value in op.results)
+        told = op.opview.symbols if op.name == BIND else names if on_host else ()
+        bound |= {name: (level, on_host) for name in told if name not in seen}
+        seen |= names
+    return levels
+
+
+def _reads(op: Any) -> list[Any]:
+    """The values that an operation needs from elsewhere; what is repeated where it is used does not count."""
+    return [source for value in read_by(op) if (source := source_of(value)) is not None and not is_constant(source)]
+
+
+def source_of(value: Any) -> Any:
+    """The tensor that a scalar was taken out of, else the value itself."""
+    while isinstance(value, ir.OpResult) and value.owner.name == "tensor.extract":
+        value = value.owner.operands[0]
+    return value
+
+
+def _kind_text(mlir_type: Any) -> str:
+    """What a host function must return for this type; "" for an object, which may be anything."""
+    found = TensorType.from_mlir(mlir_type)
+    return "" if found is None else str(found)

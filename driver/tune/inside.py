@@ -1,0 +1,75 @@
+"""Whether what is faster alone is so inside of the model as well, where other kernels use the caches in between."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.driver.tune.database import Database, Entry
+
+ROUNDS = 9
+REPEATS = 2
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Time with choices to time without, inside of a model."""
+
+    whole: float
+    """Of all kernels together."""
+    kernels: dict[str, float]
+    """By name, of those that both have."""
+    shares: dict[str, float]
+    """Of these, the part of the whole time that each takes without."""
+
+    def with_only(self, names: Collection[str]) -> float:
+        """Of all kernels together, where only these have their choices."""
+        return 1.0 - sum(self.shares[name] * (1.0 - self.kernels[name]) for name in names if name in self.shares)
+
+
+class Without(Database):
+    """A database as it was before some entries were found."""
+
+    def __init__(self, database: Database, keys: Sequence[str]) -> None:
+        self.path = database.path
+        self.entries: dict[str, Entry] = {k: entry for k, entry in database.entries.items() if k not in set(keys)}
+
+
+def time_inside(
+    model: Any, database: Database, keys: Sequence[str], *, target: str, threads: int,
+    shapes: Mapping[str, Sequence[int | str]] | None, seconds: float,
+) -> Inside:  # fmt: skip
+    """The model with and without these entries, in turns; at least three of each, whatever time is left."""
+    from mirlo.driver.compile import compile as compile_model
+
+    def compiled(tuning: Database) -> Any:
+        return compile_model(model, target, shapes=shapes, threads=threads, tune=tuning, cache=False)
+
+    both = [compiled(Without(database, keys)), compiled(database)]
+    inputs = both[0].random_inputs(0)
+    deadline = time.monotonic() + seconds
+    rounds: list[list[dict[str, float]]] = []
+    while len(rounds) < 3 or (len(rounds) < ROUNDS and time.monotonic() < deadline):
+        rounds.append([_times(executable, inputs) for executable in both])
+    names = set(rounds[0][0]) & set(rounds[0][1])
+    wholes = [sum(before.values()) for before, _ in rounds]
+    return Inside(
+        statistics.median(sum(after.values()) / sum(before.values()) for before, after in rounds),
+        {name: statistics.median(after[name] / before[name] for before, after in rounds) for name in names},
+        {
+            name: statistics.median(before[name] / whole for (before, _), whole in zip(rounds, wholes, strict=True))
+            for name in names
+        },
+    )
+
+
+def _times(executable: Any, inputs: dict[str, Any]) -> dict[str, float]:
+    """Microseconds by kernel, of all its calls."""
+    found: dict[str, float] = defaultdict(float)
+    for row in executable.profile(**inputs, repeats=REPEATS):
+        found[row.symbol] += max(row.microseconds, 1e-3)
+    return dict(found)

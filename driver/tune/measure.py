@@ -1,0 +1,135 @@
+"""Times of a kernel with several choices, in one run: each after the other, round by round."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.driver.tune.tasks import Task
+from mirlo.runtime.errors import MirloError
+
+SECONDS = 0.12
+"""Time that one measurement of one kernel takes, for all rounds together."""
+ROUNDS = 7
+
+
+class Measurer(Protocol):
+    """Where kernels are timed: here, or on other machines."""
+
+    def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+        """Times of the kernel with its target's own choices, and of these ones to that."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds without choices, and for each choice the ratio to that; None where it cannot be compiled."""
+
+    microseconds: float
+    ratios: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Local:
+    """Times kernels in this process."""
+
+    def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+        return time_choices(task, choices, target, threads)
+
+
+def time_choices(task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+    """Compile the kernel once for each choice and time them in turns."""
+    own = compile_task(task, {}, target, threads)
+    others = [_compiled(task, choice, target, threads) for choice in choices]
+    inputs = own.random_inputs(0)
+    wanted = own.run(inputs)
+    count = _repeats(own, inputs)
+    times: list[list[float]] = [[] for _ in range(len(others) + 1)]
+    usable = [other if other is not None and _agrees(other, inputs, wanted) else None for other in others]
+    for _ in range(ROUNDS):
+        for executable, found in zip([own, *usable], times, strict=True):
+            if executable is not None:
+                found.append(_time(executable, inputs, count))
+    base = statistics.median(times[0])
+    ratios = tuple(
+        None if not found else statistics.median([time / first for time, first in zip(found, times[0], strict=True)])
+        for found in times[1:]
+    )
+    return Timing(base, ratios)
+
+
+def _compiled(task: Task, choice: dict[str, int], target: str, threads: int) -> Any:
+    try:
+        return compile_task(task, choice, target, threads)
+    except MirloError:
+        return None
+
+
+def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
+    """Whether a choice computes what the target's own does: what is faster and wrong is not kept."""
+    found = executable.run(inputs)
+    return all(
+        np.allclose(found[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
+        for name, array in wanted.items()
+    )
+
+
+def compile_task(task: Task, values: dict[str, int], target: str, threads: int) -> Any:
+    """The kernel with these choices."""
+    from mirlo.dialects.bindings import ir
+    from mirlo.dialects.context import make_context
+    from mirlo.dialects.tir.view import prim_functions
+    from mirlo.driver.compile import compile as compile_model
+    from mirlo.passes.schedule.tuned import operations_named, set_tuned
+
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(task.module)
+        if values and task.operator is not None:
+            set_tuned(operations_named(module, [task.operator])[0], values)
+        elif values:
+            set_tuned(prim_functions(module.operation)[0], values)
+        store = _weights(module)
+    return compile_model(
+        module, target, threads=threads, pipeline=task.rest, params=store, cache=False, jobs=1, tune=False
+    )
+
+
+def _weights(module: Any) -> Any:
+    """Arrays for the constants of the module, whatever is in them."""
+    from mirlo.dialects.bindings import ir
+    from mirlo.dialects.core.types import TensorType
+    from mirlo.runtime.params import ParameterStore
+
+    store, rng = ParameterStore(), np.random.default_rng(0)
+
+    def visit(op: Any) -> Any:
+        if op.name == "relax.constant" and "param" in op.attributes:
+            name = ir.StringAttr(op.attributes["param"]).value
+            found = TensorType.from_mlir(op.results[0].type)
+            assert found is not None
+            if name not in store:
+                store.add(name, _numbers(rng, found.static_shape, found.dtype.to_numpy()))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return store
+
+
+def _numbers(rng: Any, shape: Sequence[int], dtype: Any) -> Any:
+    kind = np.dtype(dtype)
+    if kind.kind in "iub":
+        return rng.integers(0, 2, shape).astype(kind)
+    return rng.standard_normal(shape, dtype=np.float32).astype(kind)
+
+
+def _repeats(executable: Any, inputs: Any) -> int:
+    first = _time(executable, inputs, 3)
+    return max(2, min(200, int(SECONDS / ROUNDS * 1e6 / max(first, 1.0))))
+
+
+def _time(executable: Any, inputs: Any, repeats: int) -> float:
+    """Microseconds of one call, inside of the compiled code."""
+    return float(executable.profile(*inputs.values(), repeats=repeats).microseconds)

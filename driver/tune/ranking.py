@@ -1,0 +1,49 @@
+"""What a target expects of choices: which of them are worth measuring, and whether it was right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.driver.tune.tasks import Task
+
+PROMISING = 1.3
+"""Choices that are expected to take longer than this part of the time without them are not measured."""
+FEWEST = 12
+"""Measured choices from which on it means something how well their order was foreseen."""
+
+
+def promising(task: Task) -> list[int]:
+    """The positions of the choices to measure, those first that are expected to be fastest.
+
+    Of what nothing is expected, a target's own order says how likely it is: it is taken to be as fast as what there is.
+    """
+    if not task.expected:
+        return list(range(len(task.choices)))
+    costs = [1.0 if cost is None else cost for cost in task.expected]
+    return sorted((i for i, cost in enumerate(costs) if cost <= PROMISING), key=lambda i: costs[i])
+
+
+def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> float | None:
+    """Spearman's: 1 where the order was foreseen, 0 where it could have been drawn, -1 where it is reversed."""
+    if len(expected) < FEWEST:
+        return None
+    first, second = _ranks(expected), _ranks(measured)
+    mean = (len(first) - 1) / 2
+    across = sum((a - mean) * (b - mean) for a, b in zip(first, second, strict=True))
+    spread = (sum((a - mean) ** 2 for a in first) * sum((b - mean) ** 2 for b in second)) ** 0.5
+    return across / spread if spread else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The place of each in order; equal ones share the mean of their places."""
+    found = [0.0] * len(values)
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    at = 0
+    while at < len(order):
+        end = at
+        while end < len(order) and values[order[end]] == values[order[at]]:
+            end += 1
+        for i in order[at:end]:
+            found[i] = (at + end - 1) / 2
+        at = end
+    return found

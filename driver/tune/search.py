@@ -1,0 +1,246 @@
+"""The search: first operators that can be computed in several ways, then kernels by how much time they take.
+
+Of the choices for each those are measured that its target expects to be fast, the likeliest first. What wins is
+measured again, and once more inside of the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from mirlo.driver.tune.database import Database, Entry
+from mirlo.driver.tune.inside import time_inside
+from mirlo.driver.tune.measure import Local, Measurer
+from mirlo.driver.tune.ranking import promising, rank_correlation
+from mirlo.driver.tune.tasks import Task, tasks_of
+
+WORTH = 0.97
+"""A choice is kept if it takes less than this part of the time, in both measurements."""
+INSIDE = 0.99
+"""And less than this part inside of the model."""
+BATCH = 4
+"""Choices that are measured together."""
+OPERATORS = 0.3
+"""Part of the time for choices among ways to compute operators."""
+CHECKING = 0.15
+"""Part of the time that is kept for measuring inside of the model."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What became of one kernel, or of one operator."""
+
+    function: str
+    calls: int
+    microseconds: float
+    ratio: float
+    values: dict[str, int]
+    trials: int
+    known: bool = False
+    """It was measured before."""
+    foreseen: float | None = None
+    """How well the target foresaw the order of the choices that were measured: 1 is perfectly, 0 not at all."""
+    operator: bool = False
+
+
+@dataclass
+class Report:
+    """What became of a model."""
+
+    kernels: int
+    results: list[Tuned] = field(default_factory=list)
+    left: int = 0
+    """Kernels for which there was no time."""
+    seconds: float = 0.0
+    inside: float | None = None
+    """The time of all kernels with what was found now to that without, inside of the model; None where not measured."""
+
+    @property
+    def before(self) -> float:
+        """Microseconds of a run that the tuned kernels took."""
+        return sum(result.microseconds * result.calls for result in self.results if not result.operator)
+
+    @property
+    def after(self) -> float:
+        return sum(result.microseconds * result.calls * result.ratio for result in self.results if not result.operator)
+
+    @property
+    def foreseen(self) -> float | None:
+        """How well orders were foreseen, on average over the kernels where that can be said."""
+        found = [result.foreseen for result in self.results if result.foreseen is not None]
+        return sum(found) / len(found) if found else None
+
+
+def tune(
+    model: Any,
+    database: Database,
+    *,
+    target: str = "llvm",
+    threads: int = 1,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    seconds: float = 60.0,
+    measurer: Measurer | None = None,
+    tell: Tell = lambda text: None,
+) -> Report:
+    """Search for faster kernels within a time budget; what is found goes into the database.
+
+    What was measured before, for this model or another, is not measured again. A choice is kept only where it was
+    faster in two separate measurements and, when kernels are timed on this machine, inside of the model too: a model
+    is never slower for having been tuned.
+    """
+    work = _Search(model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds)
+    work.run(operators=True, share=OPERATORS)
+    work.run(operators=False, share=1.0)
+    work.report.seconds = time.monotonic() - work.start
+    return work.report
+
+
+@dataclass
+class _Search:
+    model: Any
+    database: Database
+    target: str
+    threads: int
+    shapes: Mapping[str, Sequence[int | str]] | None
+    timer: Measurer
+    tell: Tell
+    start: float
+    seconds: float
+    report: Report = field(default_factory=lambda: Report(0))
+
+    def run(self, operators: bool, share: float) -> None:
+        """Search through the operators of the model, or through its kernels, for a share of the whole time."""
+        self.tell(f"finding {'operators' if operators else 'kernels'}")
+        tasks, count = tasks_of(
+            self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
+            is_known=self.database.__contains__,
+        )  # fmt: skip
+        self.report.kernels = count
+        checks = isinstance(self.timer, Local)
+        until = self.start + self.seconds * share * (1 - CHECKING if checks else 1)
+        found = self._searched(tasks, until, operators)
+        winners = [(task, result) for task, result in found if result.values]
+        if winners and checks:
+            self.tell("measuring inside of the model")
+            self._confirm(winners, operators)
+
+    def _searched(self, tasks: Sequence[Task], until: float, operators: bool) -> list[tuple[Task, Tuned]]:
+        waiting: list[tuple[float, Task]] = []
+        known = 0
+        for position, task in enumerate(tasks):
+            if task.key in self.database:
+                entry = self.database.entries[task.key]
+                self.report.results.append(
+                    Tuned(
+                        task.function,
+                        task.calls,
+                        entry.microseconds,
+                        entry.ratio,
+                        entry.values,
+                        0,
+                        True,
+                        None,
+                        operators,
+                    )
+                )
+                known += 1
+                continue
+            if position and time.monotonic() > until:
+                break
+            self.tell(f"timing @{task.function}")
+            waiting.append((self.timer.ratios(task, (), self.target, self.threads).microseconds * task.calls, task))
+        waiting.sort(key=lambda entry: -entry[0])
+        whole = sum(cost for cost, _ in waiting) or 1.0
+        found: list[tuple[Task, Tuned]] = []
+        for position, (cost, task) in enumerate(waiting):
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            # Time in proportion to what a kernel costs, and what the ones before it did not need.
+            part = left * max(cost / whole, 1.0 / (len(waiting) - position) / 2)
+            whole -= cost
+            own = cost / task.calls
+            result = replace(
+                search(task, self.timer, self.target, self.threads, part, self.tell, own), operator=operators
+            )
+            self._keep(task, result)
+            found.append((task, result))
+        self.report.results += [result for _, result in found]
+        self.report.left += len(tasks) - known - len(found)
+        return found
+
+    def _keep(self, task: Task, result: Tuned) -> None:
+        entry = Entry(result.values, result.ratio, result.microseconds, task.function, result.trials)
+        self.database.add(task.key, entry)
+
+    def _confirm(self, winners: Sequence[tuple[Task, Tuned]], operators: bool) -> None:
+        """Let go of what is no faster inside of the model: of single kernels, or of all operators at once."""
+        inside = time_inside(
+            self.model, self.database, [task.key for task, _ in winners], target=self.target, threads=self.threads,
+            shapes=self.shapes, seconds=self.seconds * CHECKING,
+        )  # fmt: skip
+        stay: list[str] = []
+        for task, result in winners:
+            ratio = inside.whole if operators else inside.kernels.get(task.function, 1.0)
+            kept = replace(result, ratio=result.ratio if operators else ratio)
+            if ratio > (1.0 if operators else INSIDE):
+                kept = replace(result, ratio=1.0, values={})
+            stay += [task.function] if kept.values else []
+            self.report.results[self.report.results.index(result)] = kept
+            self._keep(task, kept)
+        if stay:
+            whole = inside.whole if operators else inside.with_only(set(stay))
+            self.report.inside = whole * (self.report.inside or 1.0)
+
+
+def search(
+    task: Task, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
+) -> Tuned:
+    """The best choice for one kernel, which takes `base` microseconds without any."""
+    start = time.monotonic()
+    order = promising(task)
+    measured: dict[int, float] = {}
+    trials = 0
+    for at in range(0, len(order), BATCH):
+        if at and time.monotonic() - start > seconds:
+            break
+        batch = order[at : at + BATCH]
+        timing = timer.ratios(task, [task.choices[i] for i in batch], target, threads)
+        base, trials = timing.microseconds, trials + len(batch)
+        measured |= {i: ratio for i, ratio in zip(batch, timing.ratios, strict=True) if ratio is not None}
+        least = min([1.0, *measured.values()])
+        tell(f"@{task.function}: {trials} of {len(order)} tried, the best takes {least:.2f} of the time")
+    best = min(((ratio, task.choices[i]) for i, ratio in measured.items()), key=lambda e: e[0], default=(1.0, {}))
+    together = _together(task, measured)
+    if together and time.monotonic() - start <= seconds:
+        timing = timer.ratios(task, together, target, threads)
+        trials += len(together)
+        found = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
+        best = min([best, *found], key=lambda entry: entry[0])
+    foreseen = _foreseen(task, measured)
+    if best[0] < WORTH:
+        again = timer.ratios(task, [best[1]], target, threads)
+        ratio = again.ratios[0]
+        if ratio is not None and ratio < WORTH:
+            return Tuned(task.function, task.calls, again.microseconds, ratio, best[1], trials, foreseen=foreseen)
+    return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen)
+
+
+def _together(task: Task, measured: Mapping[int, float]) -> list[dict[str, int]]:
+    """Choices of different things that were each faster, both at once."""
+    winners = sorted((i for i, ratio in measured.items() if ratio < 1.0), key=lambda i: measured[i])
+    pairs = [(task.choices[i], task.choices[j]) for i, j in combinations(winners, 2)]
+    return [{**first, **second} for first, second in pairs if not set(first) & set(second)][:BATCH]
+
+
+def _foreseen(task: Task, measured: Mapping[int, float]) -> float | None:
+    if not task.expected:
+        return None
+    told = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]
+    return rank_correlation([cost for cost, _ in told], [ratio for _, ratio in told])

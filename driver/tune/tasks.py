@@ -1,0 +1,191 @@
+"""What of a model is tuned: kernels, and operators that can be computed in several ways, each as a module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.driver.compile import CompileOptions
+from mirlo.driver.cutout import again
+from mirlo.driver.models import open_model, require_sizes
+from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.locations import node_of
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.tuned import (
+    TUNING,
+    ApplyTuning,
+    Lookup,
+    name_of,
+    operations_named,
+    tuning_key,
+)
+from mirlo.passes.targets import Target, TargetError, find_target
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel, or an operator, to tune."""
+
+    key: str
+    function: str
+    """The name of the kernel, or of the operator's node."""
+    calls: int
+    """How often a run of the model calls it."""
+    module: str
+    """A module whose `@main` computes it once, as text."""
+    rest: str
+    """The passes that are left for it."""
+    choices: tuple[dict[str, int], ...]
+    """What may be tried, the likeliest first."""
+    expected: tuple[float | None, ...] = ()
+    """The part of the time that the target expects each of these to take; None where it does not know."""
+    operator: str | None = None
+    """The operation that is told the choice, where that is no prim function."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a target's pipeline where choices are told."""
+
+    at: int
+    step: ApplyTuning
+
+    @property
+    def operators(self) -> list[str]:
+        return self.step.operators.split()
+
+
+def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[Point]]:
+    """The steps of a target's pipeline as text, and where among them choices are told."""
+    chosen = find_target(target)
+    if chosen.pipeline is None or chosen.space is None:
+        raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
+    pipeline = Pipeline(chosen.pipeline(options))
+    points = [Point(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
+    if not points:
+        raise TargetError(f"target '{target}' has nothing to tune: its pipeline has no pass '{ApplyTuning.name}'")
+    return [str(step) for step in pipeline], points
+
+
+def tasks_of(
+    model: Any, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
+    *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
+) -> tuple[list[Task], int]:  # fmt: skip
+    """The kernels of a model for which there is something to choose, or the operators, and how many there are in all.
+
+    What `database` says of operators is heeded before there are kernels. Nothing is expected of what is known.
+    """
+    options = CompileOptions(target, threads)
+    steps, points = points_of(target, options)
+    found = [point for point in points if bool(point.operators) == operators]
+    if not found:
+        return [], 0
+    point, chosen = found[0], find_target(target)
+    opened = open_model(model, shapes)
+    module, session = opened.module, opened.session
+    require_sizes(module, target)
+    session.options[TUNING] = database
+    with module.context, ir.Location.unknown():
+        Pipeline(f"builtin.module({','.join(steps[: point.at])})").run(module, session)
+        subjects = _operators(module, point) if operators else _kernels(module, session)
+        rest = f"builtin.module({','.join(steps[point.at + 1 :])})"
+        tasks: dict[str, Task] = {}
+        for subject in subjects:
+            key = tuning_key(subject.op, target, threads)
+            if key in tasks or not subject.calls:
+                continue
+            assert chosen.space is not None
+            choices = chosen.space(subject.op, options)
+            if not choices:
+                continue
+            expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)
+            alone = str(_alone(subject.site, None if operators else subject.op))
+            operator = subject.op.name if operators else None
+            tasks[key] = Task(key, subject.name, subject.calls, alone, rest, tuple(choices), expected, operator)
+    return list(tasks.values()), len(subjects)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tuned, and how often the model computes it."""
+
+    op: Any
+    name: str
+    calls: int
+    site: Any
+    """The operation that computes it: itself, or a call."""
+
+
+def _kernels(module: Any, session: Any) -> list[Subject]:
+    functions = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
+    sites = _sites(module)
+    given = session.options.get(SCHEDULES, {})
+    found: list[Subject] = []
+    for function in functions:
+        name = name_of(function)
+        called = [] if name in given else sites.get(name, [])
+        found.append(Subject(function, name, len(called), called[0] if called else None))
+    return found
+
+
+def _operators(module: Any, point: Point) -> list[Subject]:
+    ops = operations_named(module, point.operators)
+    keys = [tuning_key(op, point.step.target, point.step.threads) for op in ops]
+    calls = Counter(keys)
+    return [Subject(op, node_of(op.location) or op.name, calls[key], op) for op, key in zip(ops, keys, strict=True)]
+
+
+def _expected(
+    target: Target, subject: Any, choices: Sequence[dict[str, int]], options: CompileOptions
+) -> tuple[float | None, ...]:
+    if target.expected is None:
+        return ()
+    own = target.expected(subject, {}, options)
+    if not own:
+        return ()
+    costs = [target.expected(subject, values, options) for values in choices]
+    return tuple(None if cost is None else cost / own for cost in costs)
+
+
+def _sites(module: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for site in operations_named(module, ["relax.call_tir"]):
+        found.setdefault(ir.FlatSymbolRefAttr(site.attributes["callee"]).value, []).append(site)
+    return found
+
+
+def _alone(site: Any, function: Any = None) -> Any:
+    """A module with a graph that computes an operation as the model does: its weights are constants there too.
+
+    Where the operation is a call, `function` is what it calls.
+    """
+    made = ir.Module.create()
+    variable = [value for value in site.operands if not is_constant(value)]
+    with ir.InsertionPoint(made.body):
+        kinds = ir.FunctionType.get([v.type for v in variable], [r.type for r in site.results])
+        main = func.FuncOp("main", kinds)
+        if function is not None:
+            function.operation.clone()
+    entry = main.add_entry_block()
+    arguments = dict(zip(variable, entry.arguments, strict=False)) if len(set(variable)) == len(variable) else None
+    given = iter(entry.arguments)
+    with ir.InsertionPoint(entry):
+        operands = []
+        for value in site.operands:
+            if is_constant(value):
+                operands.append(_stand_in(value))
+            else:
+                operands.append(arguments[value] if arguments is not None else next(given))
+        func.ReturnOp(list(again(site, operands).results))
+    return made
+
+
+def _stand_in(value: Any) -> Any:
+    """A constant of the same type: what is in it does not matter for the time, where it lies does."""
+    parameter = {"param": ir.StringAttr.get("weight_" + str(abs(hash(str(value.type))) % 10**8))}
+    return ir.Operation.create("relax.constant", [value.type], [], parameter).results[0]

@@ -1,0 +1,45 @@
+"""The collector is left as it was found, whoever compiles at the same time."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from mirlo.driver.garbage import FewerCollections
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    usual = gc.get_threshold()
+    yield
+    gc.set_threshold(*usual)
+
+
+def test_thresholds_come_back_with_the_last_one() -> None:
+    gc.set_threshold(701, 11, 12)
+    with FewerCollections():
+        with FewerCollections():
+            assert gc.get_threshold()[0] > 10_000 and gc.get_threshold()[1:] == (11, 12)
+        assert gc.get_threshold()[0] > 10_000
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+def test_an_error_restores_them_too() -> None:
+    gc.set_threshold(701)
+
+    @FewerCollections()
+    def fail() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.get_threshold()[0] == 701
+
+
+@pytest.mark.parametrize("own", [0, 1_000_000])
+def test_a_program_that_collects_less_is_left_alone(own: int) -> None:
+    gc.set_threshold(own)
+    with FewerCollections():
+        assert gc.get_threshold()[0] == own
+    assert gc.get_threshold()[0] == own

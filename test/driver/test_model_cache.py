@@ -1,0 +1,194 @@
+"""Whole models in the cache: what makes two compilations one, what damages an entry, what is not kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import mirlo, output_of, python
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo as package
+from mirlo.driver import compile as compiling
+from mirlo.driver import model_cache
+from mirlo.driver.model_cache import Question, Unkept, ask
+from mirlo.passes.targets import declared_target
+from mirlo.runtime.cache import MANIFESTS, MODELS, Cache
+
+LLVM = declared_target("llvm")
+
+
+def _write(folder: Path, scale: float = 1.0, external: bool = False) -> Path:
+    weight = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) / 100 - 7) * np.float32(scale)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 48])], [numpy_helper.from_array(weight, "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path = folder / "m.onnx"
+    where = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0} if external else {}
+    (folder / "w.bin").unlink(missing_ok=True)
+    onnx.save(model, path, **where)
+    return path
+
+
+@pytest.fixture
+def keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep small models too, in a process whose tests have extended the compiler."""
+    monkeypatch.setattr(compiling, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(model_cache, "extended", lambda target: None)
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch):
+    def forbid() -> None:
+        def called(*arguments: object) -> None:
+            raise AssertionError("the model was compiled")
+
+        monkeypatch.setattr(compiling, "_compile", called)
+
+    return forbid
+
+
+def _compile(path: Path, cache: Cache | Path, rows: int = 4, **options: object):
+    return package.compile(path, cache=cache, shapes={"x": [rows, 32]}, **options)
+
+
+@pytest.mark.usefixtures("keep_all")
+@pytest.mark.parametrize("external", [False, True])
+def test_the_second_time_nothing_is_compiled(tmp_path: Path, no_compiler, external: bool) -> None:
+    path = _write(tmp_path, external=external)
+    first = _compile(path, tmp_path / "cache")
+    no_compiler()
+    second = _compile(path, tmp_path / "cache")
+    x = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
+    assert np.array_equal(first(x), second(x))
+    assert second.artifact == first.artifact
+
+
+@pytest.mark.usefixtures("keep_all")
+@pytest.mark.parametrize("external", [False, True])
+def test_other_weights_are_another_model(tmp_path: Path, external: bool) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
+    # Called before the file is written anew: its weights are mapped.
+    before = _compile(_write(tmp_path, 1.0, external), tmp_path / "cache")(x)
+    after = _compile(_write(tmp_path, 2.0, external), tmp_path / "cache")(x)
+    np.testing.assert_allclose(after, 2 * before, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("keep_all")
+def test_a_lost_file_of_weights_is_the_usual_error(tmp_path: Path) -> None:
+    path = _write(tmp_path, external=True)
+    _compile(path, tmp_path / "cache")
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(package.MirloError, match=r"w\.bin.*does not exist"):
+        _compile(path, tmp_path / "cache")
+
+
+@pytest.mark.usefixtures("keep_all")
+@pytest.mark.parametrize(
+    "options", [{"rows": 5}, {"opt_level": 3}, {"threads": 2}, {"strategies": {"relax.matmul": "default"}}]
+)
+def test_other_options_are_another_question(tmp_path: Path, no_compiler, options: dict) -> None:
+    path = _write(tmp_path)
+    _compile(path, tmp_path / "cache")
+    no_compiler()
+    with pytest.raises(AssertionError, match="was compiled"):
+        _compile(path, tmp_path / "cache", **options)
+
+
+@pytest.mark.usefixtures("keep_all")
+@pytest.mark.parametrize("kind", [MODELS, MANIFESTS])
+@pytest.mark.parametrize("where", [0.0, 0.5, 0.999])
+def test_damage_is_found_and_mended(tmp_path: Path, no_compiler, kind: str, where: float) -> None:
+    path, folder = _write(tmp_path), tmp_path / "cache"
+    first = _compile(path, folder)
+    (entry,) = (entry for entry in Cache(folder).entries() if entry.kind == kind)
+    content = bytearray(entry.path.read_bytes())
+    content[int(len(content) * where)] ^= 4
+    entry.path.write_bytes(bytes(content))
+    cache = Cache(folder)
+    second = _compile(path, cache)
+    assert cache.counts.damaged == 1
+    x = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
+    assert np.array_equal(first(x), second(x))
+    assert not Cache(folder).verify()
+    no_compiler()
+    _compile(path, folder)
+
+
+def _reason(model: object, **options: object) -> str:
+    found = ask(Cache(Path("nowhere")), model, LLVM, options)
+    assert isinstance(found, Unkept), found
+    return found.reason
+
+
+def test_what_cannot_be_part_of_a_key_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _write(tmp_path)
+    assert "extended" in str(ask(Cache(tmp_path), path, LLVM, {})) or "mirlo.extend" not in model_cache.sys.modules
+    monkeypatch.setattr(model_cache, "extended", lambda target: None)
+    assert isinstance(
+        ask(Cache(tmp_path), path, LLVM, {"threads": 2, "strategies": {"relax.conv": "im2col"}}), Question
+    )
+    assert "option" in _reason(path, legalize={"relax.relu": print})
+    assert "option" in _reason(path, strategies={"relax.relu": print})
+    assert "measured" in _reason(path, strategies="measure")
+    assert ".onnx" in _reason(path.read_bytes())
+    assert "no cache" in str(ask(None, path, LLVM, {}))
+    assert "cannot be read" in _reason(tmp_path / "other.onnx")
+
+
+def test_rules_of_a_script_are_not_kept(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+import mirlo
+from mirlo.passes.targets import declared_target
+from mirlo.runtime.cache import Cache
+from mirlo.driver.model_cache import Question, ask
+before = ask(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
+@mirlo.legalize("relax.relu")
+def mine(op, builder): ...
+after = ask(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
+print(isinstance(before, Question), after)
+"""
+    out = output_of(python("-c", script, _write(tmp_path)))
+    assert out.startswith("True Unkept") and "extended" in out
+
+
+def test_an_answer_imports_nothing_of_the_compiler(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    script = f"""
+import sys, mirlo
+from mirlo.driver import compile as compiling
+compiling.LEAST_SECONDS = 0.0
+exe = mirlo.compile({str(path)!r}, shapes={{"x": [4, 32]}}, cache={str(tmp_path / "cache")!r})
+print(sorted({{name.split(".")[0] for name in sys.modules}} & {{"torch_mlir", "mlir", "onnx"}}))
+"""
+    assert output_of(python("-c", script)).strip() != "[]"
+    assert output_of(python("-c", script)).strip() == "[]"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path, folder = _write(tmp_path), tmp_path / "cache"
+    flags = ["--shape", "x=4x32", "-o", tmp_path / "m.mirlo"]
+    output_of(mirlo("compile", path, *flags, "--no-cache"))
+    assert not folder.exists()
+    output_of(mirlo("compile", path, *flags, "--cache-dir", folder))
+    listed = output_of(mirlo("cache", "list", "--cache-dir", folder)).splitlines()
+    assert listed[0].split() == ["kind", "key", "size", "used"] and len(listed) > 1
+    assert output_of(mirlo("cache", "path", "--cache-dir", folder)).strip() == str(folder)
+    assert "limit: 4.0 GiB" in output_of(mirlo("cache", "size", "--cache-dir", folder))
+    entry = Cache(folder).entries()[0]
+    entry.path.write_bytes(b"no code")
+    assert f"removed {entry.kind} {entry.key}: damaged" in output_of(mirlo("cache", "verify", "--cache-dir", folder))
+    assert "limit: 1.5 KiB" in output_of(mirlo("cache", "limit", "1.5KiB", "--cache-dir", folder))
+    assert sum(entry.bytes for entry in Cache(folder).entries()) <= 1536
+    output_of(mirlo("cache", "clear", "--cache-dir", folder))
+    assert Cache(folder).entries() == []
+    assert "expected a size" in mirlo("cache", "limit", "much").stderr
+    assert json.loads((folder / "limit").read_text()) == 1536

@@ -1,0 +1,249 @@
+"""Tuning: choices are told to kernels, what is measured is kept, what is slower or wrong is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mirlo, output_of
+from onnx_models import F32, make_model, node
+
+import mirlo as package
+from mirlo.driver.tune.database import Database, DatabaseError, Entry
+from mirlo.driver.tune.inside import Inside, time_inside
+from mirlo.driver.tune.measure import Local, Timing, time_choices
+from mirlo.driver.tune.ranking import promising, rank_correlation
+from mirlo.driver.tune.search import search, tune
+from mirlo.driver.tune.tasks import Task, tasks_of
+from mirlo.runtime.errors import MirloError
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((64, 48), dtype=np.float32)
+NAME = "fused_matmul_relu_exp"
+
+
+def _model():
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "y"), node("Exp", "y", "z")]
+    return make_model(nodes, {"x": (F32, [32, 64])}, ["z"], {"w": WEIGHT})
+
+
+class Pretended:
+    """Says that one choice takes a given part of the time."""
+
+    def __init__(self, ratio: float, again: float | None = None) -> None:
+        self.ratio, self.again, self.asked = ratio, again, 0
+
+    def ratios(self, task, choices, target, threads):
+        if len(choices) == 1 and self.again is not None:
+            return Timing(100.0, (self.again,))
+        self.asked += len(choices)
+        return Timing(100.0, tuple(self.ratio if choice == task.choices[1] else 1.1 for choice in choices))
+
+
+def test_kernels_with_choices_are_tasks():
+    tasks, kernels = tasks_of(_model(), "llvm", 1)
+    assert kernels == 1 and [task.function for task in tasks] == ["fused_matmul_relu_exp"]
+    assert tasks[0].choices and all(set(choice) <= {"tile_rows", "tile_vectors", "pack"} for choice in tasks[0].choices)
+
+
+def _row():
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "y")]
+    weight = RNG.standard_normal((700, 300), dtype=np.float32)
+    return make_model(nodes, {"x": (F32, [1, 700])}, ["y"], {"w": weight})
+
+
+def _attention():
+    nodes = [node("Attention", "q k v", "y", q_num_heads=2, kv_num_heads=2, is_causal=1)]
+    return make_model(nodes, {name: (F32, [1, 300, 32]) for name in "qkv"}, ["y"], opset=23)
+
+
+def _softmax():
+    return make_model([node("Softmax", "x", "y", axis=1)], {"x": (F32, [37, 345])}, ["y"])
+
+
+def _pool():
+    nodes = [node("AveragePool", "x", "y", kernel_shape=[3, 3])]
+    return make_model(nodes, {"x": (F32, [1, 40, 19, 19])}, ["y"])
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (_model, {"tile_rows", "tile_vectors", "pack"}), (_row, {"lead_bytes"}), (_attention, {"block_rows"}),
+        (_softmax, {"unroll"}), (_pool, {"unroll"}),
+    ],
+)  # fmt: skip
+def test_all_choices_compute_the_same(model, names):
+    tasks, _ = tasks_of(model(), "llvm", 1)
+    task = next(task for task in tasks if names & {name for choice in task.choices for name in choice})
+    timing = time_choices(task, task.choices[:6], "llvm", 1)
+    assert timing.microseconds > 0 and all(ratio is not None for ratio in timing.ratios)
+
+
+def test_what_wins_twice_is_kept_and_used(tmp_path: Path):
+    database = Database(tmp_path / "tuning.json")
+    report = tune(_model(), database, measurer=Pretended(0.5), seconds=30)
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    assert [result.values for result in report.results] == [task.choices[1]]
+    assert (report.before, report.after) == (100.0, 50.0)
+    kept = Database(tmp_path / "tuning.json")
+    assert kept.find(task.key) == task.choices[1]
+    stages = tmp_path / "ir"
+    x = RNG.standard_normal((32, 64), dtype=np.float32)
+    f = package.compile(_model(), tune=kept, save_ir=stages, cache=False)
+    np.testing.assert_allclose(f(x), np.exp(np.maximum(x @ WEIGHT, 0)), rtol=2e-4)
+    told = max(stages.glob("*apply-tuning.mlir")).read_text()
+    assert "tir.tuned = {" in told
+    plain = package.compile(_model(), tune=False, save_ir=tmp_path / "plain", cache=False)
+    np.testing.assert_allclose(plain(x), f(x), rtol=1e-5)
+    assert "tir.tuned" not in max((tmp_path / "plain").glob("*apply-tuning.mlir")).read_text()
+
+
+@pytest.mark.parametrize("measurer", [Pretended(0.99), Pretended(0.5, again=1.02)], ids=["too little", "once only"])
+def test_what_does_not_win_twice_is_not_kept(tmp_path: Path, measurer):
+    report = tune(_model(), Database(tmp_path / "t.json"), measurer=measurer, seconds=30)
+    assert [result.values for result in report.results] == [{}] and report.after == report.before
+
+
+def test_what_is_known_is_not_measured_again(tmp_path: Path):
+    database = Database(tmp_path / "t.json")
+    tune(_model(), database, measurer=Pretended(0.5), seconds=30)
+    again = Pretended(0.1)
+    report = tune(_model(), Database(tmp_path / "t.json"), measurer=again, seconds=30)
+    assert again.asked == 0 and [result.known for result in report.results] == [True]
+
+
+def test_processes_add_to_one_file(tmp_path: Path):
+    first, second = Database(tmp_path / "t.json"), Database(tmp_path / "t.json")
+    entry = Entry({"pack": 1}, 0.5, 3.0, "f", 4)
+    first.add("a", entry)
+    second.add("b", entry)
+    assert set(Database(tmp_path / "t.json").entries) == {"a", "b"}
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": 1}', '{"version": 7, "entries": {}}', "[]"])
+def test_a_damaged_database_is_an_error(tmp_path: Path, text: str):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(DatabaseError, match="t.json"):
+        Database(tmp_path / "t.json")
+
+
+def test_targets_without_choices_say_so():
+    with pytest.raises(MirloError, match="target 'c' has nothing to tune"):
+        tasks_of(_model(), "c", 1)
+
+
+def test_the_command(tmp_path: Path):
+    (tmp_path / "m.onnx").write_bytes(_model().SerializeToString())
+    flags = ("--seconds", 20, "--database", tmp_path / "t.json", "--json")
+    report = json.loads(output_of(mirlo("tune", tmp_path / "m.onnx", *flags)))
+    assert report["kernels"] == 1 and [entry["function"] for entry in report["results"]] == ["fused_matmul_relu_exp"]
+    assert Database(tmp_path / "t.json").entries
+
+
+def _convolution(channels: int = 64):
+    weight = np.random.default_rng(1).standard_normal((64, channels, 3, 3), dtype=np.float32)
+    nodes = [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")]
+    return make_model(nodes, {"x": (F32, [1, channels, 14, 14])}, ["y"], {"w": weight})
+
+
+def test_ways_to_compute_a_convolution_are_measured_and_kept(tmp_path: Path):
+    (task,), count = tasks_of(_convolution(), "llvm", 1, operators=True)
+    assert count == 1 and task.operator == "relax.conv" and {"winograd"} == {*task.choices[0]}
+    assert len(task.choices) == 2 and all(cost is not None for cost in task.expected)
+    timing = time_choices(task, task.choices, "llvm", 1)
+    assert all(ratio is not None for ratio in timing.ratios)
+    database = Database(tmp_path / "t.json")
+    database.add(task.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    x = RNG.standard_normal((1, 64, 14, 14), dtype=np.float32)
+    plain, tuned = (package.compile(_convolution(), tune=tune, cache=False) for tune in (False, database))
+    assert len(tuned.artifact.kernels) < len(plain.artifact.kernels)
+    np.testing.assert_allclose(tuned(x), plain(x), rtol=1e-3, atol=1e-3)
+    # Its kernels are those of the way that was chosen.
+    assert "fused_conv_relu" in [task.function for task in tasks_of(_convolution(), "llvm", 1, database=database)[0]]
+
+
+def test_explain_tells_what_was_measured(tmp_path: Path):
+    from mirlo.tools.explain.model import explain_model
+    from mirlo.tools.explain.report import text_lines
+
+    database = Database(tmp_path / "t.json")
+    (way,), _ = tasks_of(_convolution(), "llvm", 1, operators=True)
+    database.add(way.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    kernels, _ = tasks_of(_convolution(), "llvm", 1, database=database)
+    kernel = next(task for task in kernels if task.function == "fused_conv_relu")
+    database.add(kernel.key, Entry({"row_block": 2}, 0.9, 1.0, "c", 1))
+    text = "\n".join(text_lines(explain_model(_convolution(), tune=database)))
+    assert "measured best: winograd=0" in text and "measured best: row_block=2" in text
+
+
+def test_a_kernel_is_the_same_in_every_model():
+    """What is found for one model serves others, whatever stands around the kernel there."""
+    first = [node("MatMul", "x w", "m"), node("Relu", "m", "y"), node("Exp", "y", "z")]
+    second = [node("MatMul", "x v", "n"), node("Tanh", "n", "t")]
+    weights = {"w": WEIGHT, "v": RNG.standard_normal((64, 80), dtype=np.float32)}
+
+    def keys(nodes, outputs):
+        named = {name: array for name, array in weights.items() if any(name in n.input for n in nodes)}
+        tasks, _ = tasks_of(make_model(nodes, {"x": (F32, [32, 64])}, outputs, named), "llvm", 1)
+        return {task.key for task in tasks}
+
+    apart = keys(first, ["z"]), keys(second, ["t"])
+    assert keys(first + second, ["z", "t"]) == apart[0] | apart[1] and len(apart[0] | apart[1]) == 2
+
+
+def test_only_what_is_promising_is_measured():
+    choices = tuple({"a": i} for i in range(5))
+    task = Task("k", "f", 1, "", "", choices, expected=(1.2, None, 0.8, 2.0, 1.0))
+    assert promising(task) == [2, 1, 4, 0]
+    assert promising(Task("k", "f", 1, "", "", choices)) == [0, 1, 2, 3, 4]
+
+
+def test_how_well_an_order_was_foreseen():
+    rising = [float(i) for i in range(12)]
+    assert rank_correlation(rising, [i * i for i in rising]) == pytest.approx(1)
+    assert rank_correlation(rising, rising[::-1]) == pytest.approx(-1)
+    assert rank_correlation([1.0] * 12, rising) is None
+    assert rank_correlation(rising[:2], rising[:2]) is None
+
+
+def test_what_is_expected_to_be_slow_has_its_own_time(tmp_path: Path):
+    task = Task("k", "f", 1, "", "", ({"a": 1},), expected=(2.0,))
+    result = search(task, Pretended(0.5), "llvm", 1, 30, print, 7.0)
+    assert (result.values, result.trials, result.microseconds) == ({}, 0, 7.0)
+
+
+def test_choices_of_different_things_are_tried_together(tmp_path: Path):
+    class Both(Pretended):
+        def ratios(self, task, choices, target, threads):
+            single = [{"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}]
+            worth = {str(single[0]): 0.9, str(single[1]): 0.8, str({**single[1], **single[0]}): 0.7}
+            return Timing(100.0, tuple(worth.get(str(choice), 1.0) for choice in choices))
+
+    task = Task("k", "f", 1, "", "", ({"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}, {"tile_rows": 9}))
+    assert search(task, Both(0.5), "llvm", 1, 30, print).values == {"tile_rows": 2, "tile_vectors": 1, "pack": 1}
+
+
+def test_what_is_slower_inside_of_the_model_is_let_go(tmp_path: Path, monkeypatch):
+    from mirlo.driver.tune import search as searching
+
+    class Here(Local):
+        def ratios(self, task, choices, target, threads):
+            return Timing(100.0, tuple(0.5 for _ in choices))
+
+    database = Database(tmp_path / "t.json")
+    monkeypatch.setattr(searching, "time_inside", lambda *a, **k: Inside(1.01, {NAME: 1.01}, {NAME: 1.0}))
+    report = tune(_model(), database, measurer=Here(), seconds=20)
+    assert [result.values for result in report.results] == [{}] and report.inside is None
+    assert [entry.values for entry in database.entries.values()] == [{}]
+
+
+def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
+    database = Database(tmp_path / "t.json")
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    database.add(task.key, Entry({"tile_rows": 1, "tile_vectors": 1}, 0.5, 1.0, "f", 1))
+    found = time_inside(_model(), database, [task.key], target="llvm", threads=1, shapes=None, seconds=0.1)
+    assert set(found.kernels) == {NAME} and found.whole > 0 and found.shares == {NAME: 1.0}
+    assert Inside(1.0, {"a": 0.5, "b": 2.0}, {"a": 0.4, "b": 0.1}).with_only({"a"}) == pytest.approx(0.8)
