@@ -117,14 +117,15 @@ def host_machine() -> Machine:
 def _host_preset() -> str:
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "neon"
-    features = _host_features()
+    features = host_features()
     if features.get("avx512f") and features.get("avx512vl"):
         return "avx512"
     return "avx2" if features.get("avx2") and features.get("fma") else "sse"
 
 
 @cache
-def _host_features() -> dict[str, bool]:
+def host_features() -> dict[str, bool]:
+    """Return which features LLVM knows of this host's processor, by name."""
     import llvmlite.binding as llvm
 
     return dict(llvm.get_host_cpu_features())
@@ -134,7 +135,7 @@ def _host_dots(machine: Machine) -> tuple[str, ...]:
     """The sums of products that the host has instructions for, on vectors of this machine's size."""
     if platform.machine().lower() not in ("x86_64", "amd64") or machine.vector_bytes < 32 or not machine.masked:
         return ()
-    has = _host_features().get
+    has = host_features().get
     narrow = machine.vector_bytes < 64
     found = set()
     if has("avx2") and (narrow or has("avx512bw")):

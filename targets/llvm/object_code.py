@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
-from mirlo.targets.llvm.pipeline import lower_pipeline
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
@@ -71,11 +71,9 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
 
 
 def _lower(module: Any) -> None:
-    manager = passmanager.PassManager.parse(lower_pipeline())
-    # After each of so many passes it takes longer than the passes themselves; what goes to LLVM is looked at below.
-    manager.enable_verifier(False)
     try:
-        manager.run(module.operation)
+        # After each of so many passes it takes longer than the passes themselves; what goes to LLVM is looked at below.
+        lower_to_llvm(module, verify=False)
         module.operation.verify()
     except ir.MLIRError as error:
         raise PassError(f"lowering to the LLVM dialect failed: {error}") from error

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import passmanager
+from mirlo.targets.llvm.bfloat16 import expand_bf16, rounds_bf16
+from mirlo.targets.llvm.machine import host_features
+
 GRAPH = ("canonicalize", "cse")
 
 TO_LLVM = (
@@ -56,5 +60,14 @@ def compile_pipeline(options: Any = None) -> str:
 
 
 def lower_pipeline() -> str:
-    """From buffers to the LLVM dialect."""
+    """From buffers to the LLVM dialect, where instructions exist for all types; `lower_to_llvm` serves every host."""
     return f"builtin.module({','.join(TO_LLVM)})"
+
+
+def lower_to_llvm(module: Any, verify: bool = True) -> None:
+    """Bring a module of buffers, loops and vectors to the LLVM dialect, for the processor of this host."""
+    if not rounds_bf16(host_features()):
+        expand_bf16(module)
+    manager = passmanager.PassManager.parse(lower_pipeline())
+    manager.enable_verifier(verify)
+    manager.run(module.operation)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.llvm.machine import host_machine
-from mirlo.targets.llvm.pipeline import lower_pipeline
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 TRIPS = 60_000
 
@@ -52,7 +52,7 @@ def make_peak() -> Peak:
     context = make_context()
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+        lower_to_llvm(module)
         engine = execution_engine.ExecutionEngine(module, opt_level=2)
     function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup("peak"))
     buffer = (ctypes.c_float * lanes)(*([1.0] * lanes))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
@@ -16,7 +16,7 @@ from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
 from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.passes.schedule.schedule import Schedule
 from mirlo.passes.session import Session
-from mirlo.targets.llvm.pipeline import lower_pipeline
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 Body = Callable[..., Any]
 
@@ -55,7 +55,7 @@ class Kernel:
             self._workspace = contiguous((work,), np.uint8)
             function.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
             Lowering(("llvm", "default")).run(module.operation)
-            passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+            lower_to_llvm(module)
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
             self.engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
         self._function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.raw_lookup("kernel"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
@@ -16,7 +16,7 @@ from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.passes.schedule.buffers import WORKSPACE
 from mirlo.passes.schedule.schedule import Schedule
 from mirlo.passes.session import Session
-from mirlo.targets.llvm.pipeline import TO_LLVM
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 Build = Callable[..., Any]
 """Takes the compute builder and a tensor per input; returns the output tensor, or a tuple of them."""
@@ -56,7 +56,7 @@ class Kernel:
             del function.operation.attributes["sym_visibility"]
             function.operation.attributes["no_inline"] = ir.UnitAttr.get()
             Lowering(("llvm", "default")).run(module.operation)
-            passmanager.PassManager.parse(f"builtin.module({','.join(TO_LLVM)})").run(module.operation)
+            lower_to_llvm(module)
             self._engine = execution_engine.ExecutionEngine(module, opt_level=2)
         self._has_workspace = bool(workspace)
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))
