@@ -17,7 +17,8 @@ class Arena(NamedTuple):
     """Scratch memory of one call."""
 
     memory: np.ndarray | None
-    address: int | None
+    address: int
+    nbytes: int
 
 
 class ArenaPool:
@@ -38,16 +39,15 @@ class ArenaPool:
             arena = self._idle.pop()
         except IndexError:
             return _new(wanted)
-        has = 0 if arena.memory is None else arena.memory.size
-        return arena if has >= wanted else _new(wanted)
+        return arena if arena.nbytes >= wanted else _new(wanted)
 
     def give_back(self, arena: Arena) -> None:
         """Keep an arena for the next call."""
         self._idle.append(arena)
 
     @contextmanager
-    def arena(self, nbytes: int | None = None) -> Iterator[int | None]:
-        """The address of an arena that is the caller's alone until the block ends; None if none is needed."""
+    def arena(self, nbytes: int | None = None) -> Iterator[int]:
+        """The address of an arena that is the caller's alone until the block ends; 0 if none is needed."""
         arena = self.take(nbytes)
         try:
             yield arena.address
@@ -66,10 +66,10 @@ class ArenaPool:
 
 def _new(nbytes: int) -> Arena:
     if not nbytes:
-        return Arena(None, None)
+        return Arena(None, 0, 0)
     try:
         memory = empty_aligned(np.dtype(np.uint8), (nbytes,))
-        return Arena(memory, memory.__array_interface__["data"][0])
+        return Arena(memory, memory.__array_interface__["data"][0], nbytes)
     except (MemoryError, ValueError):
         raise ArtifactError(
             f"the model needs {nbytes} bytes of scratch memory for a call, more than there is: free some memory, or "

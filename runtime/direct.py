@@ -1,18 +1,19 @@
 """The short way of a call: numpy arrays that are exactly what the entry function reads.
 
 For small models what surrounds the call takes longer than the model. Inputs that are arrays of the right type and
-shape, contiguous and aligned, with new arrays for the results, are looked at by a function of machine code
-(`direct.ll`, compiled once per process), which then calls the entry function. Every other call goes the long way, which
-explains what is wrong.
+shape, contiguous and aligned, with new arrays for the results, are checked by a function of machine code (`direct.ll`,
+compiled once per process). It binds the symbols of dynamic dims, asks compiled code for the sizes of the call, makes
+the arrays of the results and calls the entry function. Every other call goes the long way, which says what is wrong.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,59 +22,98 @@ import numpy as np
 
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.loaders import EntryFunction, compile_llvm
+from mirlo.runtime.loaders import EntryFunction, LoadedCode, compile_llvm
+from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
 """Bytes of a result from which on it pays to begin on a cache line."""
 _READABLE = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
+_CARRAY = 0x501
+"""NumPy's flags of an array that is contiguous, aligned and writeable."""
 _METH_FASTCALL = 0x80
+_MAX_RANK = 64
+"""Dims of an array, at most: NumPy's limit."""
 _HEADER = object.__basicsize__
 _FIELDS = {"DATA": 0, "RANK": 8, "DIMS": 16, "DTYPE": 40, "FLAGS": 48}
 """Where NumPy's C interface has the fields of an array, after the header that all objects have."""
+_NUMPY_FUNCTIONS = {"NEW_FROM_MEMORY": 94, "NEW_EMPTY": 184, "SET_BASE": 282}
+"""Where NumPy's C interface has PyArray_NewFromDescr, PyArray_Empty and PyArray_SetBaseObject: fixed by its ABI."""
 
 
 class DirectCall:
-    """The short way of calls of an artifact whose shapes are all known, and that calls no Python functions."""
+    """The short way of calls of an artifact that calls no Python functions; `late` are the outputs that it asks for."""
 
-    def __init__(self, artifact: Artifact, entry: Any, params: Any, arenas: ArenaPool, maker: Any) -> None:
-        self._keep = entry, params
-        self._dtypes = [numpy_dtype(spec.dtype) for spec in artifact.inputs]
+    def __init__(
+        self,
+        artifact: Artifact,
+        sizes: Sizes,
+        code: LoadedCode,
+        params: Any,
+        arenas: ArenaPool,
+        late: Set[int],
+        allocates: bool,
+    ) -> None:
+        self._keep = code, params
+        self._dtypes = [numpy_dtype(spec.dtype) for spec in (*artifact.inputs, *artifact.outputs)]
+        has_record = sizes.is_dynamic or bool(sizes.symbols)
+        entry: Any = code.entry  # a C function, as `of` has checked
         numbers = [ctypes.cast(entry, ctypes.c_void_p).value, ctypes.addressof(params)]
-        numbers += [len(artifact.inputs), len(artifact.outputs)]
-        for spec, dtype in zip(artifact.inputs, self._dtypes, strict=True):
-            numbers += [id(dtype), len(spec.static_shape), *spec.static_shape]
+        numbers += [len(artifact.inputs), len(artifact.outputs), sizes.words if has_record else 0]
+        numbers += [sizes.arena_word if sizes.is_dynamic else 0, int(allocates)]
+        for i, (spec, dtype) in enumerate(zip((*artifact.inputs, *artifact.outputs), self._dtypes, strict=True)):
+            output = i - len(artifact.inputs)
+            numbers += [id(dtype)] if output < 0 else [id(dtype), dtype.itemsize, int(output in late)]
+            numbers += [len(spec.shape), *(_encoded(dim, sizes) for dim in spec.shape)]
+        maker = _maker()
+        assert maker is not None
         self._call = maker(struct.pack(f"{len(numbers)}q", *numbers))
-        self._arenas = arenas if artifact.arena_bytes else None
-        self._outputs = [_new_array(numpy_dtype(spec.dtype), spec.static_shape) for spec in artifact.outputs]
+        self._arenas = arenas if artifact.arena_bytes or sizes.is_dynamic else None
+        self._arena_bytes = 0 if sizes.is_dynamic else artifact.arena_bytes
 
     @staticmethod
-    def of(artifact: Artifact, entry: Any, params: Any, arenas: ArenaPool) -> DirectCall | None:
+    def of(
+        artifact: Artifact,
+        sizes: Sizes,
+        code: LoadedCode,
+        params: Any,
+        arenas: ArenaPool,
+        late: Set[int],
+        allocates: bool,
+    ) -> DirectCall | None:
         """The short way, if calls of this artifact may go it; an entry that is no C function takes no addresses."""
-        is_fixed = not artifact.symbols and "sizes" not in artifact.metadata
-        if not is_fixed or artifact.packed or not isinstance(entry, EntryFunction):
+        if not isinstance(code.entry, EntryFunction) or code.has_memory or artifact.packed:
             return None
-        maker = _maker()
-        return None if maker is None else DirectCall(artifact, entry, params, arenas, maker)
+        if allocates and not sizes.is_dynamic:
+            return None
+        specs = (*artifact.inputs, *artifact.outputs)
+        if any(len(spec.shape) > _MAX_RANK for spec in specs):
+            return None
+        if any(isinstance(dim, str) and sizes.word(dim) is None for spec in specs for dim in spec.shape):
+            return None
+        return None if _maker() is None else DirectCall(artifact, sizes, code, params, arenas, late, allocates)
 
-    def run(self, values: Sequence[Any]) -> list[np.ndarray] | None:
-        """The results; None if a value is not exactly what is wanted, or there are more or fewer."""
-        results = [make() for make in self._outputs]
+    def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
+        """The results; None if a value is not exactly what is wanted, there are more or fewer, or sizes do not fit."""
         if self._arenas is None:
-            return results if self._call(*values, *results, 0) else None
-        arena = self._arenas.take()
-        done = self._call(*values, *results, arena.address)
+            return self._call(*values, 0, 0) or None
+        arena = self._arenas.take(self._arena_bytes)
+        results = self._call(*values, arena.address, arena.nbytes)
+        if results.__class__ is int:
+            arena = self._arenas.take(results)
+            results = self._call(*values, arena.address, arena.nbytes)
         self._arenas.give_back(arena)
-        return results if done else None
+        return results or None
 
 
-def _new_array(dtype: np.dtype, shape: tuple[int, ...]) -> Callable[[], np.ndarray]:
-    count = int(np.prod(shape, dtype=np.int64))
-    if count * dtype.itemsize < _ALIGNED_FROM:
-        return lambda empty=np.empty: empty(shape, dtype)  # type: ignore[misc]
-    return lambda: empty_aligned(dtype, shape)
+def _encoded(dim: int | str, sizes: Sizes) -> int:
+    """A dim as `direct.ll` reads it: a size, or the negative number of a word of the call record."""
+    if isinstance(dim, int):
+        return dim
+    word = sizes.word(dim)
+    assert word is not None
+    return -word
 
 
 class _MethodDef(ctypes.Structure):
@@ -92,7 +132,10 @@ def _maker() -> Callable[[bytes], Any] | None:
     """From the numbers of a model to its function; None where objects do not lie in memory as expected."""
     if sys.implementation.name != "cpython" or not _is_known_layout():
         return None
-    engine = compile_llvm(_text(), opt=0)
+    numpy_functions = _numpy_functions()
+    if numpy_functions is None:
+        return None
+    engine = compile_llvm(_text(numpy_functions), opt=1)
     name = b"mirlo_call"
     method = _MethodDef(name, engine.get_function_address(name.decode()), _METH_FASTCALL, None)
     # A prototype of its own: what is set on ctypes.pythonapi's functions is seen by everyone.
@@ -103,20 +146,44 @@ def _maker() -> Callable[[bytes], Any] | None:
     return lambda state, keep=keep: make(ctypes.addressof(method), state, None)  # type: ignore[misc]
 
 
-def _text() -> str:
+def _numpy_functions() -> dict[str, int] | None:
+    """The addresses of functions of NumPy's C interface; None where it is not the one that is known."""
+    place = "numpy._core" if int(np.__version__.partition(".")[0]) > 1 else "numpy.core"
+    core = importlib.import_module(f"{place}._multiarray_umath")
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    table = ctypes.cast(pointer(core._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(table[0] or 0)() if table[0] else 0
+    if version >> 24 not in (1, 2) or table[2] != id(np.ndarray):
+        return None
+    return {name: table[index] or 0 for name, index in _NUMPY_FUNCTIONS.items()}
+
+
+def _text(numpy_functions: dict[str, int]) -> str:
     api = ctypes.pythonapi
     functions = {
         "AS_POINTER": api.PyLong_AsVoidPtr,
         "SAVE_THREAD": api.PyEval_SaveThread,
         "RESTORE_THREAD": api.PyEval_RestoreThread,
         "INCREF": api.Py_IncRef,
+        "DECREF": api.Py_DecRef,
+        "CLEAR_ERROR": api.PyErr_Clear,
+        "FROM_NUMBER": api.PyLong_FromLongLong,
+        "NEW_TUPLE": api.PyTuple_New,
+        "SET_ITEM": api.PyTuple_SetItem,
+        "NEW_CAPSULE": api.PyCapsule_New,
+        "CAPSULE_POINTER": api.PyCapsule_GetPointer,
+        "NEW_MEMORY": api.PyMem_RawMalloc,
+        "RELEASE_MEMORY": api.PyMem_RawFree,
     }
     addresses = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
     fields = {key: _HEADER + offset for key, offset in _FIELDS.items()}
-    objects = {"NDARRAY": id(np.ndarray), "TRUE": id(True), "FALSE": id(False)}
+    objects = {"NDARRAY": id(np.ndarray), "BYTE_TYPE": id(np.dtype(np.uint8)), "FALSE": id(False)}
     # Bytes objects end with their content and one byte more.
     layout = {"TYPE": _HEADER - 8, "BYTES_DATA": bytes.__basicsize__ - 1, "READABLE": _READABLE}
-    numbers = {**addresses, **fields, **objects, **layout}
+    limits = {"MOST_DIMS": _MAX_RANK, "ALIGNED_FROM": _ALIGNED_FROM, "CARRAY": _CARRAY, "FIRST_WORD": FIRST}
+    numbers = {**addresses, **numpy_functions, **fields, **objects, **layout, **limits}
     template = Path(__file__).with_name("direct.ll").read_text(encoding="utf-8")
     return re.sub(r"\b[A-Z_]{4,}\b", lambda word: str(numbers[word.group()]), template)
 

@@ -83,7 +83,9 @@ class Executable:
         self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
         self._output_names = [spec.name for spec in artifact.outputs]
-        self._direct = DirectCall.of(artifact, self._code.entry, self._params, self._arenas)
+        self._direct = DirectCall.of(
+            artifact, self._sizes, self._code, self._params, self._arenas, self._late, self._allocates
+        )
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -115,23 +117,20 @@ class Executable:
         `out` is an array, a list of one per output (None makes a new one), or a dict by output name. An input that is
         itself called `out` is given by position, or to `run`.
         """
-        if out is None and not named:
-            results = self._quickly(arrays)
-            if results is not None:
-                return results[0] if len(results) == 1 else tuple(results)
+        if out is None:
+            quick = self._quickly(arrays if not named else None if arrays else self._in_order(named))
+            if quick is not None:
+                return quick[0] if len(quick) == 1 else quick
         results = self._execute(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
         """Runs the model on arrays by input name, and returns arrays by output name."""
-        if out is None and len(inputs) == len(self._names) and all(map(inputs.__contains__, self._names)):
-            values = [inputs[name] for name in self._names]
-            results = self._quickly(values)
-        else:
-            values = bind(self.inputs, (), inputs)
-            results = None
+        results: Sequence[np.ndarray] | None = None
+        if out is None:
+            results = self._quickly(self._in_order(inputs))
         if results is None:
-            results = self._execute(values, out)
+            results = self._execute(bind(self.inputs, (), inputs), out)
         return dict(zip(self._output_names, results, strict=True))
 
     def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
@@ -199,9 +198,18 @@ class Executable:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
 
-    def _quickly(self, values: Sequence[Any]) -> list[np.ndarray] | None:
+    def _in_order(self, inputs: Mapping[str, Any]) -> Sequence[Any] | None:
+        """The inputs in the model's order; None if there are more, or some are missing."""
+        if self._direct is None or len(inputs) != len(self._names):
+            return None
+        try:
+            return [inputs[name] for name in self._names]
+        except KeyError:
+            return None
+
+    def _quickly(self, values: Sequence[Any] | None) -> tuple[np.ndarray, ...] | None:
         """The results of the short way, new arrays; None where it cannot be gone."""
-        if self._direct is None:
+        if self._direct is None or values is None:
             return None
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
@@ -215,6 +223,10 @@ class Executable:
         dims: dict[str, int] = {}
         # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
+        if self._direct is not None and out is None and stamps is None:
+            quick = self._direct.run(arrays)
+            if quick is not None:
+                return list(quick)
         record = self._sizes.record(dims)
         self._measure(record)
         nbytes = self.artifact.arena_bytes

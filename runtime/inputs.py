@@ -59,7 +59,7 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True, subok=False)
+    return np.array(array, dtype=numpy_dtype(spec.dtype), order="C", copy=True, subok=False)
 
 
 def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:

@@ -29,6 +29,15 @@ class Sizes:
         self.is_dynamic = bool(self.sizes)
         self.words = FIRST + len(self.symbols) + len(self.sizes) + 1
 
+    def word(self, dim: str) -> int | None:
+        """The word of the record that holds a dim; None if none does."""
+        return self._words.get(dim)
+
+    @property
+    def arena_word(self) -> int:
+        """The word of the record that holds the size of the arena, where sizes are known at run time only."""
+        return FIRST + len(self.symbols)
+
     @property
     def known(self) -> set[str]:
         """The dims that outputs may have."""
@@ -39,7 +48,7 @@ class Sizes:
         return (ctypes.c_int64 * self.words)(0, 0, *(dims[name] for name in self.symbols))
 
     def arena_bytes(self, record: Any) -> int:
-        return int(record[FIRST + len(self.symbols)])
+        return int(record[self.arena_word])
 
     def shape(self, shape: Sequence[int | str], record: Any) -> tuple[int, ...]:
         """A shape in numbers, as the record has them now."""

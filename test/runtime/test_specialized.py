@@ -87,6 +87,7 @@ def test_what_was_called_most_can_be_specialized_for() -> None:
 
 
 def test_arrays_that_do_not_fit_are_told_by_the_general_build(compiled: Any) -> None:
+    compiled(np.zeros((2, 8, 16), np.float32))
     known = len(compiled.shape_counts)
     for wrong, text in ((np.zeros((2, 8, 15), np.float32), "x"), (np.zeros((2, 8, 16)), "f64"), (np.zeros(3), "x")):
         with pytest.raises(mirlo.MirloError, match=text):
