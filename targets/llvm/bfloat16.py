@@ -1,28 +1,46 @@
-"""Compute in f32 what is written in bf16, where the processor has no instruction that rounds to it."""
+"""Compute in f32 what is written in bf16, where the processor has no instruction that rounds to it.
+
+LLVM calls a function of the run-time library for each rounding there, `__truncsfbf2`, which few processes define;
+even to load lanes one by one, it rounds them. So code for such a processor has no bf16 at all: arithmetic is done in
+f32, roundings are done by integers, and what is loaded, moved and stored are integers of 16 bits.
+"""
 
 from __future__ import annotations
 
 import platform
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, passmanager
+from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.types import TensorType
 
-_WIDEN = "builtin.module(arith-emulate-unsupported-floats{source-types=bf16 target-type=f32})"
+if TYPE_CHECKING:
+    import numpy as np
+
+_WIDEN = (
+    "builtin.module(math-extend-to-supported-types{extra-types=f16 target-type=f32},"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32})"
+)
 _EXPAND = "builtin.module(arith-expand{include-bf16=true})"
 _CONVERSIONS = ("arith.extf", "arith.truncf")
 
 
 def rounds_bf16(features: dict[str, bool]) -> bool:
-    """Return whether LLVM rounds f32 to bf16 in code, without a call of `__truncsfbf2`, on a host of these features."""
+    """Return whether LLVM rounds f32 to bf16 by instructions, on a host of these features."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return True
     return bool(features.get("avx512bf16") and features.get("avx512vl") or features.get("avxneconvert"))
 
 
+def mentions_bf16(module: Any) -> bool:
+    """Return whether any type of the module is bf16."""
+    return "bf16" in module.operation.get_asm(assume_verified=True)
+
+
 def expand_bf16(module: Any) -> None:
     """Rewrite arithmetic and conversions of bf16 as f32 arithmetic and integer operations, rounding after each."""
-    if not _mentions_bf16(module):
-        return
+    _widen_fma(module)
     passmanager.PassManager.parse(_WIDEN).run(module.operation)
     exact = ir.Attribute.parse("#arith.fastmath<none>")
 
@@ -36,5 +54,77 @@ def expand_bf16(module: Any) -> None:
     passmanager.PassManager.parse(_EXPAND).run(module.operation)
 
 
-def _mentions_bf16(module: Any) -> bool:
-    return "bf16" in module.operation.get_asm(assume_verified=True)
+def _widen_fma(module: Any) -> None:
+    """Compute `math.fma` of bf16 in f32: upstream's pass takes it for an instruction and leaves it."""
+    found = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "math.fma" and "bf16" in str(operation.results[0].type):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        narrow = operation.results[0].type
+        wide = ir.Type.parse(str(narrow).replace("bf16", "f32"))
+        with ir.InsertionPoint(operation), operation.location:
+            operands = [
+                ir.Operation.create("arith.extf", results=[wide], operands=[value]).results[0]
+                for value in operation.operands
+            ]
+            made = ir.Operation.create("math.fma", results=[wide], operands=operands).results[0]
+            rounded = ir.Operation.create("arith.truncf", results=[narrow], operands=[made]).results[0]
+        operation.results[0].replace_all_uses_with(rounded)
+        operation.erase()
+
+
+def move_bf16_as_integers(module: Any) -> None:
+    """Turn every bf16 of a module in the LLVM dialect, which has no arithmetic on it any more, into an i16."""
+    operations: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        operations.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in operations:
+        for name in list(operation.attributes):
+            attribute = operation.attributes[name]
+            changed = _integer_attribute(attribute)
+            if changed is not None:
+                operation.attributes[name] = changed
+        for region in operation.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    _retype(argument)
+        for result in operation.results:
+            _retype(result)
+
+
+def _retype(value: Any) -> None:
+    if "bf16" in str(value.type):
+        value.set_type(_integer_type(value.type))
+
+
+def _integer_type(kind: Any) -> Any:
+    # Types of the LLVM dialect (structures, functions, arrays) have few classes in the bindings; none has names in it.
+    return ir.Type.parse(str(kind).replace("bf16", "i16"))
+
+
+def _integer_attribute(attribute: Any) -> Any | None:
+    """Return the attribute with i16 in place of bf16; None where it has none."""
+    if isinstance(attribute, ir.TypeAttr):
+        return ir.TypeAttr.get(_integer_type(attribute.value)) if "bf16" in str(attribute.value) else None
+    i16 = ir.IntegerType.get_signless(16)
+    if isinstance(attribute, ir.FloatAttr) and isinstance(attribute.type, ir.BF16Type):
+        scalar = ir.DenseElementsAttr.get_splat(ir.VectorType.get([1], attribute.type), attribute)
+        return ir.IntegerAttr.get(i16, int(_bits(scalar, [1])[0]))
+    if isinstance(attribute, ir.DenseElementsAttr):
+        kind = ir.ShapedType(attribute.type)
+        if isinstance(kind.element_type, ir.BF16Type):
+            return ir.DenseElementsAttr.get(_bits(attribute, kind.shape), type=_integer_type(attribute.type))
+    return None
+
+
+def _bits(elements: Any, shape: Sequence[int]) -> np.ndarray:
+    return array_of(elements, TensorType.of(tuple(shape), "bf16")).view("int16")

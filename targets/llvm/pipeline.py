@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import passmanager
-from mirlo.targets.llvm.bfloat16 import expand_bf16, rounds_bf16
+from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers, rounds_bf16
 from mirlo.targets.llvm.machine import host_features
 
 GRAPH = ("canonicalize", "cse")
@@ -66,8 +66,11 @@ def lower_pipeline() -> str:
 
 def lower_to_llvm(module: Any, verify: bool = True) -> None:
     """Bring a module of buffers, loops and vectors to the LLVM dialect, for the processor of this host."""
-    if not rounds_bf16(host_features()):
+    without_bf16 = not rounds_bf16(host_features()) and mentions_bf16(module)
+    if without_bf16:
         expand_bf16(module)
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)
+    if without_bf16:
+        move_bf16_as_integers(module)

@@ -10,20 +10,20 @@ import pytest
 
 from mirlo.dialects.bindings import execution_engine, ir, passmanager
 from mirlo.dialects.context import make_context
-from mirlo.targets.llvm.bfloat16 import expand_bf16, rounds_bf16
+from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers, rounds_bf16
 from mirlo.targets.llvm.pipeline import lower_pipeline
 
 LANES = 8
 
 
 def _kernel(body: str, inputs: tuple[str, ...], result: str, count: int) -> str:
-    parameters = ", ".join(f"%p{i}: memref<{count}x{kind}>" for i, kind in enumerate(inputs))
+    parameters = "".join(f"%p{i}: memref<{count}x{kind}>, " for i, kind in enumerate(inputs))
     loads = "\n".join(
         f"%x{i} = vector.load %p{i}[%i] : memref<{count}x{kind}>, vector<{LANES}x{kind}>"
         for i, kind in enumerate(inputs)
     )
     return f"""
-      func.func @kernel({parameters}, %out: memref<{count}x{result}>) {{
+      func.func @kernel({parameters}%out: memref<{count}x{result}>) {{
         %zero = arith.constant 0 : index
         %step = arith.constant {LANES} : index
         %count = arith.constant {count} : index
@@ -42,6 +42,8 @@ def _run(text: str, arrays: list[np.ndarray], out: np.ndarray) -> str:
         expand_bf16(module)
         expanded = str(module)
         passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+        move_bf16_as_integers(module)
+        assert module.operation.verify() and not mentions_bf16(module)
         engine = execution_engine.ExecutionEngine(module, opt_level=2)
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*arrays, out)]
         packed = (ctypes.c_void_p * len(pointers))(*(ctypes.addressof(pointer) for pointer in pointers))
@@ -86,6 +88,30 @@ def test_each_operation_rounds(operation: str) -> None:
     compute = {"addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide}[operation]
     with np.errstate(all="ignore"):
         _equal(found, (compute(x, y) + x).astype(ml_dtypes.bfloat16))
+
+
+def test_constants_keep_their_bits() -> None:
+    words = ["1.5", "-0.0", "0x7F80", "0xFF80", "0x7FC1", "3.0", "0x0001", "0.0"]
+    body = f"%y = arith.constant dense<[{', '.join(words)}]> : vector<{LANES}xbf16>"
+    found = np.empty(LANES, ml_dtypes.bfloat16)
+    _run(_kernel(body, (), "bf16", LANES), [], found)
+    expected = [0x3FC0, 0x8000, 0x7F80, 0xFF80, 0x7FC1, 0x4040, 0x0001, 0]
+    assert [int(bits) for bits in found.view(np.uint16)] == expected
+
+
+def test_parts_of_vectors_and_math() -> None:
+    """LLVM loads and stores lanes one by one where the machine has no masks for them, as f32 if it sees bf16."""
+    body = f"""
+      %mask = arith.constant dense<[true, true, true, false, true, false, true, true]> : vector<{LANES}xi1>
+      %none = arith.constant dense<-2.5> : vector<{LANES}xbf16>
+      %some = vector.maskedload %p0[%i], %mask, %none
+        : memref<{LANES}xbf16>, vector<{LANES}xi1>, vector<{LANES}xbf16> into vector<{LANES}xbf16>
+      %one = arith.constant 1.0 : bf16
+      %ones = vector.broadcast %one : bf16 to vector<{LANES}xbf16>
+      %y = math.fma %some, %some, %ones : vector<{LANES}xbf16>"""
+    x, found = np.arange(LANES).astype(ml_dtypes.bfloat16), np.empty(LANES, ml_dtypes.bfloat16)
+    _run(_kernel(body, ("bf16",), "bf16", LANES), [x], found)
+    np.testing.assert_array_equal(found.astype(np.float32), [1, 2, 5, 7.25, 17, 7.25, 37, 50])
 
 
 def test_whose_instructions_round() -> None:

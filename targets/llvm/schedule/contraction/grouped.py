@@ -191,8 +191,9 @@ class GroupedPanelCopy(PanelCopy):
         """Columns that each lie contiguously along the sum: squares of groups are transposed in registers."""
         size = self.group.size
         lanes = piece.lanes * size
-        bits = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(32))
-        kind = ir.VectorType.get([lanes], self.source.type.element_type)
+        element = self.source.type.element_type
+        bits = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(size * element.width))
+        kind = ir.VectorType.get([lanes], element)
         elements = axis.extent * size - ((size - self.group.tail) if self.group.tail else 0)
         columns = piece.active if isinstance(piece.active, int) else piece.lanes
 
