@@ -25,7 +25,7 @@ SIZES = MAIN + SIZES_SUFFIX
 
 @dataclass(frozen=True)
 class Entry:
-    """What the entry function of a model unpacks before it calls `main`."""
+    """What the entry function of a model hands to `main`, which takes its pointers from tables."""
 
     tensors: int
     params: int
@@ -104,28 +104,15 @@ def _hide_others(module: Any, exported: str) -> None:
 
 
 def _add_entry(module: Any, entry: Entry) -> None:
-    """`entry(tensors**, params**, arena*, profile*)`: unpacks the pointers and calls main.
+    """`entry(tensors**, params**, arena*, profile*)`: calls main, or main_profiled where there is a profile.
 
     Without tensors it asks for sizes: `arena` is the call record then.
     """
-    lines = []
-    values = []
-    for base, count in (("tensors", entry.tensors), ("params", entry.params)):
-        for i in range(count):
-            lines.append(f"%{base}_p{i} = llvm.getelementptr %{base}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-            lines.append(f"%{base}_{i} = llvm.load %{base}_p{i} : !llvm.ptr -> !llvm.ptr")
-            values.append(f"%{base}_{i}")
-    if entry.packed:
-        # The pointers of the functions follow the weights; the call record follows the outputs.
-        lines.append(f"%functions = llvm.getelementptr %params[{entry.params}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-        values.append("%functions")
-    if entry.has_record:
-        lines.append(f"%record_p = llvm.getelementptr %tensors[{entry.tensors}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
-        lines.append("%record = llvm.load %record_p : !llvm.ptr -> !llvm.ptr")
-        values.append("%record")
-    values.append("%arena")
-    pointers = ", ".join(["!llvm.ptr"] * len(values))
-    plain = f"llvm.call @{MAIN}({', '.join(values)}) : ({pointers}) -> ()\nllvm.return"
+    for op in list(module.body.operations):
+        if op.operation.name == "llvm.func" and _symbol(op) in (MAIN, PROFILED):
+            _unpack(op.operation, entry)
+    pointers = "!llvm.ptr, !llvm.ptr, !llvm.ptr"
+    plain = f"llvm.call @{MAIN}(%tensors, %params, %arena) : ({pointers}) -> ()\nllvm.return"
     declarations = f"llvm.func @{MAIN}({pointers})\n"
     ending = plain
     if entry.profiled:
@@ -136,28 +123,78 @@ def _add_entry(module: Any, entry: Entry) -> None:
         ^plain:
           {plain}
         ^profiled:
-          llvm.call @{PROFILED}({", ".join(values)}, %profile) : ({pointers}, !llvm.ptr) -> ()
+          llvm.call @{PROFILED}(%tensors, %params, %arena, %profile) : ({pointers}, !llvm.ptr) -> ()
           llvm.return"""
-    body = "\n".join(lines)
     if entry.allocator is not None:
         declarations += f"llvm.func @{SIZES}(!llvm.ptr)\n"
-        body = f"""%nothing = llvm.mlir.zero : !llvm.ptr
+        ending = f"""%nothing = llvm.mlir.zero : !llvm.ptr
         %asks = llvm.icmp "eq" %tensors, %nothing : !llvm.ptr
         llvm.cond_br %asks, ^sizes, ^run
       ^sizes:
         llvm.call @{SIZES}(%arena) : (!llvm.ptr) -> ()
         llvm.return
       ^run:
-        {body}"""
+        {ending}"""
     text = f"""{declarations}
       llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
-        {body}
         {ending}
       }}"""
     made = ir.Module.parse(text)
     for op in list(made.body.operations):
         if op.operation.attributes["sym_name"] == ir.StringAttr.get(ENTRY):
             module.body.append(op.operation.clone())
+
+
+def _unpack(function: Any, entry: Entry) -> None:
+    """Let a function take the tables of pointers instead of the pointers, each of which it loads where it is used.
+
+    What a call pushes on the stack takes LLVM time that grows with the square of the number of arguments.
+    """
+    block = function.regions[0].blocks[0]
+    taken = list(block.arguments)
+    pointer = ir.Type.parse("!llvm.ptr")
+    tensors, params, arena, *profile = [
+        block.add_argument(pointer, function.location) for _ in range(4 if _symbol(function) == PROFILED else 3)
+    ]
+    sources = [(tensors, i, True) for i in range(entry.tensors)] + [(params, i, True) for i in range(entry.params)]
+    if entry.packed:
+        # The pointers of the functions follow the weights; the call record follows the outputs.
+        sources.append((params, entry.params, False))
+    if entry.has_record:
+        sources.append((tensors, entry.tensors, True))
+    for argument, (table, position, is_loaded) in zip(taken, sources, strict=False):
+        for use in list(argument.uses):
+            user, number = use.owner, use.operand_number
+            with ir.InsertionPoint(user), function.location:
+                user.operation.operands[number] = _entry_of(table, position, is_loaded)
+    for argument, replacement in zip(taken[len(sources) :], [arena, *profile], strict=True):
+        argument.replace_all_uses_with(replacement)
+    for number in reversed(range(len(taken))):
+        block.erase_argument(number)
+    arguments = ", ".join(["ptr"] * len(block.arguments))
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse(f"!llvm.func<void ({arguments})>"))
+    if "arg_attrs" in function.attributes:
+        del function.attributes["arg_attrs"]
+
+
+def _entry_of(table: Any, position: int, is_loaded: bool) -> Any:
+    """The address of a place in a table of pointers, or the pointer there."""
+    pointer = table.type
+    address = ir.Operation.create(
+        "llvm.getelementptr",
+        results=[pointer],
+        operands=[table],
+        attributes={
+            "elem_type": ir.TypeAttr.get(pointer),
+            "rawConstantIndices": ir.DenseI32ArrayAttr.get([position]),
+            "noWrapFlags": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
+        },
+    ).results[0]
+    return ir.Operation.create("llvm.load", results=[pointer], operands=[address]).results[0] if is_loaded else address
+
+
+def _symbol(op: Any) -> str:
+    return str(ir.StringAttr(op.operation.attributes["sym_name"]).value)
 
 
 _NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
