@@ -8,6 +8,11 @@
 ; could be there is claimed: who has seen the old state fails to swap it, and whoever sees the new fields beside the old state
 ; would otherwise claim a chunk of a job that is not there yet.
 ; Idle workers spin for a moment, then sleep on a condition variable.
+;
+; Who has the job claims all that is left, so it only ever waits for chunks that a worker has begun. Where that takes far
+; longer than its own chunks did, the worker has lost its core to another process: jobs then run on their callers' threads
+; alone for some multiple of the time that was lost, a larger one each time that it happens again at once. The counter of
+; cycles measures both; no unit matters.
 
 @state = internal global i64 0, align 64
 @done = internal global i32 0, align 64
@@ -18,6 +23,9 @@
 @busy = internal global i32 0, align 64
 @sleepers = internal global i32 0, align 64
 @workers = internal global i32 0
+@alone_until = internal global i64 0
+@alone_ticks = internal global i64 0
+@patience = internal global i64 8
 @mutex = internal global [256 x i8] zeroinitializer, align 64
 @condition = internal global [256 x i8] zeroinitializer, align 64
 @attributes = internal global [256 x i8] zeroinitializer, align 64
@@ -32,6 +40,11 @@ declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
+
+define internal i64 @ticks() {
+  %now = TICKS
+  ret i64 %now
+}
 
 ; How many chunks were claimed, and how many of them at the end.
 define internal { i32, i32 } @claimed(i64 %seen) {
@@ -136,6 +149,7 @@ entry:
   %attr = call i32 @pthread_attr_init(ptr @attributes)
   %detached = call i32 @pthread_attr_setdetachstate(ptr @attributes, i32 DETACHED)
   %have = load i32, ptr @workers
+  %thread = alloca i64
   br label %loop
 loop:
   %id = phi i32 [ %have, %entry ], [ %following, %started ]
@@ -144,13 +158,14 @@ loop:
 start:
   %wide = zext i32 %id to i64
   %argument = inttoptr i64 %wide to ptr
-  %thread = alloca i64
   %failed = call i32 @pthread_create(ptr %thread, ptr @attributes, ptr @worker, ptr %argument)
   %ok = icmp eq i32 %failed, 0
   br i1 %ok, label %started, label %out
 started:
+  %made = load i64, ptr %thread
+  call void @affinity_started(i32 %id, i64 %made)
   %following = add i32 %id, 1
-  store i32 %following, ptr @workers
+  store atomic i32 %following, ptr @workers release, align 4
   br label %loop
 out:
   ret i32 %id
@@ -165,6 +180,9 @@ define void @mirlo_pool_reset() {
   store i32 0, ptr @busy
   store i32 0, ptr @sleepers
   store i32 0, ptr @workers
+  store i64 0, ptr @alone_until
+  store i64 0, ptr @alone_ticks
+  store i64 8, ptr @patience
   %mutex = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %condition = call i32 @pthread_cond_init(ptr @condition, ptr null)
   ret void
@@ -178,15 +196,20 @@ entry:
   %counted = icmp ult i32 %chunks, 1048575
   %shared = and i1 %several, %many
   %parallel = and i1 %shared, %counted
-  br i1 %parallel, label %try, label %serial
+  br i1 %parallel, label %look, label %serial
+look:
+  %begun = call i64 @ticks()
+  %until = load atomic i64, ptr @alone_until monotonic, align 8
+  %lonely = icmp ult i64 %begun, %until
+  br i1 %lonely, label %serial, label %try
 try:
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %swap, 1
   br i1 %mine, label %post, label %serial
 serial:
-  ; One thread, or more chunks than are counted, or the pool serves another caller: waiting for it would take longer than
-  ; the work.
-  %i = phi i32 [ 0, %entry ], [ 0, %try ], [ %i1, %body ]
+  ; One thread, or more chunks than are counted, or cores that others have taken, or the pool serves another caller: waiting
+  ; for it would take longer than the work.
+  %i = phi i32 [ 0, %entry ], [ 0, %look ], [ 0, %try ], [ %i1, %body ]
   %more = icmp ult i32 %i, %chunks
   br i1 %more, label %body, label %out
 body:
@@ -211,32 +234,59 @@ post:
   %any = icmp ne i32 %asleep, 0
   br i1 %any, label %wake, label %share
 wake:
+  %running = load atomic i32, ptr @workers acquire, align 4
+  call void @affinity_place(i32 %running)
   %locked = call i32 @pthread_mutex_lock(ptr @mutex)
   %told = call i32 @pthread_cond_broadcast(ptr @condition)
   %unlocked = call i32 @pthread_mutex_unlock(ptr @mutex)
   br label %share
 share:
   call void @work(i64 1)
+  %worked = call i64 @ticks()
   br label %wait
 wait:
-  %turns = phi i32 [ 0, %share ], [ %turn, %onward ]
+  %turns = phi i32 [ 0, %share ], [ %turn, %again ], [ 0, %yield ]
+  %slow = phi i1 [ false, %share ], [ %slow, %again ], [ true, %yield ]
   %count = load atomic i32, ptr @done acquire, align 4
   %all = icmp eq i32 %count, %chunks
-  br i1 %all, label %finish, label %again
+  br i1 %all, label %ended, label %again
 again:
   call void @relax()
   %turn = add i32 %turns, 1
   %long = icmp ugt i32 %turn, SPINS
-  br i1 %long, label %yield, label %onward
+  br i1 %long, label %yield, label %wait
 yield:
-  ; A worker that has a chunk may have lost its core to something else.
+  ; A worker that has a chunk may have lost this core to its caller.
   %yielded = call i32 @sched_yield()
-  br label %onward
-onward:
   br label %wait
+ended:
+  br i1 %slow, label %judge, label %finish
+judge:
+  %now = call i64 @ticks()
+  %lost = sub i64 %now, %worked
+  %own = sub i64 %worked, %begun
+  ; Of its own chunks the caller had about a share of all; what it took for them is what a worker may take for one.
+  %enough = icmp ugt i64 %lost, %own
+  br i1 %enough, label %retreat, label %finish
+retreat:
+  %old_ticks = load i64, ptr @alone_ticks
+  %again_by = add i64 %until, %old_ticks
+  %soon = icmp ult i64 %now, %again_by
+  %old_patience = load i64, ptr @patience
+  %doubled = shl i64 %old_patience, 1
+  %capped = call i64 @llvm.umin.i64(i64 %doubled, i64 256)
+  %patience = select i1 %soon, i64 %capped, i64 8
+  store i64 %patience, ptr @patience
+  %rest = mul i64 %lost, %patience
+  store i64 %rest, ptr @alone_ticks
+  %end = add i64 %now, %rest
+  store atomic i64 %end, ptr @alone_until monotonic, align 8
+  br label %finish
 finish:
   store atomic i32 0, ptr @busy release, align 4
   br label %out
 out:
   ret void
 }
+
+declare i64 @llvm.umin.i64(i64, i64)

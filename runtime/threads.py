@@ -21,8 +21,18 @@ SYMBOL = "mirlo_parallel"
 SPINS = 4000
 """Looks at the job, some 10 ns each, before a worker goes to sleep."""
 
+MOST_CORES = 1024
+"""Cores that the masks of the pool hold (`affinity.ll`)."""
+
 _X86, _ARM = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
 _PAUSES = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
+_TICKS = "call i64 @llvm.readcyclecounter()"
+"""A counter that every process may read; elsewhere nothing is measured, and jobs never retreat from a busy core."""
+_NO_AFFINITY = """
+define void @mirlo_pool_cores(ptr %list, i32 %count) { ret void }
+define internal void @affinity_started(i32 %id, i64 %thread) { ret void }
+define internal void @affinity_place(i32 %workers) { ret void }
+"""
 _DETACHED = {"darwin": 2}
 """PTHREAD_CREATE_DETACHED where it is not 1."""
 
@@ -30,6 +40,7 @@ _DETACHED = {"darwin": 2}
 @dataclass
 class _Pool:
     start: Any
+    cores: Any
     address: int
     keep: Any
 
@@ -58,6 +69,7 @@ def ensure(threads: int) -> None:
         if _pool is None:
             _pool = _compile()
             os.register_at_fork(after_in_child=_after_fork)
+            _tell_cores(_pool)
         # More threads than cores only take time from each other.
         _pool.start(min(threads, available_cores()) - 1)
 
@@ -66,6 +78,7 @@ def _after_fork() -> None:
     """The child has the memory of the pool but none of its threads; models that it calls start others."""
     if _pool is not None:
         _pool.keep.reset()
+        _tell_cores(_pool)
         _restart.append(True)
 
 
@@ -85,13 +98,46 @@ class _Kept:
     reset: Any
 
 
+def _tell_cores(pool: _Pool) -> None:
+    cores = _cores_in_order()
+    pool.cores((ctypes.c_int32 * max(len(cores), 1))(*cores), len(cores))
+
+
+def _cores_in_order() -> list[int]:
+    """Return the cores of the process: one of each physical core, then a second one of each, and so on."""
+    try:
+        cores = sorted(os.sched_getaffinity(0))
+    except AttributeError:
+        return []
+    if cores[-1] >= MOST_CORES:
+        return []  # more than the masks of the pool hold: the system places the workers
+    rank = {core: _siblings(core).index(core) for core in cores}
+    return sorted(cores, key=lambda core: (rank[core], core))
+
+
+def _siblings(core: int) -> list[int]:
+    """Return the logical cores of a physical one, as Linux reports them."""
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    try:
+        text = path.read_text(encoding="ascii").strip()
+        ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    except (OSError, ValueError):
+        return [core]
+    found = [i for first, *last in ends for i in range(first, (last[0] if last else first) + 1)]
+    return found if core in found else [core]
+
+
 def _text() -> str:
     template = Path(__file__).with_name("threads.ll").read_text(encoding="utf-8")
     pause = _PAUSES.get(platform.machine().lower(), "")
     # What LLVM knows of another processor need not be declared.
     declared = pause.replace("call", "declare").replace(" 1)", ")")
     detached = str(_DETACHED.get(sys.platform, 1))
-    template = f"{template}\n{declared}\n"
+    is_linux = sys.platform.startswith("linux")
+    affinity = Path(__file__).with_name("affinity.ll").read_text(encoding="utf-8") if is_linux else _NO_AFFINITY
+    template = f"{template}\n{affinity}\n{declared}\n"
+    ticks = "declare i64 @llvm.readcyclecounter()" if pause else ""
+    template = f"{template}\n{ticks}\n".replace("TICKS", _TICKS if pause else "add i64 0, 0")
     return template.replace("SPINS", str(SPINS)).replace("PAUSE", pause).replace("DETACHED", detached)
 
 
@@ -106,7 +152,9 @@ def _compile() -> _Pool:
     engine.finalize_object()
     reset = ctypes.CFUNCTYPE(None)(engine.get_function_address("mirlo_pool_reset"))
     start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("mirlo_pool_start"))
+    kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.c_int32)
+    cores = kind(engine.get_function_address("mirlo_pool_cores"))
     address = engine.get_function_address(SYMBOL)
     reset()
     llvm.add_symbol(SYMBOL, address)
-    return _Pool(start, address, _Kept(engine, reset))
+    return _Pool(start, cores, address, _Kept(engine, reset))

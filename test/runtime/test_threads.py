@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -133,3 +135,114 @@ def test_child_of_a_fork(regions) -> None:
         threads.revive(4)
         os._exit(0 if _run(regions, 8, 50) == [50] * 8 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+_PLACED = """
+import ctypes, os, sys, threading, time
+from mirlo.runtime import threads
+
+threads.ensure(2)
+task = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+run = ctypes.CFUNCTYPE(None, task, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(threads._pool.address)
+here = threading.get_native_id()
+
+def region(seconds=0.0, wait=0.001):
+    # Two chunks, the first of which waits for a worker to begin the second one: who ran them, and where the caller was.
+    who, begun = [], threading.Event()
+    def chunk(arguments, index, chunks):
+        who.append(threading.get_native_id())
+        if who[-1] == here:
+            begun.wait(wait)
+        else:
+            begun.set()
+            time.sleep(seconds)
+    run(task(chunk), None, 2, 2)
+    return who
+
+def worker():
+    while True:
+        others = set(region(wait=2.0)) - {here}
+        if others:
+            return others.pop()
+        time.sleep(0.05)
+"""
+
+
+def _in_a_process(text: str) -> str:
+    done = subprocess.run([sys.executable, "-c", _PLACED + text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+needs_cores = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or threads.available_cores() < 2, reason="needs Linux and two cores"
+)
+
+
+@needs_cores
+def test_a_woken_worker_is_not_on_the_core_of_its_caller() -> None:
+    _in_a_process("""
+cores = sorted(os.sched_getaffinity(0))[:2]
+os.sched_setaffinity(0, {cores[0]})
+tid = worker()
+for core in cores * 3:
+    os.sched_setaffinity(0, {core})
+    limit = time.monotonic() + 20
+    while core in os.sched_getaffinity(tid):  # on a busy machine it may take a while until it sleeps
+        assert time.monotonic() < limit, (core, os.sched_getaffinity(tid))
+        time.sleep(0.05)
+        worker()
+""")
+
+
+@needs_cores
+def test_a_worker_that_was_placed_by_somebody_else_stays_there() -> None:
+    _in_a_process("""
+cores = sorted(os.sched_getaffinity(0))[:2]
+tid = worker()
+for core in cores * 2:
+    os.sched_setaffinity(tid, {cores[0]})
+    os.sched_setaffinity(0, {core})
+    time.sleep(0.05)
+    worker()
+    assert os.sched_getaffinity(tid) == {cores[0]}
+""")
+
+
+@needs_cores
+def test_a_process_with_one_core_starts_no_worker() -> None:
+    _in_a_process("""
+pid = os.fork()
+if pid == 0:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    here = threading.get_native_id()
+    threads.revive(2)
+    os._exit(0 if set(region()) == {here} and len(os.listdir("/proc/self/task")) == 1 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+""")
+
+
+@needs_cores
+def test_a_worker_that_loses_its_core_is_left_alone_for_a_while() -> None:
+    _in_a_process("""
+worker()
+time.sleep(0.5)
+while True:
+    if len(set(region(0.1, 2.0))) == 2:  # the worker took a tenth of a second for what took its caller nothing
+        break
+    time.sleep(0.5)
+for _ in range(20):
+    assert set(region()) == {here}
+limit = time.monotonic() + 30
+while len(set(region(wait=2.0))) == 1:  # and then it is asked again
+    assert time.monotonic() < limit
+    time.sleep(0.05)
+""")
+
+
+def test_logical_cores_of_one_physical_core_are_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 6, 7}, raising=False)
+    monkeypatch.setattr(threads, "_siblings", lambda core: [core & ~1, core | 1])
+    assert threads._cores_in_order() == [0, 2, 6, 1, 3, 7]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5000}, raising=False)
+    assert threads._cores_in_order() == []
