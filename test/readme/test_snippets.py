@@ -103,8 +103,19 @@ def test_paths_exist() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
 def test_links_lead_somewhere(page: str) -> None:
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text(encoding="utf-8")):
-        assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), link
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link, section in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", text):
+        if link.startswith("https://"):
+            continue
+        other = (ROOT / page).parent.joinpath(link) if link else ROOT / page
+        assert other.exists(), link
+        assert not section or section in _anchors(other.read_text(encoding="utf-8")), f"{link}#{section}"
+
+
+def _anchors(text: str) -> set[str]:
+    """Return the anchors that headings of a page get on the web."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_index_lists_every_page() -> None:

@@ -20,7 +20,7 @@ def test_examples(tmp_path: Path) -> None:
     output_of(python(tmp_path / "model.py", cwd=tmp_path))
     lines = re.findall(r"^mirlo (partition .*)$", TEXT, re.MULTILINE)
     report, node, wrote, same = (output_of(mirlo(*shlex.split(line), cwd=tmp_path)) for line in lines[:4])
-    titles = re.findall(r"^\| ([a-zA-Z, ]+) \| ", TEXT.partition("## The page")[0], re.MULTILINE)[1:]
+    titles = re.findall(r"^\| ([a-zA-Z, ]+) \| ", TEXT.partition("## The HTML report")[0], re.MULTILINE)[1:]
     assert len(titles) == 6
     for title in titles:
         assert all(word in report.splitlines()[0] for word in title.split(", "))
