@@ -37,7 +37,7 @@ CHIPS = ("sm_80", "sm_89", "sm_90a", "sm_100")
 """The page has the matrix of the first; the others' totals."""
 _INTRODUCTION = """\
 Written by `python test/targets/nvvm/emulated_matrix.py`; do not edit. **No GPU was used**: each cell is some cases
-whose kernels were compiled to PTX for `{chip}`, executed by [the emulator](gpu.md#executed-without-a-gpu) behind the
+whose kernels were compiled to PTX for `{chip}`, executed by [the emulator](gpu.md#execution-without-a-gpu) behind the
 loader's own calls of the driver, and compared with numpy: `ok`, `declined` (no rule takes it; the reason is below),
 `WRONG`, `FAILED`. What NVIDIA's assembler and hardware make of the PTX is not seen.
 An empty cell is an element type that the operator does not have, or that is not checked.
