@@ -14,7 +14,7 @@ _LAZY = {
     "T": "mirlo.frontends.script.language",
     "compile": "mirlo.driver.compile",
     "legalize": "mirlo.passes.rules",
-    "load": "mirlo.runtime.executable",
+    "load": "mirlo.runtime.load",
     "onnx_operator": "mirlo.frontends.onnx.custom",
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.prim",

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from mirlo.dialects.bindings import ir
 from mirlo.driver.source import Source
 from mirlo.passes.locations import PARSED_TEXT, Place, names_of, place_of
-from mirlo.passes.runner import PassFailed
+from mirlo.passes.pass_failed import PassFailed
 
 
 @dataclass(frozen=True)

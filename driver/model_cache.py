@@ -51,16 +51,18 @@ class Question:
     def answer(self) -> Executable | None:
         """The compiled model, or None where there is none that is whole."""
         from mirlo.runtime.errors import ArtifactError
-        from mirlo.runtime.executable import load
+        from mirlo.runtime.executable import Executable
+        from mirlo.runtime.load import load
 
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
         try:
             found = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
-            return None if found is None else load(found)
+            loaded = None if found is None else load(found)
         except (OSError, ArtifactError):
             return None  # a file that the model refers to is gone: the compilation will tell
+        return loaded if isinstance(loaded, Executable) else None
 
     def keep(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
         """Store what the model was compiled to. `files` are those that it refers to."""

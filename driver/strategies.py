@@ -18,9 +18,9 @@ from mirlo.driver.cutout import again
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
-from mirlo.passes.runner import PassFailed
 from mirlo.passes.session import Session
 
 if TYPE_CHECKING:

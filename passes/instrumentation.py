@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 from mirlo.passes.files import write_ir
 
 if TYPE_CHECKING:
-    from mirlo.passes.pipeline_parser import Step
-    from mirlo.passes.runner import Leaf, PassFailed
+    from mirlo.passes.pass_failed import PassFailed
+    from mirlo.passes.pipeline_parser import Leaf, Step
     from mirlo.passes.session import Session
 
 

@@ -13,12 +13,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from mirlo.runtime.errors import MirloError
-
-if TYPE_CHECKING:
-    from mirlo.passes.registry import Pass
 
 
 class RegistrationError(MirloError):
@@ -31,6 +28,15 @@ class OptionError(ValueError):
     def __init__(self, message: str, at: int):
         super().__init__(message)
         self.at = at
+
+
+class Named(Protocol):
+    """A dataclass of options that has a name: a pass."""
+
+    name: ClassVar[str]
+
+
+AnyPass = TypeVar("AnyPass", bound=Named)
 
 
 class Option(NamedTuple):
@@ -194,9 +200,10 @@ def _end_of_value(text: str, start: int) -> int:
     return min(at, len(text))
 
 
-def make_pass(cls: type[Pass], text: str) -> Pass:
+def make_pass(cls: type[AnyPass], text: str) -> AnyPass:
     """The pass with the options of this text, `limit=4 names=a,b`."""
-    return make_from_options(cls, text, f"pass '{cls.name}'")
+    made: AnyPass = make_from_options(cls, text, f"pass '{cls.name}'")
+    return made
 
 
 def make_from_options(cls: type[Any], text: str, owner: str) -> Any:
@@ -231,7 +238,7 @@ def _hint(key: str, declared: Mapping[str, Option]) -> str:
     return f"; it has: {', '.join(declared)}" if declared else "; it has no options"
 
 
-def print_options(instance: Pass) -> str:
+def print_options(instance: object) -> str:
     """`{limit=4}`: the options that differ from their defaults, or nothing."""
     pieces = []
     for declared in options_of(type(instance)).values():

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline_parser import (
     Nested,
     PipelineError,
@@ -18,7 +19,7 @@ from mirlo.passes.pipeline_parser import (
     parse_steps,
 )
 from mirlo.passes.registry import ROOT_ANCHOR, Pass
-from mirlo.passes.runner import PassFailed, Runner
+from mirlo.passes.runner import Runner
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
 

@@ -48,7 +48,8 @@ class Nested:
         return f"{self.anchor}({join_steps(self.steps)})"
 
 
-Step = Pass | UpstreamPass | Nested
+Leaf = Pass | UpstreamPass
+Step = Leaf | Nested
 
 
 def join_steps(steps: Iterable[Step]) -> str:

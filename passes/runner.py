@@ -9,33 +9,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.facts import is_given_away
 from mirlo.passes.instrumentation import Instrument
-from mirlo.passes.locations import describe
-from mirlo.passes.pipeline_parser import Nested, Step
+from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.pipeline_parser import Leaf, Nested, Step
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
-
-Leaf = Pass | UpstreamPass
-
-
-class PassFailed(PassError):
-    """A pass of a pipeline failed.
-
-    `diagnostics` are those that MLIR gave; `internal` marks an exception that the pass did not mean to raise.
-    """
-
-    def __init__(
-        self, name: str, reason: str, location: Any = None, diagnostics: Sequence[Any] = (), internal: bool = False
-    ):
-        super().__init__(f"pass '{name}' failed: {reason}", location)
-        self.pass_name = name
-        self.diagnostics = tuple(diagnostics)
-        self.internal = internal
-
-    def __str__(self) -> str:
-        lines = [f"{describe(self.location)}: {self.message}" if self.location is not None else self.message]
-        lines += [f"  {describe(d.location)}: {d.severity.name.lower()}: {d.message}" for d in self.diagnostics]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

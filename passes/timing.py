@@ -12,8 +12,8 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.registry import Pass
 
 if TYPE_CHECKING:
-    from mirlo.passes.pipeline_parser import Step
-    from mirlo.passes.runner import Leaf, PassFailed
+    from mirlo.passes.pass_failed import PassFailed
+    from mirlo.passes.pipeline_parser import Leaf, Step
 
 _RULE = "===" + "-" * 73 + "==="
 

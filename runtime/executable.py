@@ -20,7 +20,7 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
+from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
@@ -313,28 +313,6 @@ class Executable:
         weights = [_address(self._store.get(spec.name)) for spec in self.artifact.params]
         functions = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
-
-
-def load(path: str | os.PathLike[str], device: int | None = None) -> Any:
-    """Loads a `.mirlo` file, an `Executable` or a `Program`: no compilation, and the weights are mapped, not read.
-
-    `device` is the number of the GPU that it runs on, where there are several.
-    """
-    artifact, store = artifacts.load(path)
-    try:
-        if artifact.loader == "program":
-            if device is not None:
-                raise ArtifactError(f"a program of several parts runs on the CPU, found device={device}")
-            from mirlo.runtime.program_file import program_of
-
-            return program_of(path, artifact, store)
-        if artifact.loader == "specialized":
-            from mirlo.runtime.specialized import specialized_of
-
-            return specialized_of(path, artifact, store, device)
-        return Executable(artifact, store, device)
-    except (ArtifactError, PackedFunctionError) as problem:
-        raise type(problem)(f"{path}: {problem}") from None
 
 
 def _address(array: np.ndarray) -> int:

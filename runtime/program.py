@@ -9,86 +9,22 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
+from mirlo.runtime.artifact import KernelInfo, TensorSpec
+from mirlo.runtime.compiled_program import HOST, IF, PART, Block, CompiledProgram, Port, Step
 from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable, Memory
 from mirlo.runtime.host import resolve_host
 from mirlo.runtime.inputs import random_input
-from mirlo.runtime.kinds import Kind, parse_kind
+from mirlo.runtime.kinds import parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
+from mirlo.runtime.program_file import write_program
 from mirlo.runtime.values import complaint, value_of
-
-PART, HOST, IF, WHILE = "part", "host", "if", "while"
-
-
-@dataclass(frozen=True)
-class Step:
-    """What is done next, on which registers.
-
-    Of `if`, input 0 is the condition, and one of two blocks is run. Of `while`, the inputs are what is carried at
-    first: the first block gives whether to go on, and then what the second takes and the loop ends with; the second
-    gives what the first takes in the next round.
-    """
-
-    kind: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    part: int = 0
-    function: str = ""
-    options: str = "{}"
-    kinds: tuple[str, ...] = ()
-    """What the results of a host function must be; "" where anything goes."""
-    source: str = ""
-    """The user's node."""
-    blocks: tuple[Block, ...] = ()
-
-
-@dataclass(frozen=True)
-class Block:
-    """Steps, the registers that they find their arguments in, and those of the results."""
-
-    arguments: tuple[int, ...]
-    steps: tuple[Step, ...]
-    results: tuple[int, ...]
-
-    def all_steps(self) -> Iterator[Step]:
-        """The steps, and those in their blocks."""
-        for step in self.steps:
-            yield step
-            for block in step.blocks:
-                yield from block.all_steps()
-
-
-@dataclass(frozen=True)
-class Port:
-    """Name and kind of an input or output."""
-
-    name: str
-    kind: Kind
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.kind}"
-
-
-@dataclass(frozen=True)
-class CompiledProgram:
-    """A program as data."""
-
-    target: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    body: Block
-    registers: int
-    parts: tuple[Artifact, ...]
-    constants: Mapping[int, str] = field(default_factory=dict)
-    """Registers that hold parameters from the beginning."""
 
 
 class Program:
@@ -162,9 +98,7 @@ class Program:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
-        from mirlo.runtime.program_file import save
-
-        save(path, self.compiled, self._store)
+        write_program(path, self.compiled, self._store)
 
     def release_arenas(self) -> None:
         """Gives back the scratch memory that is kept for the next calls."""

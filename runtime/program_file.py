@@ -10,19 +10,19 @@ from typing import Any
 
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec, split_externals, with_externals
+from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Step
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.kinds import Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Program, Step
 
 LOADER = "program"
 _DEEPEST = 64
 _BLOCKS = {PART: 0, HOST: 0, IF: 2, WHILE: 2}
 
 
-def save(path: str | os.PathLike[str], compiled: CompiledProgram, store: ParameterStore) -> None:
-    """Writes a program with its parameters to one file."""
+def write_program(path: str | os.PathLike[str], compiled: CompiledProgram, store: ParameterStore) -> None:
+    """Write a program with its parameters to one file."""
     artifacts.save(path, _as_artifact(compiled, store), store)
 
 
@@ -79,8 +79,8 @@ def part_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
     return row, code
 
 
-def program_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> Program:
-    """The program in a file that was read."""
+def read_program(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> CompiledProgram:
+    """Return the program in a file that was read."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     registers = fields.count("registers")
     parts, start = [], 0
@@ -105,7 +105,7 @@ def program_of(path: str | os.PathLike[str], artifact: Artifact, store: Paramete
     )
     if (len(compiled.inputs), len(compiled.outputs)) != (len(compiled.body.arguments), len(compiled.body.results)):
         raise fields.fail("body", "an argument per input and a result per output", len(compiled.body.arguments))
-    return Program(compiled, store)
+    return compiled
 
 
 def _known(row: Fields, name: str, store: ParameterStore) -> str:

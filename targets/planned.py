@@ -11,12 +11,12 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import known_flops
+from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK
 from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
-from mirlo.targets.llvm import packed
 
 
 def find_main(module: Any) -> Any:

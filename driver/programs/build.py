@@ -10,8 +10,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.driver.programs.partition import ProgramError, partition
 from mirlo.passes.session import Session
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.compiled_program import CompiledProgram, Port
 from mirlo.runtime.kinds import Kind, parse_kind
-from mirlo.runtime.program import CompiledProgram, Port
 
 CompilePart = Callable[[Any, int], Artifact]
 """Compiles a module; the number is that of the part."""

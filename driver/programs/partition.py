@@ -19,8 +19,8 @@ from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.memory.places import BIND
 from mirlo.passes.session import Session
+from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, Step
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.program import HOST, IF, PART, WHILE, Block, Step
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract")
 """Operations that are repeated wherever their results are used."""

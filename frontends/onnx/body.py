@@ -25,6 +25,7 @@ from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
+from mirlo.frontends.onnx.runtime_sizes import bind, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
@@ -141,6 +142,9 @@ class Body:
         name = self.fresh_symbol(base)
         self._of_data += [] if self.solutions is None else [name]
         return name, (self.solutions or {}).get(name, symbol(name))
+
+    def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
+        return bind(node, vector(node, index), f"input '{node.input_name(index)}' must be sizes")
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]

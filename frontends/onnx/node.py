@@ -14,7 +14,7 @@ from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.schema import Signature
+from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, as_dim, constant
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
@@ -48,6 +48,9 @@ class Builder(Protocol):
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         """Such a name for a size that data tells, and the dim that it must be: its symbol, where any will do."""
+
+    def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
+        """Bind symbols to the elements of an input that run time computes."""
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
@@ -188,9 +191,7 @@ class Node:
         """
         value = self.value(index)
         if value.known is None:
-            from mirlo.frontends.onnx.runtime_sizes import bind, vector
-
-            return bind(self, vector(self, index), f"input '{self.input_name(index)}' must be sizes")
+            return self.builder.bind_dims(self, index)
         return tuple(map(as_dim, value.known.reshape(-1)))
 
     def ints(self, index: int) -> list[int]:

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError, nearest, plural
+from mirlo.frontends.onnx.schema_table import table
+from mirlo.frontends.onnx.signature import Formal, Signature
 from mirlo.frontends.onnx.values import AnyValue
-
-
-@dataclass(frozen=True)
-class Formal:
-    """A declared input or output."""
-
-    name: str
-    required: bool
-    variadic: bool
-    homogeneous: bool
-    type_name: str
-    """Name of the type constraint that several formals share, such as `T`."""
-    allowed: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a schema says of an operator in one version."""
-
-    operator: str
-    since: int
-    inputs: tuple[Formal, ...]
-    outputs: tuple[Formal, ...]
-    least_inputs: int
-    most_inputs: int
-    most_outputs: int
-    attributes: frozenset[str]
-    required_attributes: frozenset[str]
-
-    def input_name(self, index: int) -> str:
-        if not self.inputs:
-            return f"#{index}"
-        formal = self.inputs[min(index, len(self.inputs) - 1)]
-        return f"{formal.name}[{index - len(self.inputs) + 1}]" if formal.variadic else formal.name
 
 
 @cache
 def signature(domain: str, operator: str, version: int) -> Signature | None:
     """The signature of an operator at an operator set version, or None where there is no such operator."""
-    from mirlo.frontends.onnx.schema_table import table
-
     known = table()
     return defined(domain, operator, version) if known is None else known.find(domain, operator, version)
 

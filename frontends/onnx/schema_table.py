@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mirlo.frontends.onnx.schema import Formal, Signature
+from mirlo.frontends.onnx.signature import Formal, Signature
 
 FILE = Path(__file__).with_name("schemas.txt")
 _KINDS = {"Single": "1", "Optional": "?", "Variadic": "*"}

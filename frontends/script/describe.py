@@ -9,7 +9,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.language import Word
+from mirlo.frontends.script.words import Word
 
 
 def is_number(value: Any) -> bool:

@@ -11,9 +11,9 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.graph_calls import UNNAMED, GraphCalls
 from mirlo.frontends.script.graph_values import Callee, Functions, Tensor
-from mirlo.frontends.script.language import Word
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Source
+from mirlo.frontends.script.words import Word
 
 _BINARY = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "mod", "**": "power",

@@ -19,8 +19,8 @@ from mirlo.frontends.script.describe import is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph_values import Callee, Functions, Tensor, returned
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.language import MlirText, Word
 from mirlo.frontends.script.prim import PrimFunc
+from mirlo.frontends.script.words import MlirText, Word
 
 UNNAMED = object()
 

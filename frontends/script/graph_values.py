@@ -8,8 +8,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.script.language import MlirText
 from mirlo.frontends.script.prim import PrimFunc
+from mirlo.frontends.script.words import MlirText
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.language import Word
+from mirlo.frontends.script.words import Word
 
 
 class Interpreter(Expressions):

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.language import LOOPS, Word
+from mirlo.frontends.script.words import LOOPS, Word
 
 RANGES = ("range", "parallel_range")
 """Loops with a step: those of the compute builder, in order or independent of one another."""

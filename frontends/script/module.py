@@ -14,10 +14,11 @@ from mirlo.frontends.script.graph import build_graph
 from mirlo.frontends.script.graph_values import Callee, Functions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.language import MlirText, R, T
+from mirlo.frontends.script.language import R, T
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
 from mirlo.frontends.script.source import Source, captured_names, parse_object, parse_text
+from mirlo.frontends.script.words import MlirText
 
 MAIN = "main"
 

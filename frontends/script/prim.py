@@ -16,9 +16,9 @@ from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.language import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 from mirlo.frontends.script.source import Source, captured_names, parse_object
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
+from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
 KIND = "tir.kind"
 KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")

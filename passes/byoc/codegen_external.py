@@ -10,7 +10,7 @@ from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.codegen import generator_of
-from mirlo.passes.byoc.read_external import EXTERNAL, Constants
+from mirlo.passes.byoc.read_external import EXTERNAL, Constants, external_modules
 from mirlo.passes.byoc.run_generator import run_generator
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
@@ -63,12 +63,6 @@ class CodegenExternal(Pass):
             for call in ops:
                 _call_by_name(call, packed_name(target, function))
         nested.erase()
-
-
-def external_modules(module: Any) -> list[Any]:
-    """The nested modules of a module that are for a code generator."""
-    members = [op.operation for op in module.operation.regions[0].blocks[0].operations]
-    return [op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes]
 
 
 def _symbol(op: Any) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.passes.byoc.isolate import Crash
+from mirlo.passes.byoc.generator_errors import Crash
 
 RAISED = b"raised"
 MADE = b"made"

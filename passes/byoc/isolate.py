@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
 from mirlo.runtime.external import ExternalArtifact
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 LAST_LINES = 5
 """How much of what the process wrote to standard error is told."""
-
-
-class Crash(Exception):
-    """What became of the process, as the end of a sentence that starts with who."""
 
 
 def codegen_in_process(bundle: Bundle, target: str, options: str) -> Any:
@@ -84,9 +81,7 @@ def main(arguments: Sequence[str]) -> None:
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
     from mirlo.passes.byoc.codegen import generator_of
-    from mirlo.passes.byoc.codegen_external import external_modules
-    from mirlo.passes.byoc.read_external import read_external
-    from mirlo.passes.byoc.run_generator import artifact_problem, told
+    from mirlo.passes.byoc.read_external import external_modules, read_external
     from mirlo.passes.files import open_params
     from mirlo.passes.registry import load_plugin
     from mirlo.passes.session import Session
@@ -105,7 +100,7 @@ def main(arguments: Sequence[str]) -> None:
             made = generator.codegen(view)
             problem = artifact_problem(made, view)
         except Exception as error:
-            problem = told(error)
+            problem = describe_error(error)
         if problem is not None:
             (Path(folder) / "told").write_text(problem, encoding="utf-8")
             return

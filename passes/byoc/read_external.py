@@ -23,6 +23,12 @@ EXTERNAL = "relax.external"
 COMPOSITE = "relax.composite"
 
 
+def external_modules(module: Any) -> list[Any]:
+    """The nested modules of a module that are for a code generator."""
+    members = [op.operation for op in module.operation.regions[0].blocks[0].operations]
+    return [op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes]
+
+
 def read_external(module: Any, session: Session) -> ExternalModule:
     """The view of a nested module `{relax.external = "target"}`."""
     operation = module.operation

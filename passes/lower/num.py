@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Protocol, Union
 
 from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
-if TYPE_CHECKING:
-    from mirlo.passes.lower.values import ValueBuilder
-
 Number = Union["Num", float, int]
+
+
+class Emitter(Protocol):
+    """The builder of a value: emits the operations that Python's operators stand for."""
+
+    def like(self, x: Num, value: Number) -> Num:
+        """Return a number as a value of the type of `x`."""
+
+    def emit(self, op: str, kind: str, *operands: Num) -> Num:
+        """Emit an operation by its name; its value, of the kind `kind`."""
+
+    def compare(self, predicate: str, x: Num, y: Number) -> Num:
+        """Emit a comparison."""
 
 
 class Num:
@@ -17,7 +27,7 @@ class Num:
 
     __slots__ = ("b", "kind", "value")
 
-    def __init__(self, b: ValueBuilder, value: Any, kind: str):
+    def __init__(self, b: Emitter, value: Any, kind: str):
         self.b = b
         self.value = value
         self.kind = kind

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.timeline import Body, Step, is_tensor
 
-if TYPE_CHECKING:
-    from mirlo.passes.memory.build import Planned
 
-
-def emit(planned: Planned, step: Step) -> None:
+def emit(planned: FunctionBuilder, step: Step) -> None:
     """The operation over buffers, at the insertion point."""
     op = step.op
     if op.name != "scf.if":
@@ -29,7 +27,7 @@ def emit(planned: Planned, step: Step) -> None:
     planned.scalars.update(zip(results, made.results, strict=True))
 
 
-def _emit_region(planned: Planned, region: Any, body: Body) -> None:
+def _emit_region(planned: FunctionBuilder, region: Any, body: Body) -> None:
     arguments = [value for value in body.arguments if not is_tensor(value)]
     block = region.blocks.append(*(value.type for value in arguments), arg_locs=None)
     planned.scalars.update(zip(arguments, block.arguments, strict=True))

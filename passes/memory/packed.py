@@ -66,3 +66,10 @@ class PackedCalls:
 def packed_names(steps: Sequence[Any]) -> list[str]:
     """The run-time functions that these operations call, each once."""
     return list(dict.fromkeys(op.opview.function for op in steps if op.name == CALL))
+
+
+def names_called(main: Any) -> list[str]:
+    """The run-time functions that the entry function calls, in the order of their pointers."""
+    if PACKED not in main.attributes:
+        return []
+    return [ir.StringAttr(name).value for name in ir.ArrayAttr(main.attributes[PACKED])]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.places import FROM_ELEMENTS, SELECT
 from mirlo.passes.memory.timeline import is_tensor
 from mirlo.passes.schedule.loops import index
-
-if TYPE_CHECKING:
-    from mirlo.passes.memory.build import Planned
 
 EXTRACT = "tensor.extract"
 
@@ -30,7 +28,7 @@ def is_known(op: Any) -> bool:
     return op.name.startswith("arith.") and not any(is_tensor(v) for v in (*op.operands, *op.results))
 
 
-def emit(planned: Planned, op: Any) -> None:
+def emit(planned: FunctionBuilder, op: Any) -> None:
     """The operation over buffers, at the insertion point."""
     if op.name == EXTRACT:
         places = [planned.scalars[value] for value in list(op.operands)[1:]]
@@ -61,7 +59,7 @@ def _loaded(stored: Any, wanted: Any) -> Any:
     return arith.CmpIOp(arith.CmpIPredicate.ne, stored, zero).result
 
 
-def _store_all(planned: Planned, op: Any) -> None:
+def _store_all(planned: FunctionBuilder, op: Any) -> None:
     buffer = planned.buffer(op.results[0])
     for value, place in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
         scalar = planned.scalars[value]
@@ -70,7 +68,7 @@ def _store_all(planned: Planned, op: Any) -> None:
         memref.StoreOp(scalar, buffer, [index(i) for i in place])
 
 
-def _select(planned: Planned, op: Any) -> None:
+def _select(planned: FunctionBuilder, op: Any) -> None:
     """One of two tensors, copied. Simplification makes this of branches that compute nothing."""
     condition, *values = op.operands
     target = planned.buffer(op.results[0])

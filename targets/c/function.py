@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,7 +52,7 @@ class CFunction:
 
     def text(self) -> str:
         """The functions, one after the other."""
-        workspace = Workspace.plan(self)
+        workspace = Workspace.plan(self.function, self.steps, self.roots)
         body = self._body(workspace)
         size = "".join(f"{line}\n" for line in workspace.size_lines())
         arguments = ", ".join(f"int64_t {name}" for name in self.symbols.values()) or "void"
@@ -80,7 +80,7 @@ class CFunction:
         w.line("(void)params; (void)workspace;")
         for value in self.function.constants:
             w.line(self._constant(value))
-        w.lines += workspace.pointer_lines(self)
+        w.lines += workspace.pointer_lines(w.names)
         for value, name in self._views():
             const = "const " if self._is_read_only(value) else ""
             w.line(f"{const}{element_type(value)} *{name} = {w.names[self.root(value)]};")
@@ -226,9 +226,3 @@ def _described(node: Node) -> str:
 def is_small(array: np.ndarray) -> bool:
     """Whether a constant stands in the source."""
     return bool(array.size <= INLINE_ELEMENTS)
-
-
-def reads(step: Sequence[Node]) -> list[Value]:
-    """What a step reads from memory."""
-    inner = {node.output for node in step[:-1]}
-    return [value for node in step for value in node.inputs if value not in inner]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from mirlo.passes.byoc.view import Value
+from mirlo.passes.byoc.view import ExternalFunction, Node, Value
 from mirlo.targets.c.types import product
 from mirlo.targets.c.writer import INDENT, dims, element_type
-
-if TYPE_CHECKING:
-    from mirlo.targets.c.function import CFunction
 
 ALIGNMENT = 64
 
@@ -31,20 +28,21 @@ class Workspace:
     places: dict[Value, int] = field(default_factory=dict)
 
     @staticmethod
-    def plan(region: CFunction) -> Workspace:
-        """A value lies in its slot from the step that computes it to the last that reads it."""
-        from mirlo.targets.c.function import reads
+    def plan(function: ExternalFunction, steps: Sequence[Sequence[Node]], roots: Mapping[Value, Value]) -> Workspace:
+        """Give each value a slot from the step that computes it to the last step that reads it.
 
+        `roots` maps a view to the value whose memory it is.
+        """
         made = Workspace()
-        stored = set(region.function.outputs) - set(region.roots)
+        stored = set(function.outputs) - set(roots)
         last: dict[Value, int] = {}
-        for number, step in enumerate(region.steps):
-            for value in reads(step):
-                last[region.root(value)] = number
-        for value in region.function.outputs:
-            last[region.root(value)] = len(region.steps)
+        for number, step in enumerate(steps):
+            for value in _reads(step):
+                last[roots.get(value, value)] = number
+        for value in function.outputs:
+            last[roots.get(value, value)] = len(steps)
         free: list[int] = []
-        for number, step in enumerate(region.steps):
+        for number, step in enumerate(steps):
             for value in step[-1].outputs:
                 if value not in stored:
                     made.places[value] = made._take(_bytes(value), free)
@@ -78,7 +76,7 @@ class Workspace:
             total = str(sum(int(_aligned(slot.bytes)) for slot in self.slots))
         return [f"{INDENT}return {total};"]
 
-    def pointer_lines(self, region: CFunction) -> list[str]:
+    def pointer_lines(self, names: Mapping[Value, str]) -> list[str]:
         """A pointer for each slot and each value in one."""
         lines, offset = [], "(char *)workspace"
         for number, slot in enumerate(self.slots):
@@ -86,8 +84,14 @@ class Workspace:
             offset = f"slot{number} + {_aligned(slot.bytes)}"
         for value, slot_number in self.places.items():
             kind = element_type(value)
-            lines.append(f"{INDENT}{kind} *{region.writer.names[value]} = ({kind} *)slot{slot_number};")
+            lines.append(f"{INDENT}{kind} *{names[value]} = ({kind} *)slot{slot_number};")
         return lines
+
+
+def _reads(step: Sequence[Node]) -> list[Value]:
+    """Return what a step reads from memory."""
+    inner = {node.output for node in step[:-1]}
+    return [value for node in step for value in node.inputs if value not in inner]
 
 
 def _bytes(value: Value) -> str:

@@ -18,7 +18,7 @@ from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
-from mirlo.targets.llvm.tuning import tuned_machine
+from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
 @register_pass

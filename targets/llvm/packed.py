@@ -25,13 +25,6 @@ class PackedCall:
     types: tuple[TensorType, ...]
 
 
-def names_called(main: Any) -> list[str]:
-    """The run-time functions that the entry function calls, in the order of their pointers."""
-    if PACKED not in main.attributes:
-        return []
-    return [ir.StringAttr(name).value for name in ir.ArrayAttr(main.attributes[PACKED])]
-
-
 def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
     """The declarations that `plan-memory` left."""
     found = []

@@ -9,7 +9,6 @@ side by side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from mirlo.dialects.tir.view import PrimView
@@ -17,16 +16,24 @@ from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.stored import calls_of
-from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.llvm.machine import Machine, find_machine
+from mirlo.targets.llvm.tuned_machine import (
+    BLOCK,
+    DEPTH_BLOCK,
+    DOT,
+    LEAD,
+    OUTSIDE,
+    PACK,
+    ROW_BLOCK,
+    ROWS,
+    SHARE,
+    UNROLL,
+    VECTORS,
+    with_choices,
+)
 
-ROWS, VECTORS, PACK = "tile_rows", "tile_vectors", "pack"
-LEAD, BLOCK, UNROLL = "lead_bytes", "block_rows", "unroll"
-OUTSIDE, ROW_BLOCK, DEPTH_BLOCK, SHARE, DOT = "rows_outside", "row_block", "depth_block", "share", "dot"
 CONV = "relax.conv"
 """The operator that is computed in several ways."""
-NUMBERS = (LEAD, BLOCK, UNROLL, ROW_BLOCK, DEPTH_BLOCK, SHARE)
-FLAGS = (PACK, OUTSIDE, DOT)
 CANDIDATES = 24
 """Most tiles that are offered for one kernel; the model of the machine puts the likeliest first."""
 LEADS = (0, 2048, 8192)
@@ -37,20 +44,6 @@ DOT_AT_MOST_ROWS = 64
 """Of more rows, dot products are not worth a try."""
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
 UNROLLS = (1, 2, 4, 8)
-
-
-def tuned_machine(function: Any, machine: Machine) -> Machine:
-    """The machine as a prim function shall see it: with the choices that were measured best for it."""
-    return with_choices(machine, tuned_values(function))
-
-
-def with_choices(machine: Machine, values: Mapping[str, int]) -> Machine:
-    """The machine with these choices in place of the schedules' own."""
-    found: dict[str, Any] = {name: values[name] for name in NUMBERS if name in values}
-    found |= {name: bool(values[name]) for name in FLAGS if name in values}
-    if ROWS in values and VECTORS in values:
-        found["tile"] = (values[ROWS], values[VECTORS])
-    return replace(machine, chosen=replace(machine.chosen, **found)) if found else machine
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:

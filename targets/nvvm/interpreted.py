@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.host import Host
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.memory import Block, Event, pool_of
+from mirlo.targets.nvvm.model import Model
 from mirlo.targets.nvvm.rows import Rows
-
-if TYPE_CHECKING:
-    from mirlo.targets.nvvm.model import Model
 
 
 def run(

@@ -12,6 +12,7 @@ from mirlo.runtime.loaders import LoadedCode
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.places import WhenCalled
 from mirlo.targets.nvvm.device import check, gpu
+from mirlo.targets.nvvm.interpreted import run
 from mirlo.targets.nvvm.memory import pool
 from mirlo.targets.nvvm.model import Model
 from mirlo.targets.nvvm.timing import microseconds
@@ -27,7 +28,7 @@ def load(artifact: Artifact) -> LoadedCode:
 
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
     """The same for the GPU of a number."""
-    entry = WhenCalled(lambda: Model(artifact, gpu(number)))
+    entry = WhenCalled(lambda: Model(artifact, gpu(number), run))
     return LoadedCode(
         entry, keep=entry, device=Side(entry, number), on=lambda other: load_on(artifact, other),
         device_arena=artifact.metadata["program"]["arena"], release=lambda: _trim(entry, number),

@@ -11,7 +11,7 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +50,16 @@ class Room:
     tensor_bytes: int
 
 
+Interpreter = Callable[["Model", Sequence[int], Any, Any, Rows | None], dict[int, tuple[Block, int]]]
+"""Runs a call in which the host decides (`interpreted.run`): the model, the addresses of its tensors, the record of
+sizes, the weights, the rows of a profile; the outputs whose sizes the data decides."""
+
+
 class Model:
     """A model on one GPU."""
 
-    def __init__(self, artifact: Artifact, gpu: Gpu):
+    def __init__(self, artifact: Artifact, gpu: Gpu, interpret: Interpreter):
+        self._interpret = interpret
         self.artifact = artifact
         self.gpu = gpu
         self.lock = threading.RLock()
@@ -202,9 +208,7 @@ class Model:
     ) -> dict[int, tuple[Block, int]]:
         """The launches and copies; blocks and sizes of the outputs whose sizes the data told."""
         if self.frame.steps is None:
-            from mirlo.targets.nvvm.interpreted import run
-
-            return run(self, tensors, record, params, rows)
+            return self._interpret(self, tensors, record, params, rows)
         for step in self.frame.steps:
             if rows is not None:
                 rows.reach(step["row"])

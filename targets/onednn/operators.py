@@ -11,7 +11,7 @@ from mirlo.dialects.relax.infer_windows import kernel_permutation
 from mirlo.passes.byoc.view import Node, Value
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
-from mirlo.targets.onednn.translate import Draft, Translator, shape_of
+from mirlo.targets.onednn.translator import Draft, Translator, shape_of
 
 
 def _per_dim(values: Sequence[int], count: int, default: int) -> tuple[int, ...]:

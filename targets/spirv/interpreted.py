@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.host import Host
 from mirlo.targets.gpu.places import Hazards
+from mirlo.targets.spirv.model import Model
 from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import Buffer
-
-if TYPE_CHECKING:
-    from mirlo.targets.spirv.model import Model
 
 
 def run(model: Model, record: Any, params: Any, profiled: bool) -> None:

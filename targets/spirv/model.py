@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
@@ -25,10 +25,16 @@ KEPT = 8
 """Recordings of a model that wait for inputs of the same sizes."""
 
 
+Interpreter = Callable[["Model", Any, Any, bool], None]
+"""Runs a call in which the host decides (`interpreted.run`): the model, the record of sizes, the weights, whether it
+is profiled."""
+
+
 class Model:
     """A model on a device."""
 
-    def __init__(self, target: Device, artifact: Artifact):
+    def __init__(self, target: Device, artifact: Artifact, interpret: Interpreter):
+        self._interpret = interpret
         self.device = target
         self.artifact = artifact
         self._check()
@@ -80,9 +86,7 @@ class Model:
             if self.frame.steps is not None:
                 self.device.run(self._recording(self.frame.steps, stamps is not None).commands)
             else:
-                from mirlo.targets.spirv.interpreted import run
-
-                run(self, record, params, stamps is not None)
+                self._interpret(self, record, params, stamps is not None)
             for i, region in enumerate(self.frame.regions[inputs:], inputs):
                 if region.size:
                     ctypes.memmove(tensors[i], base + region.offset, region.size)

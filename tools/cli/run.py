@@ -16,6 +16,7 @@ from mirlo.tools.cli.tables import columns, number
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
 
 SHOWN_VALUES = 4
 
@@ -44,10 +45,10 @@ def execute(arguments: Arguments) -> None:
         print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
 
 
-def _executable(arguments: Arguments) -> Executable:
+def _executable(arguments: Arguments) -> Executable | Program:
     if is_compiled(arguments.model):
         _refuse_compilation(arguments)
-        from mirlo.runtime.executable import load
+        from mirlo.runtime.load import load
 
         start = time.perf_counter()
         executable = load(arguments.model)

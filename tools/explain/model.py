@@ -18,8 +18,8 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
 from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
+from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.runner import PassFailed
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
@@ -12,8 +12,23 @@ from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.blocks.evaluate import Point
+
+class LanePoint(Protocol):
+    """The point of an iteration space that an access is for: one iteration, or one per lane along an axis."""
+
+    lanes: int
+    active: int
+    axis: int | None
+
+    def index(self, expression: Linear) -> Any:
+        """Emit an index: a vector where it differs from lane to lane."""
+
+    def first(self, expression: Linear) -> Any:
+        """Emit the index of the first lane."""
+
+    def number(self, expression: Linear) -> Any:
+        """Return the index of the first lane where it is known, else None."""
+
 
 Test = tuple[Linear, Any]
 """An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""
@@ -38,7 +53,7 @@ def _offsets(step: Dim, lanes: int) -> Any:
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
 
-def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+def read(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
     """The elements at `where`; the number `outside` where a test fails. A scalar where all lanes read the same."""
     lanes, tests = _decide(point, tests)
     if not any(lanes):
@@ -58,7 +73,7 @@ def read(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outsid
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
 
 
-def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> Any:
+def read_computed(point: LanePoint, buffer: Any, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> Any:
     """The elements at `where` plus multiples of indices that the body computed."""
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
@@ -78,7 +93,7 @@ def read_computed(point: Point, buffer: Any, where: Linear, computed: Sequence[t
     return _gather(point, buffer, base, offsets, mask, None)
 
 
-def write(point: Point, value: Any, buffer: Any, where: Linear, past_caches: int = 0) -> None:
+def write(point: LanePoint, value: Any, buffer: Any, where: Linear, past_caches: int = 0) -> None:
     """Store lanes next to each other, or one element.
 
     `past_caches` is the size of a line where the lanes are a whole one, at a multiple of it, that caches need not keep.
@@ -98,7 +113,7 @@ def write(point: Point, value: Any, buffer: Any, where: Linear, past_caches: int
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 
 
-def _read_scalar(point: Point, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+def _read_scalar(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
     condition = None
     for dim, size in tests:
         condition = _both(condition, _inside(point, dim, size))
@@ -112,7 +127,7 @@ def _read_scalar(point: Point, buffer: Any, where: Linear, tests: Sequence[Test]
     return branch.results[0]
 
 
-def _read_steps(point: Point, buffer: Any, first: Any, step: Dim, mask: Any, filler: Any) -> Any:
+def _read_steps(point: LanePoint, buffer: Any, first: Any, step: Dim, mask: Any, filler: Any) -> Any:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     if step == 1 and mask is None:
         return create("vector.load", kind, buffer, first)
@@ -150,7 +165,7 @@ def shuffle(a: Any, b: Any, pick: Sequence[int]) -> Any:
     return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
 
 
-def _gather(point: Point, buffer: Any, base: Any, offsets: Any, mask: Any, filler: Any) -> Any:
+def _gather(point: LanePoint, buffer: Any, base: Any, offsets: Any, mask: Any, filler: Any) -> Any:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     enabled = lane_mask(point.lanes, point.lanes) if mask is None else mask
     return create("vector.gather", kind, buffer, base, offsets, enabled, _filler(kind, filler))
@@ -160,7 +175,7 @@ def _filler(kind: Any, value: Any) -> Any:
     return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
 
 
-def _decide(point: Point, tests: Sequence[Test]) -> tuple[list[bool], list[Test]]:
+def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[Test]]:
     """The lanes that are active and pass the tests that can be made here, and the other tests."""
     lanes = [lane < point.active for lane in range(point.lanes)]
     left = []
@@ -174,7 +189,7 @@ def _decide(point: Point, tests: Sequence[Test]) -> tuple[list[bool], list[Test]
     return lanes, left
 
 
-def _mask(point: Point, lanes: list[bool], tests: Sequence[Test]) -> Any:
+def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> Any:
     """The lanes that are on and pass all tests; None for all lanes."""
     mask = None if all(lanes) else mask_of(lanes)
     for dim, size in tests:
@@ -183,7 +198,7 @@ def _mask(point: Point, lanes: list[bool], tests: Sequence[Test]) -> Any:
     return mask
 
 
-def _inside(point: Point, dim: Linear, size: Dim) -> Any:
+def _inside(point: LanePoint, dim: Linear, size: Dim) -> Any:
     """Whether 0 ≤ dim < size: for each lane, or for all."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.compute.emit import create
@@ -20,9 +20,7 @@ from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.finish import Unfinished, finish, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate
-
-if TYPE_CHECKING:
-    from mirlo.targets.gpu.schedule.stages import Stage
+from mirlo.targets.gpu.schedule.stage import Stage
 
 MOST_PARTS = 64
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mirlo.passes.schedule.blocks.contraction.analysis import Access, Stage
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.roles import Roles, Side
-
-if TYPE_CHECKING:
-    from mirlo.targets.gpu.schedule.stages import Stage as Plan
+from mirlo.targets.gpu.schedule.stage import Stage as Plan
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -18,6 +18,7 @@ from mirlo.targets.gpu.schedule.costs import divided_if_better
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
+from mirlo.targets.gpu.schedule.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,7 @@ _LONGEST = 16
 """Most blocks that are tried as one stage."""
 
 
-class Stage(Protocol):
-    """Blocks that a plan computes."""
-
-    @property
-    def name(self) -> str:
-        """What the plan is called."""
-
-    def emit(self, memory: Memory) -> None:
-        """Emit the launches at the insertion point."""
-
-
-Planner = Callable[[Group], "Stage | Decline"]
+Planner = Callable[[Group], Stage | Decline]
 PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 

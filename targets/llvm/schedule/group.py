@@ -8,7 +8,7 @@ from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.llvm.machine import find_machine
-from mirlo.targets.llvm.tuning import tuned_machine
+from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
 def whole_function(kernel: Any, context: Any) -> Group | Decline:

@@ -12,8 +12,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.programs.partition import ProgramError, partition
 from mirlo.passes.session import Session
+from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE
 from mirlo.runtime.host import host_function
-from mirlo.runtime.program import HOST, IF, PART, WHILE
 
 ONE, TWO = "array<i32: 1" + ", 0" * 15 + ">", "array<i32: 2" + ", 0" * 15 + ">"
 

@@ -15,8 +15,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
-from mirlo.passes.byoc.codegen_external import external_modules
-from mirlo.passes.byoc.read_external import read_external
+from mirlo.passes.byoc.read_external import external_modules, read_external
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import load_plugin
 from mirlo.passes.session import Session

@@ -7,6 +7,7 @@ import math
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
 from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, broadcastable, fused, is_slow
+from mirlo.targets.onednn.native.makers.steps import describe_binary, eltwise_step
 from mirlo.targets.onednn.native.storage import Value
 from mirlo.targets.onednn.plan import Node, PostOp
 
@@ -18,17 +19,6 @@ def eltwise(builder: Builder, node: Node) -> Value:
     algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
     made = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
     return apart(builder, made, node.post_ops)
-
-
-def eltwise_step(builder: Builder, x: Value, algorithm: str, alpha: float, beta: float, result: Value) -> Value:
-    """One function of each element."""
-    attr = attributes()
-    descriptor = primitive_desc(
-        "eltwise_forward", api.engine(), api.FORWARD_INFERENCE, api.ELTWISE[algorithm],
-        x.desc.pointer, result.desc.pointer, alpha, beta, attr.pointer,
-    )  # fmt: skip
-    builder.emit(descriptor, {api.SRC: x, api.DST: result})
-    return result
 
 
 def binary(builder: Builder, node: Node) -> Value:
@@ -48,7 +38,7 @@ def binary(builder: Builder, node: Node) -> Value:
         post_ops, later = PostOps(builder, (), x.desc.shape), node.post_ops
 
     def describe(attr: api.Owned) -> api.Owned:
-        return _describe_binary(node.attributes["algorithm"], x, y, attr)
+        return describe_binary(node.attributes["algorithm"], x, y, attr)
 
     descriptor, taken, left = fused(builder, post_ops, describe)
     if is_slow(descriptor):
@@ -69,20 +59,6 @@ def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
     """
     one_pixel = len(shape) > 2 and math.prod(shape[2:]) == 1
     return not one_pixel or all(operand.whole for operand in post_ops.operands)
-
-
-def binary_step(builder: Builder, algorithm: str, x: Value, y: Value, result: Value) -> Value:
-    """One function of two elements."""
-    y = builder.in_layout(y, x.desc) if y.desc.shape == x.desc.shape else y
-    descriptor = _describe_binary(algorithm, x, y, attributes())
-    builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, api.DST: result})
-    return result
-
-
-def _describe_binary(algorithm: str, x: Value, y: Value, attr: api.Owned) -> api.Owned:
-    return primitive_desc(
-        "binary", api.engine(), api.BINARY[algorithm], x.desc.pointer, y.desc.pointer, x.desc.pointer, attr.pointer
-    )
 
 
 def prelu(builder: Builder, node: Node) -> Value:

@@ -7,8 +7,8 @@ import math
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
 from mirlo.targets.onednn.native.desc import plain
-from mirlo.targets.onednn.native.makers.elementwise import binary_step
 from mirlo.targets.onednn.native.makers.post_ops import broadcastable, is_slow
+from mirlo.targets.onednn.native.makers.steps import binary_step
 from mirlo.targets.onednn.native.storage import Value
 from mirlo.targets.onednn.plan import Node
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, implementation
 from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.makers.steps import binary_step, eltwise_step
 from mirlo.targets.onednn.native.storage import Value
 from mirlo.targets.onednn.plan import PostOp
 
@@ -122,8 +123,6 @@ def apart(
     builder: Builder, value: Value, post_ops: Sequence[PostOp], adapt: Callable[[Value], Value] = lambda value: value
 ) -> Value:
     """Do post-ops as steps of their own, in place."""
-    from mirlo.targets.onednn.native.makers.elementwise import binary_step, eltwise_step
-
     for post in post_ops:
         over = value
         if post.kind == "eltwise":

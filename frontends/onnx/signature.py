@@ -1,0 +1,39 @@
+"""What a schema declares of an ONNX operator: its inputs, outputs and attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Formal:
+    """A declared input or output."""
+
+    name: str
+    required: bool
+    variadic: bool
+    homogeneous: bool
+    type_name: str
+    """Name of the type constraint that several formals share, such as `T`."""
+    allowed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a schema says of an operator in one version."""
+
+    operator: str
+    since: int
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    least_inputs: int
+    most_inputs: int
+    most_outputs: int
+    attributes: frozenset[str]
+    required_attributes: frozenset[str]
+
+    def input_name(self, index: int) -> str:
+        if not self.inputs:
+            return f"#{index}"
+        formal = self.inputs[min(index, len(self.inputs) - 1)]
+        return f"{formal.name}[{index - len(self.inputs) + 1}]" if formal.variadic else formal.name

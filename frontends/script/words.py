@@ -1,0 +1,109 @@
+"""What the languages of scripts are made of: words, symbols of templates, text in MLIR."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.frontends.script.errors import ScriptError
+
+
+@dataclass(frozen=True)
+class Word:
+    """A name of the language: `T.grid`."""
+
+    language: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.language}.{self.name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ScriptError(
+            f"{self} has a meaning only inside a script: is the function decorated with @mirlo.prim_func or "
+            "@mirlo.script?"
+        )
+
+    def __enter__(self) -> Any:
+        return self()
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+    def __getitem__(self, what: Any) -> Any:
+        """In annotations, which Python evaluates and the parser reads from the source."""
+        return self
+
+
+@dataclass(frozen=True)
+class DimSymbol:
+    """A dim of a template, a number at each use."""
+
+    name: str
+
+    def _refuse(self, *_: Any) -> Any:
+        return self
+
+    # Annotations such as T.Buffer[(M // 4, 2 * N), "f32"] are evaluated by Python: any arithmetic will do.
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = _refuse
+
+
+@dataclass(frozen=True)
+class ShapeSymbol:
+    """A whole shape of a template."""
+
+    name: str
+
+    def __iter__(self) -> Any:
+        yield self
+
+
+@dataclass(frozen=True)
+class TypeSymbol:
+    """An element type of a template."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AttributeSymbol:
+    """A number of a template that is given where it is used: an attribute of an operator."""
+
+    name: str
+
+
+LOOPS = ("serial", "parallel", "parallel_range", "vectorized", "unrolled", "thread_binding", "grid")
+TYPES = tuple(name for name in DTYPES)
+
+
+@dataclass(frozen=True)
+class MlirText:
+    """Operations given as MLIR: what script has no words for."""
+
+    text: str
+
+
+class Language:
+    """`T` or `R`: its attributes are words."""
+
+    def __init__(self, name: str, words: tuple[str, ...]):
+        self._name = name
+        self._words = frozenset(words)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._words:
+            return Word(self._name, name)
+        raise AttributeError(f"there is no {self._name}.{name}{self.nearest(name)}")
+
+    def mlir(self, text: str) -> MlirText:
+        """Operations of a module given as MLIR text."""
+        return MlirText(text)
+
+    def nearest(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._words, n=1)
+        return f"; did you mean {self._name}.{near[0]}?" if near else ""

@@ -1,0 +1,57 @@
+"""What goes wrong with a code generator: it crashes, raises, or returns what is no artifact of its module."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from typing import Any
+
+from mirlo.passes.byoc.codegen import ExternalModule
+from mirlo.passes.rules import Decline
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.external import ExternalArtifact
+
+
+class Crash(Exception):
+    """What became of the process, as the end of a sentence that starts with who."""
+
+
+def artifact_problem(made: Any, view: ExternalModule) -> str | None:
+    """Return what is wrong with what a code generator returned, None if nothing is."""
+    if isinstance(made, Decline):
+        return f"declined: {made}"
+    if not isinstance(made, ExternalArtifact):
+        return f"gave a {type(made).__name__}: expected an Artifact"
+    if not isinstance(made.format, str) or not made.format:
+        return f"gave an artifact whose format, the name of its loader, is {made.format!r}: expected text"
+    if not isinstance(made.data, (bytes, bytearray)):
+        return f"gave an artifact whose data is a {type(made.data).__name__}: expected bytes"
+    missing = [name for name in view.names if name not in made.functions]
+    if missing:
+        return f"gave an artifact without the function '{missing[0]}'; it has: {', '.join(made.functions) or 'none'}"
+    unknown = [name for name in made.functions if name not in view.names]
+    if unknown:
+        return f"gave an artifact with a function '{unknown[0]}', which the module does not have"
+    lost = [name for name in made.params if name not in view.constants]
+    if lost:
+        return f"gave an artifact that asks for the constant '{lost[0]}', which the module does not have"
+    return _metadata_problem(made)
+
+
+def _metadata_problem(made: ExternalArtifact) -> str | None:
+    try:
+        json.dumps(dict(made.metadata))
+    except (TypeError, ValueError) as error:
+        return f"gave an artifact whose metadata cannot be JSON: {error}"
+    return None
+
+
+def describe_error(error: BaseException) -> str:
+    """Say what a code generator raised, and where."""
+    if isinstance(error, MirloError):
+        return f"failed: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    text = f": {error}" if str(error) else ""
+    return f"raised {type(error).__name__}{at}{text}"

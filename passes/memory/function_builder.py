@@ -1,0 +1,30 @@
+"""The function over buffers while it is built, as control flow and scalars see it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from mirlo.passes.memory.timeline import Body
+
+
+class FunctionBuilder(Protocol):
+    """The builder of a planned function (`build.py`)."""
+
+    scalars: dict[Any, Any]
+    """By value of the function over tensors, the scalar of the function over buffers."""
+
+    def buffer(self, value: Any) -> Any:
+        """Return the buffer of a tensor."""
+
+    def copy(self, source: Any, target: Any, tensor: Any) -> None:
+        """Copy all elements of a tensor of this type from one buffer to another."""
+
+    def emit_body(self, body: Body) -> None:
+        """Emit the operations of a block."""
+
+    def emit_moves(self, number: int) -> None:
+        """Emit the copies of this number."""
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Enter a region: buffers made in it are not known outside."""

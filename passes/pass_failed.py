@@ -1,0 +1,29 @@
+"""The error of a pipeline: which pass failed, why, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.passes.locations import describe
+from mirlo.passes.registry import PassError
+
+
+class PassFailed(PassError):
+    """A pass of a pipeline failed.
+
+    `diagnostics` are those that MLIR gave; `internal` marks an exception that the pass did not mean to raise.
+    """
+
+    def __init__(
+        self, name: str, reason: str, location: Any = None, diagnostics: Sequence[Any] = (), internal: bool = False
+    ):
+        super().__init__(f"pass '{name}' failed: {reason}", location)
+        self.pass_name = name
+        self.diagnostics = tuple(diagnostics)
+        self.internal = internal
+
+    def __str__(self) -> str:
+        lines = [f"{describe(self.location)}: {self.message}" if self.location is not None else self.message]
+        lines += [f"  {describe(d.location)}: {d.severity.name.lower()}: {d.message}" for d in self.diagnostics]
+        return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""`mirlo.load`: compiled models from `.mirlo` files, whatever kind they are of."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.errors import ArtifactError, PackedFunctionError
+from mirlo.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from mirlo.runtime.program import Program
+
+
+def load(path: str | os.PathLike[str], device: int | None = None) -> Executable | Program:
+    """Load a `.mirlo` file: nothing is compiled, and the weights are mapped, not read.
+
+    `device` is the number of the GPU that it runs on, where there are several.
+    """
+    artifact, store = artifacts.load(path)
+    try:
+        if artifact.loader == "program":
+            if device is not None:
+                raise ArtifactError(f"a program of several parts runs on the CPU, found device={device}")
+            from mirlo.runtime.program import Program
+            from mirlo.runtime.program_file import read_program
+
+            return Program(read_program(path, artifact, store), store)
+        if artifact.loader == "specialized":
+            from mirlo.runtime.specialized import specialized_of
+
+            return specialized_of(path, artifact, store, device)
+        return Executable(artifact, store, device)
+    except (ArtifactError, PackedFunctionError) as problem:
+        raise type(problem)(f"{path}: {problem}") from None

@@ -1,0 +1,18 @@
+"""A stage of a prim function: the blocks that one plan computes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mirlo.passes.schedule.blocks.evaluate import Memory
+
+
+class Stage(Protocol):
+    """Blocks that a plan computes."""
+
+    @property
+    def name(self) -> str:
+        """What the plan is called."""
+
+    def emit(self, memory: Memory) -> None:
+        """Emit the launches at the insertion point."""
