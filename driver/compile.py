@@ -95,6 +95,7 @@ def compile(
     *,
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dims: Mapping[str, int] | None = None,
     pipeline: Pipeline | str | None = None,
     legalize: Mapping[str, Callable[..., Any]] | None = None,
     intrinsics: Mapping[str, Callable[..., Any]] | None = None,
@@ -116,11 +117,12 @@ def compile(
     The result is an `Executable`, or a `Program` where the model works on more than tensors of numbers.
     `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`: the code generators
     of the first ones take the parts of the model that their patterns match, the last one compiles the rest.
-    `shapes` fixes the dims of inputs that the model leaves open. `pipeline` replaces the target's. `legalize` maps
-    operators (`"relax.softmax"`), or nodes by their names in the model (`"node:/encoder/softmax"`), to rules that
-    come before all registered ones, `intrinsics` does so with intrinsics (`"exp"`). `strategies` says by name which
-    of several rules of an operator is wanted: `{"relax.conv": "im2col"}`, or a function of the operator in place of
-    the name; "measure" compiles each of them for the shapes at hand and takes the fastest. `schedules` gives prim
+    `shapes` fixes dynamic dims input by input, `dims` by name in all inputs: `{"batch": 1, "seq": 128}`. `pipeline`
+    replaces the target's. `legalize` maps operators (`"relax.softmax"`), or nodes by their names in the model
+    (`"node:/encoder/softmax"`), to rules that come before all registered ones, `intrinsics` does so with intrinsics
+    (`"exp"`). `strategies` says by name which of several rules of an operator is wanted: `{"relax.conv": "im2col"}`,
+    or a function of the operator in place of the name; "measure" compiles each of them for the shapes at hand and
+    takes the fastest. `schedules` gives prim
     functions, by name, a schedule of their own: a `Schedule`, its trace, the file of one, or a function that takes a
     `Schedule`. `save_ir` names a folder for the IR of every stage; each file can be continued with
     `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the
@@ -136,6 +138,10 @@ def compile(
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
 
+    if dims:
+        from mirlo.driver.models import fix_dims
+
+        shapes = fix_dims(model, shapes, dims)
     if specialize is not None:
         from mirlo.driver.specialize import specialized
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.dims import UNKNOWN
+from mirlo.dialects.core.dims import UNKNOWN, symbols_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.modules import read_module
@@ -57,6 +57,19 @@ def open_model(
     return OpenedModel(module, Session(store))
 
 
+def fix_dims(
+    model: Any, shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, int] | None
+) -> Mapping[str, Sequence[int | str]] | None:
+    """Return the shapes of a model's inputs for sizes that are given by input and by dim."""
+    if not dims:
+        return shapes
+    if isinstance(model, ir.Module) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
+        _refuse_shapes(dims, "the module" if isinstance(model, ir.Module) else str(model))
+    from mirlo.frontends.onnx.dims import shapes_with_dims
+
+    return shapes_with_dims(model, shapes, dims)
+
+
 def _checked(model: OpenedModel) -> OpenedModel:
     """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
     problems: list[str] = []
@@ -98,8 +111,10 @@ def _input_name(function: Any, index: int) -> str:
 
 def _needs_sizes(name: str, found: TensorType, target: str) -> str:
     sizes = [dim if isinstance(dim, int) else 1 for dim in found.shape]
+    flags = " ".join(f"--dim {symbol}=N" for symbol in sorted({s for dim in found.shape for s in symbols_of(dim)}))
     return (
-        f"input '{name}' is {found}, and target '{target}' needs a number for each dim: give the shape, for instance "
+        f"input '{name}' is {found}, and target '{target}' needs a number for each dim: give the sizes of the dims, "
+        f"{flags or '--dim'}, in Python dims=, or the shape, for instance "
         f"--shape {name}={'x'.join(map(str, sizes))}, in Python shapes={{'{name}': {sizes}}}"
     )
 

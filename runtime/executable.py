@@ -15,7 +15,7 @@ import numpy as np
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
-from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.artifact import Artifact, TensorSpec, describe
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
@@ -36,14 +36,18 @@ class Memory:
 
     weights_bytes: int
     arena_bytes: int
-    """Of each call in progress."""
+    """Of each call in progress, where it is one number for all."""
     device_arena_bytes: int = 0
     """Of the model on its device, for all calls."""
+    is_dynamic: bool = False
+    """Whether the sizes of a call decide how large its arena is."""
 
     def __str__(self) -> str:
         weights = f"weights {self.weights_bytes / 2**20:.1f} MiB"
         if self.device_arena_bytes:
             return f"{weights}, arena {self.device_arena_bytes / 2**20:.1f} MiB on the device"
+        if self.is_dynamic:
+            return f"{weights}, arena by the sizes of a call"
         return f"{weights}, arena {self.arena_bytes / 2**20:.1f} MiB per call"
 
 
@@ -100,7 +104,7 @@ class Executable:
     @property
     def memory(self) -> Memory:
         """Bytes of the weights (shared by all calls) and of the arena of a call."""
-        return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena)
+        return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena, self._sizes.is_dynamic)
 
     def weight(self, name: str) -> np.ndarray:
         """The elements of a weight, by its name in `artifact.params`; not to be written."""
@@ -153,12 +157,15 @@ class Executable:
         rng = np.random.default_rng(seed)
         return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
 
-    def profile(self, *arrays: Any, repeats: int = 10, **named: Any) -> Profile:
-        """The time of each kernel: the median of some runs, after one that warms up. Without inputs, random ones."""
+    def profile(self, *arrays: Any, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any) -> Profile:
+        """The time of each kernel: the median of some runs, after one that warms up.
+
+        Without inputs, random ones; `dims` are the sizes of their dynamic dims.
+        """
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
         if not arrays and not named:
-            named = self.random_inputs()
+            named = self.random_inputs(dims=dims)
         values = bind(self.inputs, arrays, named)
         if not self.artifact.kernels:
             return Profile((), repeats)
@@ -301,6 +308,8 @@ class Executable:
                 results.append(None)
                 continue
             shape = self._sizes.shape(spec.shape, record)
+            if min(shape, default=0) < 0:
+                raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
             if given is None:
                 results.append(empty_aligned(dtype, shape))
                 continue

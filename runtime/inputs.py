@@ -95,7 +95,7 @@ def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Gener
     """Floats of a normal distribution; 0 or 1 where integers are wanted, because they may be indices."""
     missing = [dim for dim in spec.shape if isinstance(dim, str) and dim not in dims]
     if missing:
-        raise InputError(f"input {spec}: give the size of dim '{missing[0]}'")
+        raise InputError(f"input {spec}: give the size of its dim '{missing[0]}', dims={{'{missing[0]}': ...}}")
     shape = tuple(dims[dim] if isinstance(dim, str) else dim for dim in spec.shape)
     dtype = numpy_dtype(spec.dtype)
     if spec.dtype.startswith(("f", "bf")):

@@ -77,9 +77,9 @@ class Specialized(Executable):
         results = made if isinstance(made, tuple) else (made,)
         return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
-    def profile(self, *arrays: Any, repeats: int = 10, **named: Any) -> Profile:
+    def profile(self, *arrays: Any, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any) -> Profile:
         if not arrays and not named:
-            named = self.random_inputs()
+            named = self.random_inputs(dims=dims)
         values = bind(self.inputs, arrays, named)
         build = self._find(_shapes(values))
         return super().profile(*values, repeats=repeats) if build is None else build.profile(*values, repeats=repeats)
@@ -118,6 +118,7 @@ class Specialized(Executable):
             sum(array.nbytes for array in names.values()),
             max(each.arena_bytes for each in every),
             sum(each.device_arena_bytes for each in every),
+            any(each.is_dynamic for each in every),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -66,8 +66,18 @@ Rewrite these nodes with supported operators, or give each operator a function b
         "model: put it there",
     ),
     "open dim without a size": (
-        "run open.onnx",
-        "input 'x' is x: f32[batch, 8]: give its shape, --shape x=..., or an array, --input x=FILE.npy",
+        "bisect open.onnx",
+        "input 'x' is f32[batch, 8]: give the sizes of its dims, --dim batch=N, its shape, --shape x=..., or an array, "
+        "--input x=FILE.npy",
+    ),
+    "size of no dim": (
+        "compile open.onnx --dim bach=4",
+        "open.onnx: a size is given for the dim 'bach', which it has not; dims of its inputs: batch; "
+        "did you mean 'batch'?",
+    ),
+    "sizes of dims beside a shape": (
+        "compile open.onnx --dim batch=4 --shape x=5x8",
+        "open.onnx: dim 0 of input 'x', 'batch', is 4 by the sizes of dims, and 5 by the shapes that are given",
     ),
     "shape of no input": (
         "compile good.onnx --shape z=4",

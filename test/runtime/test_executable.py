@@ -217,7 +217,7 @@ def test_symbolic_dims_are_bound_and_passed(make_artifact):
         exe(np.zeros((3, 4), np.int64), np.zeros((2, 5), bool))
     with pytest.raises(InputError, match=r"input 'ids': expected i64\[batch, 4\], found i64\[3, 5\]"):
         exe(np.zeros((3, 5), np.int64), np.zeros((3, 5), bool))
-    with pytest.raises(InputError, match=r"input ids: i64\[batch, 4\]: give the size of dim 'batch'"):
+    with pytest.raises(InputError, match=r"input ids: i64\[batch, 4\]: give the size of its dim 'batch'"):
         exe.random_inputs()
     inputs = exe.random_inputs(dims={"batch": 2, "length": 3})
     assert inputs["mask"].shape == (2, 3) and inputs["ids"].max() <= 1

@@ -83,8 +83,14 @@ class Arguments(argparse.Namespace):
 
     @property
     def shapes(self) -> Shapes:
-        """Shapes by input."""
-        return dict(self.shape)
+        """Shapes by input, those included that follow from sizes of dims."""
+        shapes = dict(self.shape)
+        if not self.dim:
+            return shapes
+        from mirlo.driver.models import fix_dims
+
+        found = fix_dims(self.subject if "subject" in self else self.model, shapes, dict(self.dim)) or {}
+        return {name: tuple(shape) for name, shape in found.items()}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -115,7 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_check_target(commands)
     add_cache(commands, _add)
-    add_shapes(add_bench(commands, _add, positive))
+    add_bench(commands, _add, positive)
     add_searches(commands, _add)
     return parser
 

@@ -41,12 +41,11 @@ def run(arguments: Arguments) -> Results:
     from mirlo.tools.bench.measure import Settings, measure
     from mirlo.tools.bench.results import Results
 
-    shapes = arguments.shapes
     settings = Settings(
         against=arguments.engines,
         threads=arguments.thread_counts,
         seconds=arguments.seconds,
-        shapes={name: shape for name, shape in shapes.items()},
+        shapes=dict(arguments.shape),
         dims=dict(arguments.dim),
         pythons=dict(arguments.python),
         seed=arguments.seed,

@@ -90,7 +90,15 @@ def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
             raise CommandError(f"input '{name}' is {found}: only models on tensors of numbers can be bisected")
         if not found.is_static:
             raise CommandError(
-                f"input '{name}' is {found}: give its shape, --shape {name}=..., or an array, --input {name}=FILE.npy"
+                f"input '{name}' is {found}: give the sizes of its dims, {_dim_flags(found)}, its shape, "
+                f"--shape {name}=..., or an array, --input {name}=FILE.npy"
             )
         feeds[name] = random_input(TensorSpec(name, str(found.dtype), found.static_shape), {}, rng)
     return feeds
+
+
+def _dim_flags(found: Any) -> str:
+    from mirlo.dialects.core import dims as D
+
+    names = sorted({name for dim in found.shape for name in D.symbols_of(dim)})
+    return " ".join(f"--dim {name}=N" for name in names)

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.runtime import archive
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
 
 
@@ -26,8 +27,7 @@ def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
 
 
 def _artifact_lines(artifact: Any) -> Iterator[str]:
-    plan = artifact.metadata.get("memory", {})
-    yield "memory of a call: " + arena_text(artifact.arena_bytes, plan)
+    yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
     kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
@@ -37,7 +37,31 @@ def _artifact_lines(artifact: Any) -> Iterator[str]:
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
 
 
-def arena_text(arena: int, plan: dict[str, Any]) -> str:
+def arena_lines(artifact: Any) -> Iterator[str]:
+    """The arena beside the most bytes that are alive at one time; for some sizes where these decide."""
+    plan, sizes = artifact.metadata.get("memory", {}), artifact.metadata.get("sizes")
+    if not sizes:
+        yield "memory of a call: " + _arena_text(artifact.arena_bytes, plan)
+        return
+    written = f"; {plan['in_place']} calls write over an input" if "in_place" in plan else ""
+    yield f"memory of a call: by the sizes of its inputs{written}"
+    asked = ", and what data tells while it runs" if artifact.metadata.get("allocates") else ""
+    for example, arena in _arenas(artifact, sizes[0]):
+        yield f"  {example}: {bytes_text(arena)}{asked}"
+
+
+def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
+    """Sizes of the dynamic dims, and what the arena takes of them."""
+    from mirlo.dialects.core import dims as D
+
+    total = D.parse(arena)
+    for sizes, names in with_small_sizes(artifact.inputs, {}):
+        found = D.substitute(total, sizes)
+        if isinstance(found, int):
+            yield ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes), found
+
+
+def _arena_text(arena: int, plan: dict[str, Any]) -> str:
     """The arena beside the most bytes that are alive at one time."""
     if "bound" not in plan:
         return bytes_text(arena)

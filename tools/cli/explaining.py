@@ -24,8 +24,8 @@ def execute(arguments: Arguments) -> None:
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    if arguments.node or arguments.shape:
-        raise CommandError("--node and --shape are for models")
+    if arguments.node or arguments.shape or arguments.dim:
+        raise CommandError("--node, --shape and --dim are for models")
     chains = rule_chains(arguments.subject, arguments.target or "llvm")
     if arguments.json:
         print(json.dumps([chain_json(chain) for chain in chains], indent=2))

@@ -18,8 +18,8 @@ def execute(arguments: Arguments) -> None:
     """Print what is in a file."""
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        if arguments.shape:
-            raise CommandError(f"{arguments.model} is compiled already: --shape is for ONNX models")
+        if arguments.shape or arguments.dim:
+            raise CommandError(f"{arguments.model} is compiled already: --shape and --dim are for ONNX models")
         lines = _compiled(arguments.model)
     elif Path(arguments.model).suffix in (".mlir", ".mlirbc"):
         raise CommandError(f"{arguments.model} is IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it")
@@ -30,7 +30,7 @@ def execute(arguments: Arguments) -> None:
 
 def _compiled(path: str) -> Iterable[str]:
     from mirlo.runtime import artifact as artifacts
-    from mirlo.tools.cli.compile_report import arena_text
+    from mirlo.tools.cli.compile_report import arena_lines
 
     artifact, store = artifacts.load(path)
     threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
@@ -38,7 +38,7 @@ def _compiled(path: str) -> Iterable[str]:
     yield from _tensors("inputs", artifact.inputs)
     yield from _tensors("outputs", artifact.outputs)
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
-    yield "memory of a call: " + arena_text(artifact.arena_bytes, artifact.metadata.get("memory", {}))
+    yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     if artifact.loader == "specialized":
         from mirlo.runtime.specialized import specialized_of

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from mirlo.tools.cli.values import add_dims, add_shape
+
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -28,7 +30,7 @@ def add_cache(commands: Any, add: Add) -> None:
 
 
 def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
-    """`mirlo bench`, but for the shapes."""
+    """`mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
     parser.add_argument(
@@ -50,10 +52,8 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         "--python", metavar="NAME=PATH", type=interpreter_of, action="append", default=[],
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
-    parser.add_argument(
-        "--dim", metavar="NAME=N", type=lambda text: _dim(text, positive), action="append", default=[],
-        help="the size with which a dim runs that the compiled model leaves open",
-    )  # fmt: skip
+    add_shape(parser)
+    add_dims(parser, "the size with which a dynamic dim runs; the model is compiled for any")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the random inputs (default: 0)")
     parser.add_argument(
         "--kernels", metavar="N", type=int, default=12, help="rows of the table of kernels; 0 for none (default: 12)"
@@ -92,13 +92,6 @@ def interpreter_of(text: str) -> tuple[str, str]:
     if not equals or name not in _others():
         raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_others())}, found '{text}'")
     return name, path
-
-
-def _dim(text: str, positive: Callable[[str], int]) -> tuple[str, int]:
-    name, equals, size = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected NAME=N, found '{text}'")
-    return name, positive(size)
 
 
 def add_cache_flags(group: Any, positive: Callable[[str], int]) -> None:

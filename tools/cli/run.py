@@ -8,9 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mirlo.tools.cli.arguments import Arguments, Shapes
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
+from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.cli.tables import columns, number
 
 if TYPE_CHECKING:
@@ -85,33 +87,37 @@ def _inputs(executable: Executable, given: Mapping[str, Any], arguments: Argumen
             # Tells which inputs there are, and the nearest.
             bind(executable.inputs, (), given)
         convert(specs[name], array, dims)
-    dims.update(_dims(executable.inputs, arguments.shapes, arguments.model))
-    missing = [spec for spec in executable.inputs for dim in spec.shape if isinstance(dim, str) and dim not in dims]
-    if missing:
-        raise CommandError(
-            f"input '{missing[0].name}' is {missing[0]}: give its shape, --shape {missing[0].name}=..., or an array, "
-            f"--input {missing[0].name}=FILE.npy"
-        )
-    return {**executable.random_inputs(arguments.seed, dims), **given}
+    if is_compiled(arguments.model):
+        dims.update(sizes_of_shapes(executable.inputs, dict(arguments.shape), arguments.model))
+        dims.update(_sizes_of_dims(executable, arguments))
+    else:
+        dims.update(sizes_of_shapes(executable.inputs, arguments.shapes, arguments.model))
+    problem: MirloError | None = None
+    unknown: list[str] = []
+    for sizes, unknown in with_small_sizes(executable.inputs, dims):
+        inputs = {**executable.random_inputs(arguments.seed, sizes), **given}
+        if unknown:
+            try:
+                executable.run(inputs)
+            except MirloError as error:  # such as an image smaller than a window
+                problem = error
+                continue
+            taken = ", ".join(f"{name}={sizes[name]}" for name in unknown if name in sizes)
+            flags = " ".join(f"--dim {name}=N" for name in unknown)
+            print(f"sizes of dynamic dims: {taken}, which were not given; others: {flags}")
+        return inputs
+    flags = " ".join(f"--dim {name}=N" for name in unknown)
+    raise CommandError(f"no small sizes fit the model ({problem}): give the sizes of its dynamic dims, {flags}")
 
 
-def _dims(specs: tuple[TensorSpec, ...], shapes: Shapes, model: str) -> dict[str, int]:
-    """Sizes of the open dims, from the shapes that the command line gives."""
-    dims: dict[str, int] = {}
-    by_name = {spec.name: spec for spec in specs}
-    for name, shape in shapes.items():
-        spec = by_name.get(name)
-        if spec is None:
-            raise CommandError(f"{model}: a shape is given for '{name}'; inputs: {', '.join(map(str, specs))}")
-        agrees = len(shape) == len(spec.shape)
-        for dim, size in zip(spec.shape, shape, strict=False):
-            if isinstance(dim, str) and isinstance(size, int):
-                agrees = agrees and dims.setdefault(dim, size) == size
-            else:
-                agrees = agrees and dim == size
-        if not agrees:
-            raise CommandError(f"{model}: input {spec} cannot have the shape {'x'.join(map(str, shape))}")
-    return dims
+def _sizes_of_dims(executable: Executable, arguments: Arguments) -> dict[str, int]:
+    """The sizes of dims that the command line gives for a model that is compiled already."""
+    known = {dim for spec in executable.inputs for dim in spec.shape if isinstance(dim, str)}
+    for name, _ in arguments.dim:
+        if name not in known:
+            has = f"dynamic dims: {', '.join(sorted(known))}" if known else "the model has no dynamic dims"
+            raise CommandError(f"{arguments.model}: a size is given for the dim '{name}', which it has not; {has}")
+    return dict(arguments.dim)
 
 
 def _print_tensors(

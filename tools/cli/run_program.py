@@ -55,7 +55,11 @@ def _inputs(program: Program, given: Mapping[str, Any], arguments: Arguments) ->
             continue
         shape = arguments.shapes.get(name, port.kind.shape or ())
         if not port.kind.is_tensor or not all(isinstance(dim, int) for dim in shape):
-            what = "an array, --input NAME=FILE.npy, or its shape" if port.kind.is_tensor else "call it from Python"
+            what = (
+                "an array, --input NAME=FILE.npy, its shape, or the sizes of its dims, --dim NAME=N"
+                if port.kind.is_tensor
+                else "call it from Python"
+            )
             raise CommandError(f"input '{name}' is {port.kind}, of which there are no random values: {what}")
         values[name] = random_input(TensorSpec(name, port.kind.name, tuple(shape)), {}, rng)
     return {name: values[name] for name in ports}

@@ -30,6 +30,12 @@ def add_cost(parser: Any) -> None:
 
 
 def add_shapes(parser: Any) -> None:
+    """`--shape`, and `--dim` beside it."""
+    add_shape(parser)
+    add_dims(parser, "the size of a dynamic dim in all inputs; may be given for several dims")
+
+
+def add_shape(parser: Any) -> None:
     parser.add_argument(
         "--shape",
         metavar="NAME=1x3x224x224",
@@ -38,6 +44,17 @@ def add_shapes(parser: Any) -> None:
         default=[],
         help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
     )
+
+
+def add_dims(parser: Any, purpose: str) -> None:
+    parser.add_argument("--dim", metavar="NAME=N", type=_size_of_dim, action="append", default=[], help=purpose)
+
+
+def _size_of_dim(text: str) -> tuple[str, int]:
+    name, equals, size = text.rpartition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NAME=N, found '{text}'")
+    return name, natural(size)
 
 
 def _assignment(text: str) -> tuple[str, str]:

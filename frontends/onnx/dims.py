@@ -1,0 +1,59 @@
+"""Sizes that are given by dim, for all inputs of a model at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx import model as models
+from mirlo.frontends.onnx.errors import OnnxImportError, nearest
+from mirlo.frontends.onnx.inputs import Shapes, identifier, input_types
+
+
+def shapes_with_dims(
+    model: models.Source, shapes: Shapes | None, dims: Mapping[str, int]
+) -> dict[str, Sequence[int | str]]:
+    """Return the shapes of the inputs in which these dims have these sizes; `shapes` are given beside them."""
+    loaded = models.load(model)
+    constants = {tensor.name for tensor in loaded.proto.graph.initializer}
+    inputs = [value for value in loaded.proto.graph.input if value.name not in constants]
+    declared = _tensors(input_types(inputs, None, loaded.name))
+    known = sorted({name for kind in declared.values() for dim in kind.shape for name in D.symbols_of(dim)})
+    sizes: dict[str, D.Dim] = {}
+    for text, size in dims.items():
+        name = text if text in known else identifier(text)
+        if name not in known:
+            what = f"dims of its inputs: {', '.join(known)}" if known else "its inputs have no dynamic dims"
+            hint = f"; {nearest(text, known)}" if known else ""
+            raise OnnxImportError(
+                f"{loaded.name}: a size is given for the dim '{text}', which it has not; {what}{hint}"
+            )
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise OnnxImportError(
+                f"{loaded.name}: the size of the dim '{text}' must be a number from 0, found {size!r}"
+            )
+        sizes[name] = size
+    made: dict[str, Sequence[int | str]] = {}
+    given = _tensors(input_types(inputs, shapes, loaded.name))
+    for name, kind in given.items():  # a shape may have renamed a dim
+        for dim, found in zip(declared[name].shape, kind.shape, strict=True):
+            if str(dim) in sizes and D.is_symbol_name(str(found)):
+                sizes[str(found)] = sizes[str(dim)]
+    for name, kind in given.items():
+        row = [D.substitute(dim, sizes) for dim in kind.shape]
+        for axis, (dim, found) in enumerate(zip(declared[name].shape, row, strict=True)):
+            wanted = D.substitute(dim, sizes)
+            if isinstance(wanted, int) and found != wanted:
+                raise OnnxImportError(
+                    f"{loaded.name}: dim {axis} of input '{name}', '{dim}', is {wanted} by the sizes of dims, and "
+                    f"{found} by the shapes that are given"
+                )
+            if isinstance(found, int) and found < 0:
+                raise OnnxImportError(f"{loaded.name}: dim {axis} of input '{name}', '{dim}', would be {found}")
+        made[name] = [dim if isinstance(dim, int) else str(dim) for dim in row]
+    return made
+
+
+def _tensors(types: Mapping[str, object]) -> dict[str, TensorType]:
+    return {name: kind for name, kind in types.items() if isinstance(kind, TensorType)}
