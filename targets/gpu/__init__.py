@@ -1,4 +1,4 @@
-"""Target `gpu`: what all GPUs share: schedules of threads and blocks, programs of the host."""
+"""Define target `gpu`, shared by all GPUs: schedules of threads and thread blocks, and host programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of a prim function that copy a whole buffer: the device copies it at once, no thread goes over it."""
+"""Loops of a prim function that copy a whole buffer: the device copies it at once, without a kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo.targets.gpu.numbers import constant_of
 
 
 def hoist_copies(work: list[Any]) -> list[Any]:
-    """Put copies before a launch in place of the loops that a function's work begins with; the work that is left."""
+    """Replace leading copy loops of a function with copies before its launch; return the remaining work."""
     left = list(work)
     while left and (found := _whole_copy(left[0])) is not None:
         source, target, extents = found
@@ -29,7 +29,7 @@ def hoist_copies(work: list[Any]) -> list[Any]:
 
 
 def _whole_copy(op: Any) -> tuple[Any, Any, list[Any]] | None:
-    """Source, target and extents of loops that copy all elements of one buffer to the same places of another."""
+    """Return source, target and extents of loops that copy one buffer elementwise to another, else None."""
     extents, places = [], []
     while op.name == "scf.for" and not len(op.results):
         low, high, step = list(op.operands)[:3]
@@ -61,7 +61,7 @@ def _ends(load: Any, store: Any, places: list[Any], extents: list[Any]) -> tuple
 
 
 def _is_row_major(position: Any, places: list[Any], extents: list[Any]) -> bool:
-    """Whether a position is that of an element in a tensor of these extents."""
+    """Return whether a position is the row-major index in a tensor of these extents."""
     if len(places) == 1:
         return bool(position == places[0])
     for rest, place in _operands(position, "arith.addi"):
@@ -73,7 +73,7 @@ def _is_row_major(position: Any, places: list[Any], extents: list[Any]) -> bool:
 
 
 def _operands(value: Any, name: str) -> list[tuple[Any, Any]]:
-    """The operands of what makes a value, in both orders, if it is this operation."""
+    """Return the operands of a value's defining operation, in both orders, if it has this name."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != name:
         return []

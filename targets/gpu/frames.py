@@ -1,6 +1,6 @@
-"""What a call of a model is, for the sizes of its inputs: where its tensors lie, and its steps in numbers.
+"""A call of a model for given input sizes: where its tensors are placed, and its steps with concrete numbers.
 
-What the loaders of GPU targets share. It imports nothing of the compiler.
+Shared by the loaders of GPU targets. Imports nothing of the compiler.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from mirlo.targets.gpu.host import Host, Straight, is_straight, straight_steps
 from mirlo.targets.gpu.places import Region, lay_out
 
 KEPT = 16
-"""Frames of a model that wait for inputs of the same sizes."""
+"""Frames of a model kept for calls with the same sizes."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A call, its sizes given."""
+    """A call with given sizes."""
 
     key: tuple[int, ...]
-    """The sizes that the inputs told."""
+    """The sizes bound from the inputs."""
     regions: list[Region]
-    """Where inputs and outputs lie, one behind the other; outputs whose size the data tells have none."""
+    """Where inputs and outputs are placed, consecutively; outputs of data-dependent size have no region."""
     total: int
     arena: int
     """Bytes of scratch memory."""
     steps: list[dict[str, Any]] | None
-    """Launches and copies; None where the host decides between them."""
+    """Launches and copies; None if the host decides between them."""
 
 
 class Frames:
@@ -43,14 +43,14 @@ class Frames:
     def __init__(self, artifact: Artifact, on_device: Collection[str] = ()) -> None:
         self.artifact = artifact
         self.on_device = frozenset(on_device)
-        """Functions of the run time that take tensors where they lie."""
+        """Packed functions that take tensors in place on the device."""
         self.program = artifact.metadata["program"]
         self.sizes = Sizes(artifact)
         self.late = frozenset(artifact.metadata.get("late", ()))
         self._kept: OrderedDict[tuple[int, ...], Frame] = OrderedDict()
 
     def record(self, address: int) -> Any:
-        """The call record at an address."""
+        """Return the call record at an address."""
         return (ctypes.c_int64 * self.sizes.words).from_address(address)
 
     def measure(self, address: int) -> None:
@@ -58,7 +58,7 @@ class Frames:
         Host(Straight(), self.record(address)).run(self.program.get("sizes", ()))
 
     def of(self, record: Any) -> Frame:
-        """The frame of a call."""
+        """Return the frame of a call."""
         key = tuple(record[FIRST : FIRST + len(self.sizes.symbols)])
         found = self._kept.get(key)
         if found is None:
@@ -70,7 +70,7 @@ class Frames:
 
     def _make(self, key: tuple[int, ...], record: Any) -> Frame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
-        # A program without instructions of the host says nothing of that.
+        # A program without host instructions has no such field.
         steps = self.program["steps"] if "straight" not in self.program else None
         if steps is None and is_straight(self.program["steps"], self.on_device):
             steps = straight_steps(self.program["steps"], record)
@@ -83,16 +83,16 @@ class Frames:
         return math.prod(self.sizes.shape(spec.shape, record)) * numpy_dtype(spec.dtype).itemsize
 
     def is_late(self, spec: Any) -> bool:
-        """Whether the data tells how large an output is."""
+        """Return whether an output's size is data-dependent."""
         return not self.late.isdisjoint(map(str, spec.shape))
 
     def hand_over(self, record: Any, number: int, size: int) -> int:
-        """Memory of the caller for an output whose size the data told; 0 where there is none."""
+        """Return memory of the caller for an output of data-dependent size; 0 if there is none."""
         return Allocator(record[self.sizes.words - 1])(ctypes.addressof(record), number, size) or 0
 
 
 def launches_in(steps: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """All launches of a program."""
+    """Yield all launches of a program."""
     for step in steps:
         if "kernel" in step:
             yield step

@@ -1,4 +1,4 @@
-"""Functions of the run time, called on copies of tensors. What the loaders of GPU targets share."""
+"""Packed functions, called on copies of tensors. Shared by the loaders of GPU targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTenso
 
 
 class Functions:
-    """The functions that a model calls, at the addresses that its entry function is given."""
+    """The packed functions of a model, at the addresses that its entry function receives."""
 
     def __init__(self, artifact: Artifact, params: Any) -> None:
         self._names = list(artifact.packed)
@@ -28,7 +28,7 @@ class Functions:
 
     def call(self, step: dict[str, Any], record: Any, read: Callable[[list[Any], np.ndarray], None],
              write: Callable[[list[Any], np.ndarray], None]) -> bool:  # fmt: skip
-        """Do an instruction `call`; whether it failed, which is noted in the record.
+        """Execute an instruction `call`; return whether it failed, which is noted in the record.
 
         `read` fills an array from a range of the device's memory, `write` copies it there.
         """
@@ -45,6 +45,6 @@ class Functions:
         return False
 
     def start(self, name: str, tensors: Sequence[DLTensor]) -> int:
-        """Call a function on tensors, wherever their memory is; what it returns."""
+        """Call a function on tensors, wherever their memory is, and return its result."""
         given = (ctypes.POINTER(DLTensor) * len(tensors))(*(ctypes.pointer(tensor) for tensor in tensors))
         return int(self._functions[self._names.index(name)](given, len(tensors)))

@@ -1,20 +1,21 @@
-"""Runs what the host does between launches: arithmetic, branches, loops, elements read back. It imports nothing of the
-compiler: loaders use it.
+"""Interpreter of host programs between launches: arithmetic, branches, loops, elements read back. Used by loaders;
+imports
+nothing of the compiler.
 
-A number is known when compiling, or has a name, `%3`. Instructions are dictionaries; `do` says which:
+A number is a constant, or has a name, `%3`. Instructions are dictionaries with a field `do`:
 
-| do | fields | what |
+| do | fields | meaning |
 | --- | --- | --- |
-| `let` | name, op, bits, of | arithmetic of MLIR's dialect `arith` on numbers of so many bits |
-| `word`, `set` | name, at; at, value | a word of the call record, read or written |
-| `load`, `store` | name, from, type; value, to, type | an element of the device's memory |
+| `let` | name, op, bits, of | an operation of MLIR's dialect `arith` on integers of this width |
+| `word`, `set` | name, at; at, value | read or write a word of the call record |
+| `load`, `store` | name, from, type; value, to, type | read or write an element in device memory |
 | `if` | condition, then, else, results | one of two bodies |
 | `for` | low, high, step, index, carried, start, body, results | a body for each index |
-| `while` | carried, start, before, handed, after, results | both bodies until the first one's `condition` says no |
-| `yield`, `condition` | values; value, values | what a body gives |
+| `while` | carried, start, before, handed, after, results | both bodies until the first one's `condition` is false |
+| `yield`, `condition` | values; value, values | the results of a body |
 | `allocate` | memory, number, bytes | memory of the space `late`; `number` is that of an output, or -1 |
-| `check` | value, most, number | ends the call unless 0 <= value <= most |
-| `call` | function, arguments, types, outputs, row | a function of the run time, on the memory of tensors |
+| `check` | value, most, number | end the call unless 0 <= value <= most |
+| `call` | function, arguments, types, outputs, row | a packed function, on the memory of tensors |
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from typing import Any, Protocol
 from mirlo.runtime.errors import ArtifactError
 
 FORMATS = {"i1": "<b", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "index": "<q", "f32": "<f", "f64": "<d"}
-"""Elements that the host reads and writes."""
+"""Element types that the host reads and writes, as `struct` formats."""
 
 
 class Worker(Protocol):
-    """What does the work on a device."""
+    """Executes steps on a device."""
 
     def step(self, step: dict[str, Any]) -> None:
-        """A launch or a copy, in numbers."""
+        """Execute a launch or a copy with concrete numbers."""
 
     def read(self, where: list[Any], size: int) -> bytes:
-        """Bytes at the start of a range, when all steps before are done."""
+        """Read bytes at the start of a range, after all previous steps."""
 
     def write(self, where: list[Any], data: bytes) -> None:
-        """Bytes to the start of a range, after all steps before."""
+        """Write bytes to the start of a range, after all previous steps."""
 
     def allocate(self, memory: int, number: int, size: int) -> None:
-        """Memory of the space `late`; `number` is that of the output that it is for, or -1."""
+        """Allocate memory of the space `late`; `number` is that of the output it is for, or -1."""
 
     def call(self, step: dict[str, Any]) -> bool:
-        """Call a function of the run time; whether it failed."""
+        """Call a packed function; return whether it failed."""
 
 
 class _End(Exception):
-    """The call is over: a size was wrong, or a function failed."""
+    """Ends the call: a size was wrong, or a function failed."""
 
 
 class Host:
@@ -61,7 +62,7 @@ class Host:
         self._values: dict[str, Any] = {}
 
     def run(self, steps: Sequence[dict[str, Any]]) -> bool:
-        """Do all steps; whether nothing ended them early."""
+        """Execute all steps; return whether none ended the call early."""
         try:
             self._body(steps)
         except _End:
@@ -78,7 +79,7 @@ class Host:
         self._values.update(zip(names, values, strict=True))
 
     def _body(self, steps: Sequence[dict[str, Any]]) -> list[Any]:
-        """The steps of a body, and what it gives."""
+        """Execute the steps of a body and return its results."""
         given: list[Any] = []
         for step in steps:
             kind = step.get("do")
@@ -108,7 +109,7 @@ class Host:
         self._worker.step({**step, "grid": grid, "arguments": arguments})
 
     def _argument(self, argument: Any) -> Any:
-        """A range, a tensor map of one, or a number."""
+        """Return a range, a tensor map of one, or a number."""
         if isinstance(argument, dict):
             return {**argument, "map": self._range(argument["map"])}
         return self._range(argument) if isinstance(argument, list) else self._of(argument)
@@ -199,13 +200,13 @@ _UNSIGNED: dict[str, Callable[[int, int], Any]] = {
     "uge": lambda a, b: a >= b,
 }  # fmt: skip
 OPERATIONS = frozenset({*_SIGNED, *_UNSIGNED, "select", "sext", "zext"})
-"""What `let` computes: operations of `arith`, and predicates of its comparisons; `sext` and `zext` are casts, whose
-second operand is the number of bits before."""
+"""Operations of `let`: those of `arith`, and its comparison predicates; `sext` and `zext` are casts whose second
+operand is the source width."""
 _DIVISIONS = frozenset({"divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui"})
 
 
 def compute(op: str, of: Sequence[int], bits: int) -> int:
-    """The result of an operation, held to so many bits as a signed number; of one bit, 0 or 1."""
+    """Return the result of an operation as a signed integer of this width; 0 or 1 for one bit."""
     if op == "select":
         return of[1] if of[0] else of[2]
     if op in _DIVISIONS and of[1] == 0:
@@ -216,19 +217,19 @@ def compute(op: str, of: Sequence[int], bits: int) -> int:
         return _held(_unsigned(of[0], of[1]), bits)
     if op in _SIGNED:
         return _held(int(_SIGNED[op](of[0], of[1])), bits)
-    # Comparisons have one bit; numbers that were extended by their sign are in the same order as without.
+    # Comparisons produce one bit; sign-extended integers compare as before.
     width = 64 if bits == 1 else bits
     return _held(int(_UNSIGNED[op](_unsigned(of[0], width), _unsigned(of[1], width))), bits)
 
 
 def _held(value: int, bits: int) -> int:
-    """A number as so many bits hold it."""
+    """Wrap a number to this width."""
     found = _unsigned(value, bits)
     return found - (1 << bits) if bits > 1 and found >> (bits - 1) else found
 
 
 class Straight:
-    """Gathers the steps of a program without doing them: what is known before a call starts."""
+    """Collects the steps of a program without executing them: everything known before a call starts."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
@@ -247,7 +248,7 @@ class Straight:
 
 
 def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()) -> bool:
-    """Whether nothing has to be read back; functions of the run time `on_device` take tensors where they lie."""
+    """Return whether nothing has to be read back; functions in `on_device` take tensors in place."""
     for step in steps:
         kind = step.get("do")
         if kind in ("load", "store", "allocate") or (kind == "call" and step["function"] not in on_device):
@@ -259,7 +260,7 @@ def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()
 
 
 def straight_steps(steps: Sequence[dict[str, Any]], record: Any) -> list[dict[str, Any]]:
-    """The launches, copies and calls of a program for the sizes of a record."""
+    """Return the launches, copies and calls of a program for the sizes of a record."""
     gathered = Straight()
     Host(gathered, record).run(steps)
     return gathered.steps

@@ -1,4 +1,4 @@
-"""Kernels as files of an artifact: what emitters write and loaders read."""
+"""Kernels as files of an artifact, written by emitters and read by loaders."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class KernelCode:
     """The code of one kernel, or of a module with several."""
 
     name: str
-    """As the steps of the program call it."""
+    """The name that the program's steps use."""
     entry: str
     code: bytes
     features: tuple[str, ...] = ()
-    """What the device must be able to do."""
+    """Features that the device must have."""
     shared: int = 0
-    """Bytes of a block's shared memory that launches must ask for."""
+    """Bytes of dynamic shared memory that launches must request."""
     binary: bytes = b""
-    """The same code as one chip runs it, where it was assembled."""
+    """The code assembled for one chip, if it was."""
 
 
 def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:
-    """Code and constants as one run of bytes, and where in it they are; equal code is there once."""
+    """Concatenate code and constants, equal ones once, and return the bytes with their offsets."""
     parts: list[bytes] = []
     known: dict[bytes, list[int]] = {}
     size = 0

@@ -1,4 +1,4 @@
-"""Rules by which targets for GPUs compute operators in their own way."""
+"""Legalization rules of GPU targets."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from mirlo.passes.rules import legalize
 
 @legalize("relax.attention", target="gpu", name="fused")
 def attention(op: Any, b: Any) -> Any:
-    """One prim function, which the schedules of attention compute a tile of scores at a time."""
+    """Legalize attention to one prim function, which the attention schedules compute one tile of scores at a time."""
     return fused_attention(op, b)

@@ -1,4 +1,4 @@
-"""Numbers of the host while a program is read: known ones are computed, for the others there are instructions."""
+"""Host integers while a program is read: constants are folded, others become instructions."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _CASTS = {
     "arith.index_castui": "zext",
 }  # fmt: skip
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-"""Of `arith.cmpi`, by number."""
+"""Predicates of `arith.cmpi`, by number."""
 
 
 class Numbers:
-    """The numbers of one program, by value of the module."""
+    """The integers of one program, by value of the module."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Value] = {}
         self.steps: list[Step] = []
-        """Where instructions go now."""
+        """The list that receives instructions."""
         self._count = 0
 
     def of(self, value: Any) -> Value:
-        """A number that was computed before."""
+        """Return the integer of a value computed before."""
         if value not in self.known:
             raise PassError(f"a value of type {value.type} is none that the host of a GPU knows", value.location)
         return self.known[value]
 
     def name(self, value: Any) -> str:
-        """A name for a value that is known when the program runs only."""
+        """Return a name for a value that is known only when the program runs."""
         if str(value.type) not in FORMATS:
             raise PassError(f"the host of a GPU knows no values of type {value.type}", value.location)
         self._count += 1
@@ -41,12 +41,12 @@ class Numbers:
         return f"%{self._count}"
 
     def named(self, value: Any, kind: str, **fields: Any) -> None:
-        """An instruction that gives a value."""
+        """Add an instruction that defines a value."""
         name = self.name(value)
         self.steps.append(Host(kind, {"name": name, **fields}))
 
     def take(self, op: Any) -> bool:
-        """Compute what an operation on numbers gives; False if it is none."""
+        """Compute the result of an integer operation; return False if it is not one."""
         if op.name == "arith.constant":
             value = op.attributes["value"]
             if isinstance(value, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr)):
@@ -65,11 +65,11 @@ class Numbers:
         return True
 
     def add(self, a: Value, b: Value) -> Value:
-        """a + b"""
+        """Return a + b."""
         return b if a == 0 else a if b == 0 else self._make("addi", [a, b], 64)
 
     def multiply(self, a: Value, b: Value) -> Value:
-        """a · b"""
+        """Return a * b."""
         if 0 in (a, b):
             return 0
         return b if a == 1 else a if b == 1 else self._make("muli", [a, b], 64)
@@ -86,7 +86,7 @@ class Numbers:
 
 
 def constant_of(value: Any) -> int | None:
-    """The number of a constant; None for other values."""
+    """Return the integer of a constant; None for other values."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
@@ -96,7 +96,7 @@ def constant_of(value: Any) -> int | None:
 def _held(value: Any) -> Any:
     if isinstance(value, ir.FloatAttr):
         return value.value
-    # The bindings give the number of one bit as -1.
+    # The bindings return one-bit true as -1.
     return int(value.value) & 1 if str(value.type) == "i1" else int(value.value)
 
 

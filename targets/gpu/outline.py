@@ -1,4 +1,4 @@
-"""The pass `outline-kernels`: launches become kernels of their own; what has no launch runs in one thread."""
+"""The pass `outline-kernels`: outline launches as kernels; work without a launch runs in one thread."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mirlo.targets.gpu.threads import parallel_nest
 
 WARP = 32
 VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
-"""Operations of the host: other ways to look at a buffer."""
+"""Host operations that view a buffer differently."""
 ON_DEVICE = "tir.on_device"
-"""Unit attribute of a declared function that the code of kernels is linked with."""
+"""Unit attribute of a declared function that kernels are linked with."""
 
 
 @register_pass
 @dataclass(frozen=True)
 class OutlineKernels(Pass):
-    """Turn the launches of prim functions into kernels, each in a `gpu.module` of its own.
+    """Outline the launches of prim functions as kernels, each in a `gpu.module`.
 
-    A prim function in buffer form without a launch, such as loops written by hand, becomes one kernel: a thread for
-    each iteration of the parallel loops that all its work is in, or one thread.
+    A prim function in buffer form without a launch, such as hand-written loops, becomes one kernel: a thread per
+    iteration of the parallel loops that contain all of its work, or one thread.
     """
 
     name = "outline-kernels"
@@ -55,7 +55,7 @@ class OutlineKernels(Pass):
 
 
 def _wrap(function: Any) -> None:
-    """All work in one launch: a thread for each iteration of parallel loops, or one thread; views stay outside."""
+    """Wrap all work in one launch: a thread per iteration of parallel loops, or one thread; views stay outside."""
     body = function.regions[0].blocks[0]
     operations = [op.operation for op in body.operations]
     returns = operations[-1]
@@ -70,12 +70,12 @@ def _wrap(function: Any) -> None:
         if nest is not None:
             launch_points(nest[1], lambda indices: _each(inside, nest[0], indices))
             return
-        # A whole warp of which one thread works: software devices lose track of loops in smaller blocks.
+        # Use a whole warp of which one thread works: software devices miscompile loops in smaller blocks.
         launch(1, WARP, lambda ids: _alone(inside, ids))
 
 
 def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
-    """One iteration, with scratch memory of its own."""
+    """Emit one iteration with private scratch memory."""
     end = _mark()
     for op in inside:
         if op is not loops[0]:
@@ -90,7 +90,7 @@ def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
 
 
 def _alone(inside: list[Any], ids: Ids) -> None:
-    """Everything, by the first thread; its scratch memory is made before."""
+    """Run everything in the first thread; its scratch memory is allocated before."""
     end = _mark()
     branch = scf.IfOp(less(ids.thread, 1))
     with ir.InsertionPoint(branch.then_block):
@@ -101,15 +101,15 @@ def _alone(inside: list[Any], ids: Ids) -> None:
 
 
 def _mark() -> Any:
-    """A place to move operations to: before this one, which is erased at the end."""
+    """Return an anchor operation to move operations before; it is erased at the end."""
     return index(0).owner
 
 
 def _work(operations: list[Any]) -> list[Any]:
-    """What the device does; the host looks at buffers in other ways, and computes sizes, from what it is given."""
+    """Return the device's operations; the host keeps views of buffers and arithmetic on sizes."""
     inside: list[Any] = []
     made: set[Any] = set()
-    """What the device computes."""
+    """Values that the device computes."""
     for op in operations:
         computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)
         if op.name not in VIEWS and not (computes_size and made.isdisjoint(op.operands)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def compile_pipeline(target: str, planning: str = "", intrinsics: str = "", kernels: str = "") -> str:
-    """From relax to buffers and kernels: what the emitters take.
+    """Return the passes from relax to buffers and kernels, which emitters take.
 
-    `planning` are the passes that schedule, where these are not those of all; `intrinsics` is a pass that lowers some
-    of them in its own way, `kernels` one over what kernels compute.
+    `planning` replaces the passes that schedule, `intrinsics` is a pass that lowers some intrinsics first, `kernels`
+    runs on kernel bodies.
     """
     passes = [
         "simplify",

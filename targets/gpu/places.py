@@ -1,4 +1,4 @@
-"""Where tensors lie on a device: what the loaders of GPU targets share. It imports nothing of the compiler."""
+"""Placement of tensors on a device, shared by the loaders of GPU targets. Imports nothing of the compiler."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 
 ALIGNMENT = 256
-"""Of tensors in device memory, in bytes: enough for every device."""
+"""Alignment of tensors in device memory, in bytes; enough for every device."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """Where a tensor lies in a buffer."""
+    """Where a tensor is placed in a buffer."""
 
     offset: int
     size: int
 
 
 def size_of(spec: TensorSpec) -> int:
-    """Bytes of a tensor whose dims are numbers."""
+    """Return the bytes of a tensor with static dims."""
     return math.prod(spec.static_shape) * numpy_dtype(spec.dtype).itemsize
 
 
 def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
-    """Regions one behind the other, and how much they take together."""
+    """Place regions one after another; return them and their total size."""
     regions, at = [], 0
     for size in sizes:
         regions.append(Region(at, size))
@@ -39,39 +39,39 @@ def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
 
 
 def constants_of(artifact: Artifact) -> list[bytes]:
-    """The small constants of a model."""
+    """Return the small constants of a model."""
     return [artifact.code[at : at + size] for at, size in artifact.metadata["constants"]]
 
 
 def pointers(given: Any, count: int) -> Any:
-    """The addresses that an entry function is given: an array of them, or where one is."""
+    """Return the addresses that an entry function receives, given an array or its address."""
     return (ctypes.c_void_p * count).from_address(given) if isinstance(given, int) else given
 
 
 def params_of(artifact: Artifact, addresses: Any) -> list[Any]:
-    """The weights of a model, at the addresses that its entry function is given."""
+    """Return the weights of a model, at the addresses that its entry function receives."""
     sizes = [size_of(spec) for spec in artifact.params]
     addresses = pointers(addresses, len(sizes))
     return [(ctypes.c_char * max(size, 1)).from_address(addresses[i]) for i, size in enumerate(sizes)]
 
 
 def address_of(data: Any) -> int:
-    """Where bytes, or an array of ctypes, are in memory."""
+    """Return the address of bytes or of a ctypes array."""
     if isinstance(data, bytes):
         return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     return ctypes.addressof(data)
 
 
 class Hazards:
-    """Which steps must wait for those before: those that touch what is written, or write what is touched."""
+    """Tracks data dependences: which steps must wait for earlier ones."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[Any, int, int, bool]] = []
 
     def must_wait(self, touched: Sequence[tuple[Any, int, int, bool]]) -> bool:
-        """Whether a step has to wait; `touched` are ranges: a buffer, offset, size, and whether it is written.
+        """Return whether a step has to wait; `touched` are ranges: buffer, offset, size, whether it is written.
 
-        Where it has, everything before is taken to be done.
+        If so, everything before is considered finished.
         """
         waits = any(_collide(one, other) for one in touched for other in self._pending)
         if waits:
@@ -87,7 +87,7 @@ def _collide(one: tuple[Any, int, int, bool], other: tuple[Any, int, int, bool])
 
 
 class WhenCalled:
-    """The entry function of a model that is placed on its device by the first call: it can be saved without one."""
+    """The entry function of a model that its first call places on the device, so that it can be saved without one."""
 
     def __init__(self, place: Callable[[], Any]):
         self._place = place
@@ -96,7 +96,7 @@ class WhenCalled:
 
     @property
     def model(self) -> Any:
-        """The model on its device."""
+        """Return the model on its device."""
         with self._lock:
             if self._model is None:
                 self._model = self._place()
@@ -104,9 +104,9 @@ class WhenCalled:
 
     @property
     def is_placed(self) -> bool:
-        """Whether there was a call."""
+        """Return whether there was a call."""
         return self._model is not None
 
     def __call__(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
-        """The entry function, as that of code for the CPU."""
+        """Run the entry function, with the signature of compiled CPU code."""
         self.model.call(tensors, params, arena, stamps)

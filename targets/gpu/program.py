@@ -1,8 +1,8 @@
-"""The host's part of a compiled model as data: which kernel runs when, on which memory, and what the host decides.
+"""The host part of a compiled model as data: launches, copies, their memory, and host instructions.
 
-Most programs are a list of launches and copies that a loader records once and replays. Where sizes or decisions are
-known at run time only, instructions of the host are between them: arithmetic on numbers, branches, loops, elements read
-back from the device. `targets/gpu/host.py` runs them, without knowing the compiler.
+Most programs are a list of launches and copies that a loader records once and replays. If sizes or decisions are known
+only at run time, host instructions come between them: arithmetic, branches, loops, elements read back from the device.
+`targets/gpu/host.py` interprets them without the compiler.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ARENA, TENSOR, PARAM, CONSTANT, LATE = "arena", "tensor", "param", "constant", "late"
-"""Spaces: the scratch memory of a call; inputs, then outputs; weights; small constants; memory whose size data told."""
+"""Memory spaces: scratch memory of a call; inputs, then outputs; weights; small constants; data-dependent sizes."""
 REST = -1
-"""The size of a range that goes on as far as its space does."""
+"""The size of a range that extends to the end of its space."""
 Value = int | str
-"""A number: known when compiling, or the name of one that is computed, `%3`."""
+"""A constant, or the name of a computed number, `%3`."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes of a space."""
+    """A byte range of a space."""
 
     space: str
     index: int
@@ -32,23 +32,23 @@ class Range:
         return [self.space, self.index, self.offset, self.size]
 
     def part(self, offset: int, size: int) -> Range:
-        """A part of a range whose place is known when compiling."""
+        """Return a part of a range at a static offset."""
         assert isinstance(self.offset, int)
         return Range(self.space, self.index, self.offset + offset, size)
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor as an engine that copies boxes of it sees it; a kernel is given a description, not an address."""
+    """A tensor as the copy engine sees it; a kernel receives a descriptor, not an address."""
 
     range: Range
     dims: tuple[int, ...]
-    """The innermost first; so are the others."""
+    """Innermost first, like all fields."""
     strides: tuple[int, ...]
-    """Bytes between neighbours along each dim but the innermost."""
+    """Bytes between elements along each dim except the innermost."""
     box: tuple[int, ...]
     format: str
-    """Of its numbers."""
+    """Element format."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -59,14 +59,14 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel on ranges of memory and numbers; `row` is the row of a profile that its time counts for."""
+    """A kernel on memory ranges and scalars; `row` is the profile row its time counts for."""
 
     kernel: str
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     arguments: tuple[Range | TensorMap | Value, ...]
     writes: tuple[bool, ...]
-    """For each argument whether the kernel writes it."""
+    """For each argument, whether the kernel writes it."""
     row: int
 
     def as_json(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes from one range to another."""
+    """A copy from one range to another."""
 
     source: Range
     target: Range
@@ -91,7 +91,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Host:
-    """What the host does between launches: a row of `targets/gpu/host.py`, which says what its fields are."""
+    """A host instruction between launches: a row of the table in `targets/gpu/host.py`, with its fields."""
 
     kind: str
     fields: dict[str, Any]
@@ -104,7 +104,7 @@ class Host:
 
 Step = Launch | Copy | Host
 _NEEDS_DEVICE = frozenset({"load", "store", "call", "allocate"})
-"""What cannot be done before the launches that come before it are."""
+"""Instructions that depend on earlier launches."""
 
 
 @dataclass
@@ -113,22 +113,22 @@ class Program:
 
     steps: list[Step] = field(default_factory=list)
     sizes: list[Step] = field(default_factory=list)
-    """What computes the sizes of a call from those of its inputs, and checks them."""
+    """Instructions that compute the sizes of a call from those of its inputs, and check them."""
     constants: list[bytes] = field(default_factory=list)
     arena: int = 0
-    """Bytes; 0 where the sizes of a call tell."""
+    """Bytes; 0 if the sizes of a call determine it."""
 
     def every(self) -> Iterator[Step]:
-        """All steps, those of bodies included."""
+        """Yield all steps, including those of bodies."""
         return _every(self.steps)
 
     @property
     def is_straight(self) -> bool:
-        """Whether everything is known before a call starts, its sizes given."""
+        """Return whether everything is known before a call starts, given its sizes."""
         return not any(isinstance(step, Host) and step.kind in _NEEDS_DEVICE for step in self.every())
 
     def as_json(self) -> dict[str, Any]:
-        """For the metadata of an artifact."""
+        """Return the program as JSON for the metadata of an artifact."""
         found: dict[str, Any] = {"steps": [step.as_json() for step in self.steps], "arena": self.arena}
         if self.sizes:
             found["sizes"] = [step.as_json() for step in self.sizes]
@@ -137,7 +137,7 @@ class Program:
         return found
 
     def replace(self, change: Any) -> None:
-        """Put `change(step)` in the place of each launch and copy."""
+        """Replace each launch and copy with `change(step)`."""
         _replace(self.steps, change)
 
 

@@ -1,8 +1,8 @@
-"""From a planned module to its program: what the host does, followed from the entry function to the launches.
+"""Translation of a planned module to its program.
 
-A planned module has one function over buffers that calls prim functions, and these launch kernels. Followed from the
-launch to the parameters, every buffer is a range of bytes in one of the spaces of a program. Arithmetic on sizes,
-branches and loops of the host are instructions; what is known when compiling is computed here.
+A planned module has one function over buffers that calls prim functions, which launch kernels. The reader traces every
+buffer of a launch back to a byte range in one of the program's memory spaces. Arithmetic on sizes, branches and loops
+of the host become instructions; constants are folded.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from mirlo.targets.gpu.program import (
 from mirlo.targets.gpu.runtime_functions import packed_call
 
 _SAME = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
-"""Operations that look at the same bytes."""
+"""Operations that view the same bytes."""
 RECORD_SPACE = "record"
 """Stands for the call record while a program is read."""
 
 
 def read_program(module: Any, main: Any) -> Program:
-    """The program of a planned module whose kernels are outlined."""
+    """Return the program of a planned module whose kernels are outlined."""
     functions = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
                  for op in module.body.operations if op.operation.name == "func.func"}  # fmt: skip
     return _Reader(module, functions).run(main)
@@ -91,7 +91,7 @@ class _Reader:
         return self.program
 
     def _body(self, block: Any, env: dict[Any, Any]) -> list[Step]:
-        """The steps of a block."""
+        """Return the steps of a block."""
         steps: list[Step] = []
         before, self.numbers.steps = self.numbers.steps, steps
         self.depth += 1
@@ -127,7 +127,7 @@ class _Reader:
     # Memory
 
     def _look(self, op: Any, env: dict[Any, Any]) -> Range | TensorMap | None:
-        """Where the buffer is that an operation looks at; None of one that does something else."""
+        """Return the range that a view operation refers to; None for other operations."""
         if op.name == "memref.view":
             return self._view(op, env[op.operands[0]])
         if op.name in _SAME:
@@ -140,7 +140,7 @@ class _Reader:
         return None
 
     def _tensor_map(self, op: Any, where: Range) -> TensorMap:
-        """A description of a tensor, whose shape and place in the buffer are those of what it was made from."""
+        """Return the descriptor of a tensor, with the shape and offset of the view it was made from."""
         kind = op.operands[0].owner.operands[0].type
         strides, offset = kind.get_strides_and_offset()
         box = [_known(size) for size in list(op.operands)[1:]]
@@ -156,7 +156,7 @@ class _Reader:
         return Range(source.space, source.index, offset, _bytes(op.results[0].type))
 
     def _element(self, buffer: Any, indices: Sequence[Any], where: Range) -> tuple[Value, Range]:
-        """The number of an element in its buffer, and the range that begins with it."""
+        """Return the linear index of an element, and the range that starts at it."""
         place: Value = 0
         for dim, index in zip(buffer.type.shape, indices, strict=True):
             place = self.numbers.add(self.numbers.multiply(place, dim), self.numbers.of(index))
@@ -223,14 +223,14 @@ class _Reader:
                 inner[argument] = env[value]
             else:
                 self.numbers.known[argument] = self.numbers.of(value)
-        # What is in a function has no rows of its own.
+        # Calls inside of a function have no profile rows.
         self.depth += 1
         for nested in [o.operation for o in block.operations]:
             self._step(nested, inner, steps)
         self.depth -= 1
 
     def _next_row(self) -> None:
-        """A call or control flow of the entry function has a row in profiles, what is inside of it has none."""
+        """Start a new profile row for a call or control flow of the entry function, not for what is inside of it."""
         if self.depth == 1:
             self.row += 1
 
@@ -290,7 +290,7 @@ class _Reader:
             steps.append(Host("yield", {"values": values}))
 
     def _is_copy(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> bool:
-        """Whether a loop copies elements one by one: buffers of open sizes are copied so."""
+        """Return whether a loop copies elements one by one: buffers of dynamic size are copied so."""
         body = [o.operation for o in op.regions[0].blocks[0].operations]
         if [o.name for o in body] != ["memref.load", "memref.store", "scf.yield"] or len(op.results):
             return False
@@ -309,21 +309,21 @@ class _Reader:
 
 
 def _bytes(kind: Any) -> int:
-    """Bytes of a buffer, if its type says so."""
+    """Return the bytes of a buffer, if its type determines them."""
     return REST if UNBOUNDED in kind.shape else buffer_bytes(kind)
 
 
 def _is_written(argument: Any) -> bool:
-    """Whether a kernel does something else with a buffer than reading elements."""
+    """Return whether a kernel does anything with a buffer other than read elements."""
     if not isinstance(argument.type, ir.MemRefType):
-        return False  # a number, or a tensor map: only what is read has one
+        return False  # a scalar, or a tensor map: only operands that are read have one
     return not all(
         use.owner.operation.name in ("memref.load", "vector.load") or _is_source(use) for use in argument.uses
     )
 
 
 def _is_source(use: Any) -> bool:
-    """Whether a buffer is what an asynchronous copy reads; its first operands are where it writes."""
+    """Return whether an asynchronous copy reads a buffer; its first operands are the destination."""
     op = use.owner.operation
     return op.name == "nvgpu.device_async_copy" and use.operand_number >= 2
 

@@ -1,4 +1,4 @@
-"""Calls of functions of the run time in a program: on tensors that are copied to the CPU and back."""
+"""Calls of packed functions in a program, on tensors copied to the CPU and back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mirlo.targets.gpu.numbers import Numbers
 from mirlo.targets.gpu.program import Host, Range
 
 _LEADING = 2
-"""Operands of a call before its buffers: the pointers of all functions, and the call record."""
+"""Operands of a call before its buffers: the function pointers and the call record."""
 
 
 def packed_call(op: Any, callee: Any, env: Mapping[Any, Range], numbers: Numbers, row: int) -> Host:
-    """The instruction for a call of a declared function."""
+    """Return the instruction for a call of a declared function."""
     types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]
     operands = list(op.operands)[_LEADING:]
     dims = iter([numbers.of(value) for value in operands[len(types) :]])

@@ -1,4 +1,4 @@
-"""Sorting on a GPU: each element counts those that come before it, and goes to that place."""
+"""Sorting on a GPU by rank: each element counts those that precede it, and is written to that position."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mirlo.passes.legalize.rules.sort import order
 from mirlo.passes.rules import decline, legalize
 
 LONGEST = 1 << 16
-"""Rows of more elements take too many comparisons: their number grows with the square."""
+"""Longest row: the number of comparisons is quadratic."""
 
 
 @legalize("relax.sort", "relax.argsort", target="gpu")
 def sort(op: Any, b: Any) -> Any:
-    """A thread for each element; stable."""
+    """Sort with a thread per element; stable."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     if shape[axis] > LONGEST:
@@ -34,7 +34,7 @@ def sort(op: Any, b: Any) -> Any:
 
 @legalize("relax.topk", target="gpu")
 def topk(op: Any, b: Any) -> Any:
-    """A thread for each element; those of the first places write."""
+    """Select the first elements with a thread per element; threads with a rank below k write."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     if shape[axis] > LONGEST:
@@ -54,7 +54,7 @@ def topk(op: Any, b: Any) -> Any:
 def _by_rank(
     loops: LoopBuilder, x: Any, shape: Any, axis: int, before: Any, put: Callable[[list[Expr], Expr], None]
 ) -> None:
-    """Call `put` for each element with its place in the sorted row."""
+    """Call `put` for each element with its rank in the row."""
     one, zero = constant(1, "index"), constant(0, "index")
     for at in loops.nest(shape, parallel=True):
         mine = loops.let(x[at])

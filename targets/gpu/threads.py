@@ -22,10 +22,10 @@ _OUTSIDE = ("memref.view", "arith.constant", "memref.collapse_shape", "memref.ex
 @register_pass
 @dataclass(frozen=True)
 class MapThreads(Pass):
-    """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of a launch of all of a prim function.
+    """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of one launch per prim function.
 
-    Loops of one axis have one extent, those over threads may have smaller ones. After each loop over threads all
-    threads of a block wait for each other, if the function has memory that they share.
+    Loops of one axis have one extent; those over threads may have smaller ones. After each loop over threads all
+    threads of a block synchronize if the function has shared memory.
     """
 
     name = "map-threads"
@@ -105,7 +105,7 @@ class _Mapping:
 
 
 def _in_threads(loop: Any) -> bool:
-    """Whether a loop is in another one over threads."""
+    """Return whether a loop is nested in a loop over threads."""
     parent = loop.parent
     while parent is not None:
         op = parent.operation
@@ -130,9 +130,9 @@ def _known(value: Any) -> int | None:
 
 
 def parallel_nest(function: Any) -> tuple[list[Any], list[int]] | None:
-    """The loops that all of a function's work is in and whose iterations are independent, with their extents.
+    """Return the loops with independent iterations that contain all of a function's work, with their extents.
 
-    None where there is none, or where iterations would share scratch memory.
+    Return None if there are none, or if iterations would share scratch memory.
     """
     if WORKSPACE in function.attributes:
         return None
@@ -153,4 +153,4 @@ def parallel_nest(function: Any) -> tuple[list[Any], list[int]] | None:
 
 
 _FREE = ("memref.alloca", *_OUTSIDE)
-"""What every thread does for itself, or the host."""
+"""Operations that every thread executes for itself, or the host."""

@@ -1,4 +1,4 @@
-"""Target `spirv`: compute shaders for anything with Vulkan."""
+"""Define target `spirv`: compute shaders for any device with Vulkan."""
 
 from __future__ import annotations
 

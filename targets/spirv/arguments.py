@@ -1,4 +1,4 @@
-"""What kernels are given, as Vulkan has it: buffers without a size of their own, and numbers in a buffer."""
+"""Conversion of kernel parameters to Vulkan's form: unsized buffers, and scalars in a buffer of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.passes.schedule.loops import index
 
 
 def convert_arguments(module: Any) -> None:
-    """Give kernels their numbers in one more buffer, the last one, and unbounded buffers the type that shaders have."""
+    """Pass scalar arguments in one more buffer, the last one, and give unsized buffers the type that shaders use."""
     for function in find(module, "gpu.func"):
         block = function.regions[0].blocks[0]
         for argument in block.arguments:

@@ -1,4 +1,4 @@
-"""bf16 on devices that do not have it: kept as 16 bits, computed with as f32."""
+"""Emulation of bf16: stored as 16 bits, computed in f32."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ EMULATE = (
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "math-extend-to-supported-types{extra-types=f16,f64 target-type=f32},arith-expand{include-bf16=true},canonicalize"
 )
-"""Passes after which bf16 is only loaded, stored, chosen, and turned into bits and back."""
+"""Passes after which bf16 is only loaded, stored, selected and bitcast."""
 
 
 def convert_by_f32(root: Any) -> None:
-    """Conversions between bf16 and other floats than f32 in two steps: what the passes above know are those of f32."""
+    """Split conversions between bf16 and floats other than f32 in two steps: the passes above support only f32."""
     narrow, wide = ir.BF16Type.get(), ir.F32Type.get()
     for name in ("arith.extf", "arith.truncf"):
         for op in find(root, name):
@@ -32,7 +32,7 @@ def convert_by_f32(root: Any) -> None:
 
 
 def keep_as_bits(root: Any) -> None:
-    """Put i16 in place of bf16 in every type below an operation; kernels' parameters included."""
+    """Replace bf16 with i16 in every type below an operation, including kernel parameters."""
     narrow = ir.BF16Type.get()
     casts: list[Any] = []
 
@@ -49,7 +49,7 @@ def keep_as_bits(root: Any) -> None:
             op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
         return ir.WalkResult.ADVANCE
 
-    # Once all is i16, casts between the two are between i16 and i16.
+    # Now that everything is i16, casts between the two are between i16 and i16.
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     for cast in casts:
         cast.results[0].replace_all_uses_with(cast.operands[0])

@@ -1,4 +1,4 @@
-"""From kernels in upstream dialects to SPIR-V binaries."""
+"""Translation of kernels from upstream dialects to SPIR-V binaries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ CAPABILITIES = (
     *("Shader", "Int8", "Int16", "Int64", "Float16", "Float64", "StorageBuffer8BitAccess", "StorageBuffer16BitAccess"),
     *("GroupNonUniform", "GroupNonUniformArithmetic", "GroupNonUniformShuffle"),
 )
-"""What kernels may use; each one names those that it does use, and the loader asks the device for these."""
+"""Capabilities that kernels may use. Each kernel lists those it does use, and the loader requests these of the device.
+"""
 EXTENSIONS = ("SPV_KHR_storage_buffer_storage_class", "SPV_KHR_8bit_storage", "SPV_KHR_16bit_storage")
 
 _TO_SPIRV = (
@@ -30,7 +31,7 @@ _TO_SPIRV = (
 
 
 def to_binaries(module: Any) -> list[KernelCode]:
-    """A binary for each kernel of a module; the functions of the host are dropped, the module is consumed."""
+    """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
     _keep_kernels(module)
     convert_arguments(module)
     expand_fma(module)
@@ -93,7 +94,7 @@ def _keep_kernels(module: Any) -> None:
 
 
 def _order_all_memory(module: Any) -> None:
-    """A barrier orders buffers, too, not only the memory that a block shares."""
+    """Let barriers order accesses to buffers too, not only to shared memory."""
     scope = ir.Attribute.parse("#spirv.scope<Workgroup>")
     semantics = ir.Attribute.parse("#spirv.memory_semantics<AcquireRelease|UniformMemory|WorkgroupMemory>")
     names = ("execution_scope", "memory_scope", "memory_semantics")
@@ -105,7 +106,7 @@ def _order_all_memory(module: Any) -> None:
 
 
 def _keep_private(module: Any) -> None:
-    """Memory of one thread lives in its function."""
+    """Move private memory into the function of its thread."""
     space = ir.Attribute.parse("#spirv.storage_class<Function>")
     for alloca in find(module, "memref.alloca"):
         kind = alloca.results[0].type
@@ -116,10 +117,10 @@ EXACT = frozenset(f"spirv.{name}" for name in ("FAdd", "FSub", "FMul", "FDiv", "
 
 
 def _keep_arithmetic(module: Any) -> None:
-    """Drivers may reorder and simplify floating-point arithmetic unless each operation says no.
+    """Forbid reordering of floating-point arithmetic on every operation.
 
-    Rounding to an integer by adding and subtracting a large number, and all that carries a rounding error along, would
-    come to nothing.
+    Otherwise drivers may simplify it, which breaks rounding by adding and subtracting a large number, and error
+    compensation.
     """
     unit = ir.UnitAttr.get()
 
@@ -132,10 +133,10 @@ def _keep_arithmetic(module: Any) -> None:
 
 
 def _empty_continues(module: Any) -> None:
-    """Give each loop a block of its own from which it continues.
+    """Give each loop a separate continue block.
 
-    MLIR lets loops continue from their whole body. Mesa's drivers lose track of which loop is left where a loop is
-    within such a block.
+    MLIR lets loops continue from their whole body. Mesa's drivers miscompile a loop that is left from within such a
+    block.
     """
     for loop in find(module, "spirv.mlir.loop"):
         _, header, *_, body, _ = loop.regions[0].blocks
@@ -151,7 +152,7 @@ def _empty_continues(module: Any) -> None:
 
 
 def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:
-    """The entry point of a shader, and what it uses."""
+    """Return the entry point of a shader and its capabilities."""
     entry = next(op.operation for op in shader.regions[0].blocks[0].operations if "EntryPoint" in op.operation.name)
     listed = str(shader.attributes["vce_triple"]).split("[")[1].split("]")[0]
     name = ir.FlatSymbolRefAttr(entry.attributes["fn"]).value
@@ -159,7 +160,7 @@ def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _nest(module: Any) -> None:
-    """Shaders stand beside the modules that they come from; the serializer wants them inside."""
+    """Move shaders into the modules that they come from, where the serializer expects them."""
     by_name = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in _modules(module, "gpu.module")}
     for shader in _modules(module, "spirv.module"):
         name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")

@@ -1,4 +1,4 @@
-"""From a planned module to an artifact: SPIR-V binaries and the program of the host."""
+"""Emission of an artifact from a planned module: SPIR-V binaries and the host program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Fused multiply-add for devices that round twice: SPIR-V leaves that open, and software devices do.
+"""Fused multiply-add for devices that round twice, which SPIR-V permits and software devices do.
 
-The product as a sum of two numbers (Veltkamp, Dekker), added to the third with the error of the sum carried along.
+The product is computed as a sum of two numbers (Veltkamp, Dekker) and added to the third with error compensation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 
 _SPLITTER = {"f32": 4097.0, "f64": 134217729.0}
 _LARGE = {"f32": 60, "f64": 480}
-"""Powers of two beyond which a factor is brought nearer to one first, so that no part of the product is lost."""
+"""Exponents beyond which an operand is scaled down first, so that no part of the product is lost."""
 
 
 def expand_fma(root: Any) -> None:
@@ -31,7 +31,7 @@ def expand_fma(root: Any) -> None:
 
 def _fma(b: ValueBuilder, x: Num, y: Num, z: Num) -> Num:
     if x.kind == "f16":
-        # In f32 the product is exact; the sum is rounded twice, which shows for f16 only on ties of a tie.
+        # In f32 the product is exact and the sum is rounded twice, which matters for f16 only on ties of ties.
         wide = [b.convert(value, "f32") for value in (x, y, z)]
         return b.convert(_fma(b, *wide), "f16")
     plain = x * y + z
@@ -49,7 +49,7 @@ def _fma(b: ValueBuilder, x: Num, y: Num, z: Num) -> Num:
 
 
 def _moderate(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """x with an exponent near zero, and the power of two that brings it back."""
+    """Return x with an exponent near zero, and the power of two that restores it."""
     limit = _LARGE[x.kind]
     size = b.abs(x)
     up = b.select(size > 2.0**limit, b.constant(x.kind, 2.0**limit), b.constant(x.kind, 1.0))
@@ -63,7 +63,7 @@ def _product_error(b: ValueBuilder, x: Num, y: Num, product: Num) -> Num:
 
 
 def _halves(x: Num) -> tuple[Num, Num]:
-    """x as a sum of two numbers of half the digits."""
+    """Split x into a sum of two numbers with half of the digits."""
     scaled = x * _SPLITTER[x.kind]
     high = scaled - (scaled - x)
     return high, x - high

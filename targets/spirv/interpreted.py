@@ -1,4 +1,4 @@
-"""Calls in which the host decides: its part is interpreted, what comes between two looks at the device is submitted."""
+"""Calls in which the host decides: it interprets instructions and submits the work between two reads together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo.targets.spirv.vulkan import Buffer
 
 
 def run(model: Model, record: Any, params: Any, profiled: bool) -> None:
-    """One call; its inputs are in the staging buffer, where its outputs are when it is done."""
+    """Run one call; inputs are in the staging buffer, which holds the outputs afterwards."""
     worker = _Worker(model, record, params, profiled)
     try:
         if Host(worker, record).run(model.frames.program["steps"]):
@@ -26,7 +26,7 @@ def run(model: Model, record: Any, params: Any, profiled: bool) -> None:
 
 
 class _Worker:
-    """Does the work of one call: `mirlo.targets.gpu.host.Worker`."""
+    """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
 
     def __init__(self, model: Model, record: Any, params: Any, profiled: bool) -> None:
         self._model = model
@@ -45,7 +45,7 @@ class _Worker:
             model.pipelines.begin_stamps(self._open.commands, self._rows + 1)
 
     def _buffer(self, size: int, host: bool = False) -> Buffer:
-        """Memory of this call."""
+        """Return memory that lives as long as this call."""
         made = self._device.buffer(size, host)
         self._made.append(made)
         return made
@@ -59,14 +59,14 @@ class _Worker:
         self._model.record_step(self._open, step, touched)
 
     def _stamp(self, row: int) -> None:
-        """The time before each row that comes now, when all before is done."""
+        """Record a time stamp for each following profile row, after all previous work."""
         self._open.barrier()
         while self._row < min(row, self._rows):
             self._row += 1
             self._model.pipelines.stamp(self._open.commands, self._row)
 
     def _submit(self) -> None:
-        """Have everything done that was recorded."""
+        """Submit everything recorded so far and wait."""
         self._open.end()
         self._device.run(self._open.commands)
         self._open.release()
@@ -80,7 +80,7 @@ class _Worker:
         return ctypes.string_at(self._look.mapped, size)
 
     def _fetch(self, buffer: Buffer, offset: int, size: int, target: Buffer) -> None:
-        """Bytes of the device, when all before is done, in memory that is reached from here."""
+        """Copy bytes of the device to host memory, after all previous work."""
         self._open.barrier()
         self._open.copy((buffer, offset, size), (target, 0, size))
         self._open.barrier()
@@ -121,7 +121,7 @@ class _Worker:
             self._open.barrier()
 
     def finish(self) -> None:
-        """Bring the outputs back, those included whose sizes the data told."""
+        """Copy the outputs back, including those of data-dependent size."""
         if self._rows >= 0:
             self._stamp(self._rows)
         self._model.copy_outputs(self._open)
@@ -135,7 +135,7 @@ class _Worker:
                 ctypes.memmove(target, staging.mapped, size)
 
     def release(self) -> None:
-        """Give back what the call had."""
+        """Release the memory of the call."""
         self._open.end()
         self._open.release()
         for buffer in self._made:

@@ -1,4 +1,4 @@
-"""Intrinsics of integers that Vulkan has in 32 bits only."""
+"""Rules for integer intrinsics that Vulkan provides for 32 bits only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOW = (1 << 32) - 1
 
 @intrinsic("popcount", target="spirv")
 def popcount(op: Any, b: ValueBuilder) -> Any:
-    """The bits of each word of 32."""
+    """Sum the bit counts of the 32-bit words."""
     if op.dtype in ("i32", "index"):
         return decline("one operation does it", dtype=op.dtype)
     x = op.nums[0]
@@ -24,7 +24,7 @@ def popcount(op: Any, b: ValueBuilder) -> Any:
 
 @intrinsic("ctz", target="spirv")
 def ctz(op: Any, b: ValueBuilder) -> Any:
-    """The bits below the lowest one, counted; all of them, of zero."""
+    """Count the bits below the lowest set one; all of them for zero."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x = op.nums[0]
@@ -33,7 +33,7 @@ def ctz(op: Any, b: ValueBuilder) -> Any:
 
 @intrinsic("clz", target="spirv")
 def clz(op: Any, b: ValueBuilder) -> Any:
-    """In words of 32 bits."""
+    """Count leading zeros by 32-bit words."""
     if op.dtype in ("i32", "index"):
         return decline("one operation does it", dtype=op.dtype)
     x = op.nums[0]
@@ -45,19 +45,19 @@ def clz(op: Any, b: ValueBuilder) -> Any:
 
 
 def _words(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """The high and the low half of 64 bits."""
+    """Return the high and the low half of 64 bits."""
     return b.truncate(x >> 32, "i32"), b.truncate(x, "i32")
 
 
 @intrinsic("fixed_mul", target="spirv")
 def fixed_mul(op: Any, b: ValueBuilder) -> Any:
-    """The product of 128 bits as two words."""
+    """Compute the 128-bit product as two words."""
     if op.dtype != "i64":
         return decline("the product fits a wider integer", dtype=op.dtype)
     x, y, shift = op.nums
     count = b.select(b.compare("ult", shift, 126), shift, 126)
     low, high = x * y, _high_of_product(b, x, y)
-    # Half a unit of the result, none where nothing is shifted out.
+    # Half a unit of the result; zero if nothing is shifted out.
     before = count - 1
     half_low = b.select((count > 0) & (before < 64), _bit(b, before), 0)
     half_high = b.select(before >= 64, _bit(b, before - 64), 0)
@@ -74,7 +74,7 @@ def _bit(b: ValueBuilder, at: Num) -> Num:
 
 
 def _high_of_product(b: ValueBuilder, x: Num, y: Num) -> Num:
-    """Bits 64 to 127 of the signed product."""
+    """Return bits 64 to 127 of the signed product."""
     x_high, x_low, y_high, y_low = x >> 32, x & _LOW, y >> 32, y & _LOW
     middle = x_high * y_low + ((x_low * y_low) >> 32)
     other = x_low * y_high + (middle & _LOW)

@@ -1,4 +1,4 @@
-"""Buffers that are larger than what every device binds at once: bound in parts, of which each access picks one."""
+"""Buffers larger than what every device can bind: bound in parts, of which each access selects one."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.program import Copy, Launch, Program, Range
 
 LIMIT = 1 << 27
-"""Bytes that every Vulkan device binds."""
+"""Bytes that every Vulkan device can bind."""
 _EQUAL = 0
 
 
 @dataclass(frozen=True)
 class Split:
-    """A parameter of a kernel that is handed over in parts, after all others."""
+    """A kernel parameter that is passed in parts, after all others."""
 
     position: int
     part_bytes: int
 
 
 def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
-    """Split the parameters of kernels that are too large; which they were, by the name that launches use."""
+    """Split kernel parameters that are too large; return the splits by the kernel name that launches use."""
     found = {}
     for function in find(module, "gpu.func"):
         block = function.regions[0].blocks[0]
@@ -75,12 +75,12 @@ def _parts(whole: Range, size: int) -> list[Range]:
 
 def _bytes(kind: Any) -> int:
     if not isinstance(kind, ir.MemRefType) or UNBOUNDED in kind.shape:
-        return 0  # how large an unbounded one is, is seen when it is bound
+        return 0  # the size of an unsized buffer is known when it is bound
     return math.prod(kind.shape) * element_bytes(kind.element_type)
 
 
 def _split(block: Any, argument: Any, limit: int) -> int:
-    """Add the parts to a kernel and let all accesses use them; bytes of a part."""
+    """Add the parts to a kernel and rewrite all accesses; return the bytes of a part."""
     kind = argument.type
     total, size = math.prod(kind.shape), element_bytes(kind.element_type)
     count = 1 << (limit // size).bit_length() - 1
@@ -97,7 +97,7 @@ def _split(block: Any, argument: Any, limit: int) -> int:
 
 
 def _access(op: Any, parts: list[Any], shape: list[int], count: int) -> None:
-    """Put accesses of all parts, one of which is made, in place of one access."""
+    """Replace one access with accesses of all parts, of which one is executed."""
     loads = op.name == "memref.load"
     indices = list(op.operands)[1 if loads else 2 :]
     with ir.InsertionPoint(op), op.location:

@@ -11,12 +11,12 @@ from mirlo.targets.spirv.vulkan import device
 
 
 def load(artifact: Artifact) -> LoadedCode:
-    """Make an artifact for Vulkan callable, on the first device unless it is asked for another."""
+    """Make an artifact for Vulkan callable, on the default device."""
     return load_on(artifact, 0)
 
 
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
-    """The same for the device of a number: discrete GPUs come first."""
+    """Make an artifact callable on the device with this number; discrete GPUs come first."""
     entry = WhenCalled(lambda: Model(device(number), artifact, run))
     return LoadedCode(
         entry, keep=entry, on=lambda other: load_on(artifact, other),

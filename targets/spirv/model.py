@@ -1,7 +1,7 @@
-"""A model on a Vulkan device: its whole inference is one submission, where the host has nothing to decide.
+"""A model on a Vulkan device: one submission per inference if the host has nothing to decide.
 
-Weights and constants are placed on the device once. The commands of an inference are recorded once for the sizes of its
-inputs, and submitted again for each call: inputs to the device, one dispatch after another, outputs back.
+Weights and constants are uploaded once. The commands of an inference (copy inputs, dispatch kernels, copy outputs) are
+recorded once per set of input sizes, and submitted for each call.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
 
 CHUNK = 16 << 20
-"""Bytes that are uploaded at a time, where the device's memory cannot be reached from here."""
+"""Bytes per upload, where the device's memory is not mapped."""
 KEPT = 8
-"""Recordings of a model that wait for inputs of the same sizes."""
+"""Recordings of a model kept for calls with the same sizes."""
 
 
 Interpreter = Callable[["Model", Any, Any, bool], None]
-"""Runs a call in which the host decides (`interpreted.run`): the model, the record of sizes, the weights, whether it
-is profiled."""
+"""Run a call in which the host decides (`interpreted.run`): model, call record, weights, whether it is profiled."""
 
 
 class Model:
@@ -45,7 +44,7 @@ class Model:
         with target.lock:
             self.pipelines = Pipelines(target, artifact)
             self.constants, self._constant_buffer = self._upload(constants_of(artifact))
-            # What depends on the sizes of a call; replaced where a call needs more.
+            # These depend on the sizes of a call, and grow on demand.
             self.arena = self.staging = self.tensors = self._buffer(0, host=True)
         self.params: list[Region] = []
         self._param_buffer: Buffer | None = None
@@ -66,7 +65,7 @@ class Model:
             )
 
     def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
-        """The entry function: arrays of addresses, as compiled code for the CPU has it."""
+        """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
         if tensors is None:
             self.frames.measure(arena)
             return
@@ -96,13 +95,13 @@ class Model:
     # Memory
 
     def _buffer(self, size: int, host: bool = False) -> Buffer:
-        """Memory that is the model's as long as it lives."""
+        """Return memory that lives as long as the model."""
         made = self.device.buffer(size, host)
         self._buffers.append(made)
         return made
 
     def _make_room(self) -> None:
-        """Memory for the sizes of this call; what was recorded is of no use where it moves."""
+        """Allocate memory for the sizes of this call; discard recordings if memory moves."""
         frame = self.frame
         if frame.arena <= self.arena.size and frame.total <= self.staging.size and self.staging is not self.arena:
             return
@@ -116,11 +115,11 @@ class Model:
             self.device.free(buffer)
         self.arena = self._buffer(sizes[0])
         self.staging = self._buffer(sizes[1], host=True)
-        # Where the device computes in memory that is reached from here, tensors need no second place.
+        # If the device computes in mapped memory, tensors need no second copy.
         self.tensors = self.staging if self.staging.local else self._buffer(sizes[1])
 
     def _upload(self, data: list[Any]) -> tuple[list[Region], Buffer]:
-        """Bytes in memory of the device."""
+        """Upload bytes to memory of the device."""
         regions, total = lay_out([len(part) for part in data])
         buffer = self._buffer(total)
         if buffer.mapped is not None:
@@ -142,7 +141,7 @@ class Model:
         return regions, buffer
 
     def place(self, where: list[Any]) -> tuple[Buffer, int, int]:
-        """The buffer, offset and size of a range of the program."""
+        """Return the buffer, offset and size of a range of the program."""
         space, index, offset, size = where
         if space == "arena":
             buffer, start, whole = self.arena, 0, max(self.frame.arena, 4)
@@ -159,7 +158,7 @@ class Model:
         return buffer, start + offset, size if size >= 0 else whole - offset
 
     def touched(self, step: dict[str, Any]) -> list[tuple[Buffer, int, int, bool]]:
-        """What a step reads and writes."""
+        """Return what a step reads and writes."""
         if "copy" in step:
             return [(*self.place(where), written) for where, written in zip(step["copy"], (False, True), strict=True)]
         ranges = [(i, where) for i, where in enumerate(step["arguments"]) if isinstance(where, list)]
@@ -193,7 +192,7 @@ class Model:
         return made
 
     def _record_profiled(self, made: Recording, steps: Sequence[dict[str, Any]]) -> None:
-        """Steps that wait for each other, with time stamps between: so that kernels are told apart."""
+        """Record steps that run one after another with time stamps between them."""
         rows = len(self.artifact.kernels)
         self.pipelines.begin_stamps(made.commands, rows + 1)
         row = -1
@@ -218,17 +217,17 @@ class Model:
             made.dispatch(step, places)
 
     def copy_inputs(self, made: Recording) -> None:
-        """Record what brings the inputs to the device."""
+        """Record the copy of the inputs to the device."""
         self._transfer(made, self.staging, self.tensors, self.frame.regions[: len(self.artifact.inputs)])
 
     def copy_outputs(self, made: Recording) -> None:
-        """Record what brings the outputs back."""
+        """Record the copy of the outputs to the host."""
         made.barrier()
         self._transfer(made, self.tensors, self.staging, self.frame.regions[len(self.artifact.inputs) :])
 
     @staticmethod
     def _transfer(made: Recording, source: Buffer, target: Buffer, regions: list[Region]) -> None:
-        """Tensors between the memory that is reached from here and that of the device, if these are two."""
+        """Copy tensors between mapped memory and device memory, if they differ."""
         if source is target:
             return
         for region in regions:
@@ -238,7 +237,7 @@ class Model:
 
 
 def _release(target: Device, buffers: list[Buffer], recorded: dict[Any, Recording], pipelines: Pipelines) -> None:
-    """Give back what a model has on a device."""
+    """Release everything that a model holds on a device."""
     with target.lock:
         for recording in recorded.values():
             recording.release()

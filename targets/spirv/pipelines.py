@@ -17,7 +17,7 @@ Place = tuple[Buffer, int, int]
 
 
 def bindings_of(launch: dict[str, Any]) -> int:
-    """How many buffers a launch has: its tensors, and one for all numbers."""
+    """Return the number of buffers of a launch: its tensors, and one for all scalars."""
     ranges = sum(isinstance(argument, list) for argument in launch["arguments"])
     return ranges + (ranges < len(launch["arguments"]))
 
@@ -41,7 +41,7 @@ class Pipelines:
         self._queries: Any = None
 
     def release(self) -> None:
-        """Give everything back; no commands that use it may be left."""
+        """Release everything; no commands that use it may be left."""
         vk, device = api(), self.device.handle
         for kernel in self._kernels.values():
             vk.vkDestroyPipeline(device, kernel.pipeline, None)
@@ -52,16 +52,16 @@ class Pipelines:
             vk.vkDestroyQueryPool(device, self._queries, None)
 
     def prepare(self, launches: Iterable[dict[str, Any]]) -> None:
-        """Make all pipelines that launches need, several at a time: drivers take long for each."""
+        """Make all pipelines that launches need, several in parallel: drivers compile slowly."""
         wanted = {s["kernel"]: (s["kernel"], bindings_of(s), s["block"]) for s in launches}
         for _, bindings, _ in wanted.values():
             self._layout(bindings)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            # Asking for the results raises what went wrong.
+            # Reading the results raises the errors of the workers.
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
     def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place], pools: list[Any]) -> None:
-        """Record one launch; what must live as long as the commands is added to `pools`."""
+        """Record one launch; add what must outlive the commands to `pools`."""
         vk = api()
         for *_, size in places:
             if size > self.device.limits.maxStorageBufferRange:
@@ -109,7 +109,7 @@ class Pipelines:
         return self._kernels[name]
 
     def _layout(self, bindings: int) -> tuple[Any, Any]:
-        """The layout of a set of so many buffers, and of a pipeline with that set."""
+        """Return the layout of a descriptor set with this many buffers, and of a pipeline with that set."""
         if bindings not in self._layouts:
             vk = api()
             slots = [
@@ -151,7 +151,7 @@ class Pipelines:
     # Time stamps
 
     def begin_stamps(self, commands: Any, count: int) -> None:
-        """Record what must come before the first stamp."""
+        """Record what must come before the first time stamp."""
         vk = api()
         if not self.device.has_timestamps:
             raise DeviceError(f"'{self.device.name}' has no clock: its kernels cannot be timed")
@@ -164,12 +164,12 @@ class Pipelines:
         vk.vkCmdResetQueryPool(commands, self._queries, 0, count)
 
     def stamp(self, commands: Any, number: int) -> None:
-        """Record the time when all before is done."""
+        """Record the time after all previous work."""
         vk = api()
         vk.vkCmdWriteTimestamp(commands, vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, self._queries, number)
 
     def read_stamps(self, address: int, count: int) -> None:
-        """Write the stamps of the last run to an array of 64-bit numbers."""
+        """Write the time stamps of the last run to an array of 64-bit integers."""
         vk = api()
         data = vk.ffi.new("uint64_t[]", count)
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT

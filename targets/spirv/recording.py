@@ -1,4 +1,4 @@
-"""Commands for a device, with what lives as long as they: descriptors, and numbers that kernels are given."""
+"""Recorded commands with everything that must outlive them: descriptors, and scalar arguments of kernels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mirlo.targets.spirv.pipelines import Pipelines, Place
 from mirlo.targets.spirv.vulkan import Buffer, Device, api
 
 CHUNK = 16 << 10
-"""Bytes of a buffer for numbers and small data."""
+"""Bytes of a buffer for scalars and small data."""
 APART = 64
-"""Bytes between what is bound."""
+"""Alignment of bound ranges, in bytes."""
 
 
 class Recording:
-    """A command buffer that is filled, and run once or again and again."""
+    """A command buffer that is filled, and run once or repeatedly."""
 
     def __init__(self, device: Device, pipelines: Pipelines) -> None:
         self.device = device
@@ -27,7 +27,7 @@ class Recording:
         self._used = CHUNK
 
     def small(self, data: bytes) -> Place:
-        """A place for a few bytes, which commands read."""
+        """Return a place with these few bytes, for commands to read."""
         if self._used + len(data) > CHUNK:
             self._chunks.append(self.device.buffer(CHUNK, host=True))
             self._used = 0
@@ -39,7 +39,7 @@ class Recording:
         return place
 
     def dispatch(self, step: dict[str, Any], places: Sequence[Place]) -> None:
-        """Record a launch on these buffers; its numbers come last, in a buffer of their own."""
+        """Record a launch on these buffers; its scalars come last, in a buffer of their own."""
         numbers = [value for value in step["arguments"] if not isinstance(value, list)]
         bound = list(places)
         if numbers:
@@ -51,15 +51,15 @@ class Recording:
         self.device.copy(self.commands, source[0], source[1], target[0], target[1], source[2])
 
     def barrier(self) -> None:
-        """What was written before is seen by what comes after."""
+        """Make earlier writes visible to later commands."""
         self.device.barrier(self.commands)
 
     def end(self) -> None:
-        """No more commands."""
+        """End recording."""
         api().vkEndCommandBuffer(self.commands)
 
     def release(self) -> None:
-        """Give everything back, when the commands are done."""
+        """Release everything, after the commands have finished."""
         self.device.drop([self.commands])
         for pool in self._pools:
             api().vkDestroyDescriptorPool(self.device.handle, pool, None)

@@ -1,4 +1,4 @@
-"""A Vulkan device: memory, compute pipelines, command buffers. Nothing here knows models."""
+"""A Vulkan device: memory, compute pipelines, command buffers. Independent of models."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mirlo.runtime.errors import ArtifactError
 
 WAIT = 2**64 - 1
 _KINDS = {2: 0, 1: 1, 3: 2, 4: 3, 0: 4}
-"""Preference by kind of device: discrete, integrated, virtual, a CPU, any other."""
+"""Preference by kind of device: discrete, integrated, virtual, CPU, other."""
 
 
 class DeviceError(ArtifactError):
-    """There is no device that can run the model, or it failed."""
+    """No device can run the model, or the device failed."""
 
 
 @cache
 def api() -> Any:
-    """The Vulkan loader of this machine."""
+    """Return the Vulkan loader of this machine."""
     try:
         import vulkan
     except ImportError as error:
@@ -45,12 +45,12 @@ class Buffer:
     size: int
     mapped: int | None
     local: bool = False
-    """Whether it is the device's own."""
+    """Whether it is device-local memory."""
     keep: Any = None
 
 
 class Device:
-    """One device with one queue. Its methods may be called by one thread at a time: hold `lock`."""
+    """One device with one queue. Only one thread at a time may call its methods: hold `lock`."""
 
     def __init__(self, number: int = 0) -> None:
         vk = api()
@@ -116,7 +116,7 @@ class Device:
     # Memory
 
     def buffer(self, size: int, host: bool = False) -> Buffer:
-        """New memory; with `host` it can be reached from here, else only if that costs nothing."""
+        """Allocate memory; mapped with `host`, otherwise only if mapping costs nothing."""
         vk = api()
         size = max(size, 4)
         usage = (
@@ -146,7 +146,7 @@ class Device:
         return Buffer(handle, memory, size, address, local, view)
 
     def _kind(self, allowed: int, host: bool) -> tuple[int, bool, bool]:
-        """A type of memory, whether it can be reached from here, and whether it is the device's own."""
+        """Return a memory type, whether it is mapped, and whether it is device-local."""
         vk = api()
         local = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
         reach = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
@@ -160,7 +160,7 @@ class Device:
         raise DeviceError(f"'{self.name}' has no memory for buffers")
 
     def free(self, buffer: Buffer) -> None:
-        """Give memory back; nothing may use it any more."""
+        """Free memory that is no longer used."""
         vk = api()
         vk.vkDestroyBuffer(self.handle, buffer.handle, None)
         vk.vkFreeMemory(self.handle, buffer.memory, None)
@@ -168,7 +168,7 @@ class Device:
     # Commands
 
     def commands(self) -> Any:
-        """A new command buffer, open for recording."""
+        """Return a new command buffer, open for recording."""
         vk = api()
         made = vk.vkAllocateCommandBuffers(
             self.handle,
@@ -180,7 +180,7 @@ class Device:
         return made
 
     def barrier(self, commands: Any) -> None:
-        """What was written before is seen by what comes after, in shaders, copies, and on the host."""
+        """Make earlier writes visible to later shaders, copies and the host."""
         vk = api()
         writes = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
         reads = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_TRANSFER_READ_BIT
@@ -196,20 +196,20 @@ class Device:
         vk.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, [region])
 
     def run(self, commands: Any) -> None:
-        """Submit a recorded command buffer and wait until it is done."""
+        """Submit a recorded command buffer and wait until it has finished."""
         vk = api()
         vk.vkQueueSubmit(self._queue, 1, [vk.VkSubmitInfo(pCommandBuffers=[commands])], self._fence)
         vk.vkWaitForFences(self.handle, 1, [self._fence], True, WAIT)
         vk.vkResetFences(self.handle, 1, [self._fence])
 
     def drop(self, commands: list[Any]) -> None:
-        """Give command buffers back."""
+        """Free command buffers."""
         if commands:
             api().vkFreeCommandBuffers(self.handle, self._pool, len(commands), commands)
 
 
 def _features(vk: Any, physical: Any) -> frozenset[str]:
-    """The capabilities of SPIR-V that the device has, of those that kernels use."""
+    """Return the SPIR-V capabilities of the device among those that kernels use."""
     subgroup = vk.VkPhysicalDeviceSubgroupProperties()
     properties = vk.VkPhysicalDeviceProperties2(pNext=subgroup)
     small = vk.VkPhysicalDeviceShaderFloat16Int8Features()
@@ -231,7 +231,7 @@ def _features(vk: Any, physical: Any) -> frozenset[str]:
 
 
 def device(number: int = 0) -> Device:
-    """The device of a number; without one that which models run on, a discrete GPU where there is one."""
+    """Return the device with this number; by default the one that models run on, a discrete GPU if there is one."""
     return _device(number)
 
 
