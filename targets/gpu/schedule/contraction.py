@@ -1,8 +1,9 @@
-"""Contractions: matrix products and convolutions in tiles that a block of threads shares.
+"""Contractions: matrix products and convolutions in tiles of a thread block.
 
-Each thread keeps a small tile of sums in registers. For a step of the summed axes the block loads what all its threads
-need of both factors into shared memory; positions are linear forms over the axes, so that a convolution is the same as
-a product (an implicit GEMM), padding is a test when loading. What is too thin for tiles gets a thread for each sum.
+Each thread keeps a small tile of accumulators in registers. For each k-step the block loads the parts of both
+operands that its threads need into shared memory. Positions are affine forms over the axes, so a convolution is the
+same as a product (implicit GEMM), and padding is a bounds check on loads. A product that is too thin for tiles gets
+one thread per sum.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from mirlo.targets.gpu.schedule.launch import (
 from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 
 THINNEST = 8
-"""Fewer rows or columns than this are no tile."""
+"""Fewest rows or columns of a tile."""
 ACROSS, DOWN = 16, 16
-"""Threads of a block: along the columns, along the rows."""
+"""Threads of a block along the columns and along the rows."""
 DEPTH = 16
-"""Steps of the summed axes that are in shared memory at a time."""
+"""k-steps in shared memory at a time."""
 BUSY = 64
-"""Blocks that keep a device busy: smaller tiles are taken until there are as many."""
+"""Blocks that keep a device busy: smaller tiles are used until there are as many."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Sums of a thread: rows and columns, each thread's own spread over the tile of the block."""
+    """Accumulators of a thread: rows and columns, interleaved with those of other threads over the block's tile."""
 
     rows: int
     columns: int
@@ -61,7 +62,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class ContractionPlan:
-    """A contraction and the elementwise blocks that follow; without a tile, a thread for each sum."""
+    """A contraction and its elementwise epilogue; without a tile, one thread per sum."""
 
     name = "contraction"
 
@@ -82,17 +83,17 @@ class ContractionPlan:
 
 
 def plan_contraction(roles: Roles) -> ContractionPlan:
-    """How to compute any product."""
+    """Plan any product."""
     return ContractionPlan(roles, choose_tile(roles))
 
 
 def shape_of(plan: ContractionPlan) -> Shape:
-    """What a block of threads computes."""
+    """Return what a thread block computes."""
     return Shape(plan.tile.height, plan.tile.width) if plan.tile is not None else Shape(1, THREADS)
 
 
 def choose_tile(roles: Roles) -> Tile | None:
-    """The largest tile that leaves no thread without work and no unit of the device without blocks."""
+    """Return the largest tile that leaves no thread and no multiprocessor idle."""
     height, width, depth = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.depth))
     if min(height, width, depth) < THINNEST:
         return None
@@ -112,7 +113,7 @@ def _start(roles: Roles) -> Any:
 
 
 def _emit_sums(roles: Roles, memory: Memory) -> None:
-    """A thread for each sum."""
+    """Emit a thread per sum."""
     axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
     def thread(indices: list[Any]) -> None:
@@ -133,7 +134,7 @@ def _emit_sums(roles: Roles, memory: Memory) -> None:
 
 
 class _Tiled:
-    """One kernel of tiles."""
+    """One tiled kernel."""
 
     def __init__(self, roles: Roles, tile: Tile, memory: Memory):
         self.roles = roles
@@ -174,7 +175,7 @@ class _Tiled:
         self._finish(sums)
 
     def _loads(self, name: str, side: Side, width: int) -> list[Any]:
-        """What brings a thread's part of one factor to shared memory; called with the first step of the sums."""
+        """Return copies of a thread's part of one operand to shared memory; each takes the first k-step."""
         threads = ACROSS * DOWN
         along_sums = side.stride(self.roles.sums) and (
             not side.axes or D.guess(side.stride(self.roles.sums)) < D.guess(side.stride(side.axes))
@@ -187,7 +188,7 @@ class _Tiled:
                 line, depth = split(number, [width, DEPTH])
             else:
                 depth, line = split(number, [DEPTH, width])
-            # Beyond the last row something is read that nobody uses.
+            # Rows beyond the last one read data that is not used.
             at = at_most(add(self.first[name], line), side.extent, width)
             base = reader.base({**self.batch, **values_of(side.axes, at)})
             place = add(multiply(depth, width), line)

@@ -1,7 +1,7 @@
-"""What products cost, roughly: whether to divide their sums among more blocks of threads.
+"""A rough cost model of products: whether to split K among more thread blocks.
 
-A unit of a device computes one block at a time, as fast as it multiplies or as it gets numbers, whichever is slower.
-The figures are of recent devices; only how they compare steers choices.
+A multiprocessor runs one block at a time, limited by arithmetic or by memory. The figures are of recent devices;
+only their ratios matter.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.rounds import RoundsPlan, cuts
 
 SUMS, MATRIX_UNITS = 1.8e11, 1.4e12
-"""Multiply-and-adds a second of a unit: of its threads, of what multiplies matrices."""
+"""Multiply-adds per second and multiprocessor: of its threads, of its matrix units."""
 UNIT_BYTES, ALONE = 2e10, 3
-"""Bytes a second that a unit gets where all of them read, and how many times as many where it is alone."""
+"""Bytes per second and multiprocessor when all of them read, and the factor when it is alone."""
 LAUNCH = 3e-6
-"""Seconds that one more kernel takes."""
+"""Seconds per additional kernel."""
 FEWEST_STEPS = 128
-"""Steps of the sums that are worth a part."""
+"""Fewest k-steps per part."""
 WORTH = 0.9
-"""A product is divided where it takes no more than this share of the time."""
+"""K is split if that takes at most this share of the time."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A plan as its cost depends on it: what a block of threads computes, and how fast."""
+    """The properties of a plan that its cost depends on: what a thread block computes, and how fast."""
 
     height: int
     width: int
@@ -39,7 +39,7 @@ class Shape:
 
 
 def seconds(roles: Roles, shape: Shape, units: int) -> float:
-    """What a product takes on so many units."""
+    """Return the time of a product on this many multiprocessors."""
     rows, columns = roles.rows, roles.columns
     sizes = (element_bytes(rows.access.element_type), element_bytes(columns.access.element_type))
     return tiled_seconds((roles.batches, rows.extent, columns.extent, roles.depth), sizes, shape, units)
@@ -52,7 +52,7 @@ def tiled_seconds(
     units: int,
     bytes_of_unit: float = UNIT_BYTES,
 ) -> float:
-    """The same of a product by its batches, rows, columns and the length of its sums, of factors of so many bytes."""
+    """Return the time of a product, from batches, rows, columns, K, and bytes per operand element."""
     batches, rows, columns, depth = product
     blocks = batches * -(-rows // shape.height) * -(-columns // shape.width)
     multiplied = shape.height * shape.width * depth / shape.rate
@@ -63,7 +63,7 @@ def tiled_seconds(
 
 
 def combining_seconds(divided: Divided, units: int) -> float:
-    """What it takes to write the parts and to add them up."""
+    """Return the time to write the parts and to add them."""
     kind = divided.unfinished.type
     return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
 
@@ -73,12 +73,12 @@ ShapeOf = Callable[[Any], Shape]
 
 
 def divided_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
-    """The plan of a product, or a plan of its parts where that takes less time."""
+    """Return the plan of a product, or a split-K plan if that takes less time."""
     return _divided(plan, roles, units, plan_parts, shape_of)[0]
 
 
 def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
-    """The same, or a plan of whole rounds of tiles on so many units, and one for what is left in parts."""
+    """Return the same, or a plan of whole waves of tiles together with a split-K plan of the rest."""
     best, least = _divided(plan, roles, units, plan_parts, shape_of)
     shape = shape_of(plan)
     for whole, rest in cuts(roles, shape.height, shape.width, units):
@@ -93,7 +93,7 @@ def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, s
 
 
 def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> tuple[Any, float]:
-    """The plan, or one in parts, and what it takes."""
+    """Return the plan, or a split-K plan, and its time."""
     own = seconds(roles, shape_of(plan), units)
     best, least = plan, WORTH * own
     if least <= LAUNCH:

@@ -1,7 +1,7 @@
-"""Products whose sums several blocks of threads divide: for few tiles with long sums (split-K).
+"""Split-K: products with few tiles and a long reduction, divided among thread blocks.
 
-The sums' axis becomes two, of which the outer one, the parts, is a batch: any plan of products computes the parts, in
-the type of the sums, into scratch memory. A second kernel adds them up, always in the same order, and finishes them.
+The reduction axis is split; the outer part becomes a batch axis. Any plan of products computes the parts, in the
+accumulator type, into scratch memory. A second kernel adds them in a fixed order and applies the epilogue.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Divided:
 
     whole: Roles
     roles: Roles
-    """Of the parts: the first axis of the batch counts them."""
+    """Roles of the parts; the first batch axis counts them."""
     parts: int
     unfinished: Unfinished
 
 
 @dataclass(frozen=True)
 class DividedPlan:
-    """A plan for the parts, and how they are added up."""
+    """A plan for the parts, and for their addition."""
 
     divided: Divided
     inner: Stage
@@ -76,7 +76,7 @@ class DividedPlan:
 
 
 def divide(roles: Roles, parts: int) -> Divided | Decline:
-    """The sums of a product in so many parts."""
+    """Split the reduction of a product into this many parts."""
     contraction = roles.contraction
     kind = contraction.product.accumulate_type
     if emit_init(contraction.block, kind).value:
@@ -116,7 +116,7 @@ def divide(roles: Roles, parts: int) -> Divided | Decline:
 
 
 def divisions(roles: Roles, fewest_steps: int) -> Iterator[Divided]:
-    """A product in 2, 4, ... parts of at least so many steps of the sums."""
+    """Yield a product in 2, 4, ... parts of at least `fewest_steps` k-steps."""
     parts = 2
     while parts <= MOST_PARTS and roles.depth // parts >= fewest_steps:
         found = divide(roles, parts)

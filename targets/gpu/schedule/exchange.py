@@ -1,4 +1,4 @@
-"""How threads that work on the same row learn what they have together."""
+"""Exchange of values between the threads that work on one row."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Combine = Callable[[Any, Any], Any]
 
 
 class Exchange(Protocol):
-    """A team of neighbouring threads."""
+    """A team of consecutive threads."""
 
     def together(self, values: Sequence[Any], combine: Combine) -> list[Any]:
-        """What all threads of a team have of each value, known to each of them; all threads of the block take part."""
+        """Reduce each value over the team and return the result to every thread; all threads of the block take part."""
 
 
 MOST_READ = 16
-"""Values that a thread reads at a time; larger teams meet in groups first."""
+"""Values that a thread reads at a time; larger teams combine in groups first."""
 GROUP = 8
 
 
 class SharedExchange:
-    """Through shared memory: every thread reads what the others wrote."""
+    """Exchange through shared memory: every thread reads what the others wrote."""
 
     def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any, writes: Any = None):
         self.teams = teams
@@ -34,7 +34,7 @@ class SharedExchange:
         self.member = member
         self.memory = shared(teams * members * values, kind)
         self.writes = writes
-        """Whether this thread tells what it has; one of several that have the same."""
+        """Whether this thread writes its value; one of several threads with the same value."""
         self.groups: SharedExchange | None = None
         if members > MOST_READ:
             group, self.member = split(member, [members // GROUP, GROUP])
@@ -52,7 +52,7 @@ class SharedExchange:
         found = []
         for start in starts:
             everything = [memref.LoadOp(self.memory, [add(start, other)]).result for other in range(self.members)]
-            # In pairs, so that the operations do not wait for each other; always in the same order.
+            # Reduce in pairs for instruction-level parallelism; always in the same order.
             while len(everything) > 1:
                 rest = everything[len(everything) // 2 * 2 :]
                 everything = [combine(a, b) for a, b in zip(everything[::2], everything[1::2], strict=False)] + rest

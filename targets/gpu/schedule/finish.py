@@ -1,4 +1,4 @@
-"""Sums of products, and what happens to them when they are finished: elementwise blocks, stores."""
+"""Epilogues of products: elementwise blocks on accumulators, and stores."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside
 
 @dataclass(frozen=True, eq=False)
 class Unfinished:
-    """Stands for a tensor of sums that something else finishes; kernels write the sums as they are."""
+    """Stands for a tensor of partial sums that another kernel finishes; kernels store accumulators unchanged."""
 
     type: Any
 
 
 def touch(contraction: Contraction, memory: Memory) -> None:
-    """Make the views of all buffers that a kernel uses, outside of it."""
+    """Make the views of all buffers outside of the kernel."""
     accesses = [contraction.lhs, contraction.rhs, *(access for _, access in contraction.writes)]
     for stage in contraction.stages:
         accesses += [access for access in stage.reads if access is not None]
@@ -36,7 +36,7 @@ def touch(contraction: Contraction, memory: Memory) -> None:
 
 
 def tested(roles: Roles, side: Side) -> list[tuple[Any, int]]:
-    """The indices of a factor that may leave their dims, and how large these are."""
+    """Return the indices of an operand that may be out of bounds, with their extents."""
     access = side.access
     if access.outside is None:
         return []
@@ -46,24 +46,24 @@ def tested(roles: Roles, side: Side) -> list[tuple[Any, int]]:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads factors of the product: elements, or what stands for them beyond the edges."""
+    """Reads operands of the product: elements, or the value that replaces them out of bounds."""
 
     roles: Roles
     side: Side
     memory: Memory
 
     def base(self, values: Indices) -> tuple[Any, list[Any]]:
-        """What the axes known so far make of the position, and of the index in each dim that may leave its bounds."""
+        """Return the known part of the position, and of each index that may be out of bounds."""
         return evaluate(self.side.position, values), [evaluate(dim, values) for dim, _ in self._tested()]
 
     def read(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
-        """The factor at a base and values of the other axes, in the type of the sums."""
+        """Return the operand at a base and values of the other axes, in the accumulator type."""
         factor = self.side.factor.emit(self.element(base, values), 1)
         kind = self.roles.contraction.product.accumulate_type
         return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
 
     def element(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
-        """The element that is read there, as it is stored."""
+        """Return the element there, in its storage type."""
         access = self.side.access
         position = evaluate(self.side.position, values, base[0])
         condition = self.is_inside(base, values)
@@ -78,7 +78,7 @@ class Reader:
         return branch.results[0]
 
     def is_inside(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
-        """Whether the element is one of the tensor's, where it may lie beyond the edges; else None."""
+        """Return whether the element is in bounds, if it may not be; else None."""
         condition = None
         for (dim, size), start in zip(self._tested(), base[1], strict=True):
             test = inside(evaluate(dim, values, start), size)
@@ -90,14 +90,14 @@ class Reader:
 
 
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
-    """a·b + c, in whatever way is fastest."""
+    """Return a * b + c, by the fastest method."""
     if isinstance(c.type, ir.FloatType):
         return create("math.fma", c.type, a, b, c, fastmath=ir.Attribute.parse("#arith.fastmath<contract>"))
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 
 
 def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> None:
-    """The elementwise blocks on one finished sum, and the stores."""
+    """Apply the epilogue to one accumulator and store the results."""
     made = finished(contraction, memory, values, total)
     for value, access in contraction.writes:
         slot = memory.slot(value)
@@ -107,7 +107,7 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
 def finished(
     contraction: Contraction, memory: Memory, values: Indices, total: Any, read: tuple[Access, Any] | None = None
 ) -> dict[Any, Any]:
-    """The elementwise blocks on one finished sum: what is written, by tensor; `read` is what was read before."""
+    """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
     made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
     for stage in contraction.stages:
@@ -133,7 +133,7 @@ def finished(
 
 @dataclass(frozen=True)
 class Finisher:
-    """What becomes of the sums of a tile of rows and columns; those beyond the last ones are dropped."""
+    """The epilogue of a tile of rows and columns; elements beyond the last ones are dropped."""
 
     roles: Roles
     memory: Memory
@@ -142,7 +142,7 @@ class Finisher:
     width: int
 
     def store(self, row: Any, column: Any, total: Any) -> None:
-        """The elementwise blocks on one finished sum, and the stores, if there is such a row and column."""
+        """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = []
         if roles.rows.extent % self.height:

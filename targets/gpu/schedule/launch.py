@@ -1,4 +1,4 @@
-"""Launches: grids of thread blocks, and how a thread finds what it computes."""
+"""Launches: grids of thread blocks, and the index computations of a thread."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 
 THREADS = 128
-"""Threads of a block where nothing asks for another number: every Vulkan device allows as many."""
+"""Default threads per block, which every Vulkan device supports."""
 MOST_BLOCKS = 65535
-"""Blocks in one dimension of a grid: what every device allows."""
+"""Most blocks along one grid dimension on every device."""
 SHARED = 3
-"""Memory space of a block of threads, as LLVM and the conversion to SPIR-V number it."""
+"""Address space of shared memory, as LLVM and the conversion to SPIR-V number it."""
 
 
 @dataclass(frozen=True)
 class Ids:
-    """Where a thread is: the number of its block, its own number in the block."""
+    """The indices of a thread: of its block, and within its block."""
 
     block: Any
     thread: Any
 
 
 def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
-    """Run `body` in this many blocks of threads; grids of more than one dimension look like one."""
+    """Run `body` in this many thread blocks; multi-dimensional grids are linearized."""
     if not isinstance(blocks, int):
         _launch_open(blocks, threads, body)
         return
@@ -54,13 +54,13 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
 
 
 def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
-    """The same where sizes of run time tell how many blocks there are."""
+    """Run `body` in a dynamic number of thread blocks."""
     op = gpu.LaunchOp(
         (index(D.minimum(blocks, MOST_BLOCKS)), index(D.ceildiv(blocks, MOST_BLOCKS)), 1), (threads, 1, 1)
     )
     with ir.InsertionPoint(op.regions[0].blocks[0]):
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
-        # A grid of several rows has as many blocks in each as there may be.
+        # A grid with several rows has the maximum number of blocks in each.
         ids = Ids(add(multiply(block_y, MOST_BLOCKS), block_x), thread_x)
         branch = scf.IfOp(less(ids.block, blocks))
         with ir.InsertionPoint(branch.then_block):
@@ -70,7 +70,7 @@ def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None
 
 
 def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], threads: int = THREADS) -> None:
-    """Run `body` once for each point of a space, a thread each; neighbours differ in the last index."""
+    """Run `body` in one thread per point of a space; adjacent threads differ in the last index."""
     total = D.product(list(extents))
     if isinstance(total, int):
         threads = min(threads, max(32, -(-total // 32) * 32))
@@ -89,7 +89,7 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], thr
 
 
 def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Any]]], None]) -> None:
-    """Run `body` for so many points a thread, a block of threads apart; whole blocks have all points together."""
+    """Run `body` for `count` points per thread, a block of threads apart, which all exist in whole blocks."""
     total = D.product(list(extents))
 
     def thread(ids: Ids) -> None:
@@ -100,7 +100,7 @@ def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[An
 
 
 def split(number: Any, extents: Sequence[Dim]) -> list[Any]:
-    """The indices of a point from its number, the last index running fastest."""
+    """Delinearize the index of a point, last dimension fastest."""
     found: list[Any] = []
     rest = number
     for position in range(len(extents) - 1, -1, -1):
@@ -125,19 +125,19 @@ def multiply(a: Any, factor: Dim) -> Any:
 
 
 def less(a: Any, limit: Dim) -> Any:
-    """Whether an index that is not negative is below a number."""
+    """Return whether a non-negative index is below a limit."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
 
 
 def equal(a: Any, number: int) -> Any:
-    """Whether an index is this number."""
+    """Return whether an index equals a number."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
 
 
 def at_most(value: Any, extent: Dim, step: int) -> Any:
-    """An index held below its extent, where steps of this size may leave it."""
+    """Clamp an index to its extent if steps of this size may exceed it."""
     if extent % step == 0:
         return value
     return create("arith.minui", value.type, value, index(extent - 1))
@@ -155,7 +155,7 @@ def when(condition: Any, body: Callable[[], Any]) -> None:
 
 
 def either(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> None:
-    """Emit one body where a condition holds, another one where not."""
+    """Emit one body if a condition holds, the other one if not."""
     branch = scf.IfOp(condition, has_else=True)
     for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
         with ir.InsertionPoint(block):
@@ -164,11 +164,11 @@ def either(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]
 
 
 def shared(size: int, element: Any) -> Any:
-    """Memory of the block of threads, at the insertion point inside of a launch."""
+    """Allocate shared memory at the insertion point inside of a launch."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
     return memref.AllocOp(ir.MemRefType.get([size], element, memory_space=space), [], []).result
 
 
 def barrier() -> None:
-    """All threads of the block wait here; what each wrote before, all see after it."""
+    """Synchronize all threads of the block and make their writes visible."""
     gpu.BarrierOp()

@@ -1,7 +1,6 @@
-"""What neighbouring points of a thread read and write side by side, as one access each.
+"""Vectorized accesses of consecutive points of a thread.
 
-LLVM puts accesses together as well, where it sees that they are neighbours; what it makes of positions before that
-hides it now and then.
+LLVM combines adjacent accesses too, but its address arithmetic sometimes hides that they are adjacent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mirlo.passes.schedule.blocks.space import Place
 
 
 def load_together(points: Sequence[Point], places: Sequence[Place], axis: int) -> None:
-    """Read what bodies need of memory for points that are neighbours along a loop, the first at a multiple of them."""
+    """Load what bodies read for consecutive points along a loop, the first at a multiple of their number."""
     for place in places:
         for argument, operand in place.argument_operands.items():
             if argument in place.needed and _is_read(points, place, argument, operand):
@@ -27,7 +26,7 @@ def load_together(points: Sequence[Point], places: Sequence[Place], axis: int) -
 
 
 def store_together(points: Sequence[Point], place: Place, output: OperandView, value: Any, axis: int) -> None:
-    """Write an output of such points, of which `value` is the body's value."""
+    """Store an output of such points, of which `value` is the body's value."""
     slot = points[0].frame.memory.slot(output.value)
     where = place.flat(output, slot.strides)
     values = [point.find(value) for point in points]
@@ -41,7 +40,7 @@ def store_together(points: Sequence[Point], place: Place, output: OperandView, v
 
 
 def _is_read(points: Sequence[Point], place: Place, argument: Any, operand: OperandView) -> bool:
-    """Whether each of the points reads an element of memory that is there."""
+    """Return whether each of the points reads an existing element of memory."""
     frame = points[0].frame
     if operand.map is None or operand.value in frame.held or operand.value in frame.made:
         return False
@@ -67,7 +66,7 @@ def _load(points: Sequence[Point], place: Place, argument: Any, operand: Operand
 
 
 def _is_whole(where: Linear, axis: int, count: int) -> bool:
-    """Whether so many neighbours are one access, at a multiple of its size."""
+    """Return whether consecutive elements are one aligned access."""
     others = [factor for term, factor in where.terms.items() if term != axis]
     numbers = (*others, where.constant)
     if count == 1 or where.divisions or where.coefficient(axis) != 1:

@@ -1,4 +1,4 @@
-"""A thread for each point: elementwise blocks as one walk, and blocks that no better plan takes."""
+"""One thread per point: elementwise blocks together, and blocks that no better plan accepts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PointsPlan:
     group: Group
     space: Space
     width: int = 1
-    """Neighbouring elements of a thread, which divide the last loop."""
+    """Consecutive elements per thread; divides the last loop's extent."""
     runs: int = 1
-    """How many times a thread has so many, a block of threads apart: what they read is under way together."""
+    """How many such runs a thread computes, a block of threads apart, with all loads in flight together."""
 
     @property
     def made(self) -> dict[Any, tuple[Place, Any]]:
-        """Tensor values that are computed here: the block, and the body's value."""
+        """Return the tensors computed here, with the block and the body's value."""
         return {
             output.value: (place, value)
             for place in self.space.places
@@ -53,7 +53,7 @@ class PointsPlan:
                 at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
                 ahead = [{rank - 1: j} if j else None for j in range(self.width)]
                 groups.append([Point(Frame(memory, None, made), at, beyond=far) for far in ahead])
-            # All loads come before all stores, and before what may branch: they are under way together.
+            # All loads precede all stores and all branches, so they are in flight together.
             for group in groups if self.width > 1 else ():
                 load_together(group, self.space.places, rank - 1)
             for point in chain(*groups):
@@ -69,7 +69,7 @@ class PointsPlan:
             launch_points(extents, lambda indices: thread([indices]))
 
     def store(self, points: Sequence[Point]) -> None:
-        """Write what others read of these points, which are neighbours."""
+        """Store the outputs of consecutive points."""
         for place in self.space.places:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.group.kept:
@@ -86,7 +86,7 @@ class PointsPlan:
 
 
 def plan_points(group: Group) -> PointsPlan | Decline:
-    """How to compute these blocks in one walk."""
+    """Plan these blocks as one loop nest."""
     first = group.blocks[0]
     for block in group.blocks:
         if block.is_reduction:
@@ -104,7 +104,7 @@ def plan_points(group: Group) -> PointsPlan | Decline:
 
 
 def _in_step(space: Space, group: Group) -> Decline | None:
-    """Values that are computed here may only be read where they are made."""
+    """Decline if a value computed here is read at another point than it is made."""
     written: dict[Any, Any] = {}
     for place in space.places:
         for operand in place.block.inputs:
@@ -116,7 +116,7 @@ def _in_step(space: Space, group: Group) -> Decline | None:
 
 
 def along_memory(space: Space) -> Space:
-    """The loops by how far apart the elements of the output are, so that neighbouring threads write neighbours."""
+    """Order the loops by the strides of the output, so that adjacent threads write adjacent elements."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
     steps = [_size(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
@@ -129,7 +129,7 @@ def _size(step: Dim) -> Dim:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """One block, whatever it does: a thread computes one element of each output."""
+    """Any one block: a thread computes one element of each output."""
 
     name = "block"
 

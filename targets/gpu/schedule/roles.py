@@ -1,4 +1,4 @@
-"""What the axes of a contraction do: rows, columns, batches, sums; how a grid of tiles covers them."""
+"""Roles of a contraction's axes: rows, columns, batches, reduction; and how a grid of tiles covers them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Indices = Mapping[int, Any]
 
 @dataclass(frozen=True)
 class Side:
-    """One factor of the product: what it reads, and the axes that only it has."""
+    """One operand of the product: what it reads, and the axes that only it has."""
 
     access: Access
     factor: Factor
@@ -39,15 +39,15 @@ class Side:
         return row_major(self.access.dims, self.access.shape)
 
     def stride(self, axes: Sequence[Axis]) -> Any:
-        """How far neighbours along the last of these axes are apart; 0 if there is none."""
+        """Return the stride along the last of these axes; 0 if there is none."""
         return _size(self.position.stride(axes[-1])) if axes else 0
 
 
 @dataclass(frozen=True)
 class Roles:
-    """A contraction as a batch of products of matrices, the columns along the output's memory.
+    """A contraction as a batch of matrix products, with columns contiguous in the output.
 
-    Extents are dims; plans that choose by numbers are given none whose dims are open (`stages.open_dims`).
+    Extents are dims; plans that need static sizes never receive dynamic ones (`stages.open_dims`).
     """
 
     contraction: Contraction
@@ -63,7 +63,7 @@ class Roles:
 
     @property
     def outputs(self) -> Any:
-        """How many sums there are."""
+        """Return the number of output elements."""
         return self.batches * self.rows.extent * self.columns.extent
 
     @property
@@ -72,13 +72,13 @@ class Roles:
 
 
 def product_of(group: Group) -> Roles | Decline:
-    """The roles of all axes of a product and of what follows it, the first of these blocks; or why they are none."""
+    """Return the axis roles of a product, the first of these blocks, with its epilogue; or decline."""
     found = analyze(group.blocks, group.kept)
     return found if isinstance(found, Decline) else roles_of(found)
 
 
 def roles_of(contraction: Contraction) -> Roles | Decline:
-    """The roles of all axes."""
+    """Return the roles of all axes."""
     if contraction.ragged is not None:
         return decline("an axis is divided into unequal parts")
     written = row_major(contraction.writes[0][1].dims, contraction.writes[0][1].shape)
@@ -89,17 +89,17 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     batch = tuple(axis for axis in spatial if (axis.id in left) == (axis.id in right))
     lhs = Side(contraction.lhs, contraction.product.lhs, only_left)
     rhs = Side(contraction.rhs, contraction.product.rhs, only_right)
-    # Neighbouring threads compute neighbouring columns, and what they write must lie side by side.
+    # Adjacent threads compute adjacent columns, which must be contiguous in the output.
     turned = bool(only_left) and (not only_right or _step(written, only_left[-1]) < _step(written, only_right[-1]))
     rows, columns = (rhs, lhs) if turned else (lhs, rhs)
-    # Neighbouring steps of the sums lie side by side in memory, if those of any axis do: the channels of an image.
+    # Prefer a reduction axis that is contiguous in memory as the innermost one, such as an image's channels.
     read = [row_major(access.dims, access.shape) for access in (contraction.lhs, contraction.rhs)]
     sums = sorted(contraction.reduce, key=lambda axis: -sum(abs(position.stride(axis)) for position in read))
     return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
 def _step(written: Form, axis: Axis) -> int:
-    """About how far neighbours along an axis are apart."""
+    """Return the approximate stride of an axis."""
     return D.guess(_size(written.stride(axis)))
 
 
@@ -112,12 +112,12 @@ def _moved(access: Access) -> set[int]:
 
 
 def values_of(axes: Sequence[Axis], number: Any) -> dict[int, Any]:
-    """The value of each axis, from the number of a point of their space."""
+    """Return the value of each axis, from the linear index of a point."""
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 
 
 def evaluate(form: Form, values: Indices, start: Any = None) -> Any:
-    """The part of a form that these axes make, plus `start`; without one, its constant."""
+    """Evaluate the part of an affine form over these axes, plus `start`, which defaults to the form's constant."""
     total = index(form.constant) if start is None else start
     for axis, factor in form.terms.items():
         if axis in values:
@@ -126,7 +126,7 @@ def evaluate(form: Form, values: Indices, start: Any = None) -> Any:
 
 
 def always_inside(form: Form, size: Dim, extents: Mapping[int, Dim]) -> bool:
-    """Whether an index cannot leave its dim."""
+    """Return whether an index is always in bounds."""
 
     def fits() -> bool:
         low, high = form.range(extents)
@@ -136,6 +136,6 @@ def always_inside(form: Form, size: Dim, extents: Mapping[int, Dim]) -> bool:
 
 
 def inside(value: Any, size: Dim) -> Any:
-    """Whether 0 ≤ value < size: as an unsigned number, one comparison."""
+    """Return 0 <= value < size as one unsigned comparison."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 6))

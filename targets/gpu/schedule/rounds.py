@@ -1,8 +1,7 @@
-"""Products whose last round of tiles leaves units without work: its sums are divided among all of them (stream-K).
+"""Stream-K: products whose last wave of tiles would leave multiprocessors idle.
 
-As many tiles as fill the device in whole rounds are computed as ever; the rest, some last rows or columns, are a
-product of their own, whose sums are in parts (`divided.py`). What stream-K has its blocks wait for within one launch is
-a second kernel here, which adds up the parts in a fixed order.
+Tiles that fill whole waves are computed as usual. The rest, some last rows or columns, is a product of its own with
+split-K (`divided.py`). Instead of blocks that wait within a launch, a second kernel adds the parts in a fixed order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mirlo.targets.gpu.schedule.stage import Stage as Plan
 
 @dataclass(frozen=True)
 class RoundsPlan:
-    """A plan for the whole rounds of tiles, and one for what is left."""
+    """A plan for the whole waves of tiles, and one for the rest."""
 
     whole: Plan
     rest: Plan
@@ -35,7 +34,7 @@ class RoundsPlan:
 
 
 def cut(roles: Roles, axis: Axis, low: int, high: int) -> Roles:
-    """The product for low ≤ i < high of one of its axes."""
+    """Return the product restricted to low <= i < high along one axis."""
     part = Axis(axis.id, high - low, axis.reduce)
 
     def form(old: Form) -> Form:
@@ -63,7 +62,7 @@ def cut(roles: Roles, axis: Axis, low: int, high: int) -> Roles:
 
 
 def cuts(roles: Roles, height: int, width: int, units: int) -> Iterator[tuple[Roles, Roles]]:
-    """What tiles of this size compute in whole rounds of so many units, and the rest: by rows, and by columns."""
+    """Yield the product of the whole waves and the rest, cut by rows and by columns."""
     high, wide = -(-roles.rows.extent // height), -(-roles.columns.extent // width)
     blocks = roles.batches * high * wide
     if blocks < units or blocks % units == 0:

@@ -1,7 +1,7 @@
-"""Rows: softmax, normalizations, reductions along memory. A block of threads shares a row, or several short rows.
+"""Rows: softmax, normalizations, reductions along the contiguous axis. A thread block computes one row or several.
 
-The plan is that of all targets (walks over the elements of a row, one after the other); here the threads of a row
-take every n-th element each, or every n-th few that lie side by side, and combine what they have in shared memory.
+The plan is that of all targets, one loop over the elements of a row after another. The threads of a row process its
+elements in turn, singly or in vectors, and combine their results in shared memory.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from mirlo.targets.gpu.schedule.launch import (
 from mirlo.targets.gpu.schedule.neighbours import load_together, store_together
 
 BLOCK = 128
-"""Threads of a block; long rows have all of them."""
+"""Threads per block; long rows use all of them."""
 SHORTEST = 8
-"""Fewest threads of a row."""
+"""Fewest threads per row."""
 HELD = 32
-"""Most elements that a thread keeps in registers from walk to walk; of longer rows they go through memory."""
+"""Most elements that a thread keeps in registers between loops; longer rows use memory."""
 MOST_CODE = 1200
-"""Operations of a thread on all elements that it keeps."""
+"""Most operations of a thread on the elements that it keeps."""
 LONG = 4096
-"""Rows of more elements get a block of twice as many threads, where there are few of them."""
+"""If there are few rows with more elements, blocks have twice as many threads."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """The threads of a row in a block of threads: how many rows and threads there are, and which this thread is."""
+    """The threads of a row in a thread block: the number of rows and threads, and the indices of this thread."""
 
     rows: int
     threads: int
@@ -60,7 +60,7 @@ class Team:
 
 
 Meet = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
-"""How all threads of a row learn what they have together, of what each has."""
+"""Reduces the values of all threads of a row, and returns the result to each."""
 
 
 @dataclass
@@ -71,11 +71,11 @@ class RowsPlan:
 
     rows: Rows
     width: int = 1
-    """Neighbouring elements that a thread takes at once, which divide the innermost loops."""
+    """Consecutive elements that a thread processes at once; divides the innermost extents."""
     meet: Meet | None = None
-    """Shared memory, where nothing else is said."""
+    """The reduction across threads; through shared memory by default."""
     most_threads: int = 2 * BLOCK
-    """Of a row, where its elements then fit registers."""
+    """Most threads per row, if its elements then fit registers."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launch at the insertion point."""
@@ -84,15 +84,15 @@ class RowsPlan:
 
 @dataclass
 class Kept:
-    """What a thread has in registers of an element of its row."""
+    """The values of a row element that a thread keeps in registers."""
 
     elements: dict[Any, Any] = field(default_factory=dict)
-    """By the tensor that it is of."""
+    """Elements by tensor."""
     loaded: dict[Any, Any] = field(default_factory=dict)
-    """By the tensor and the position."""
+    """Loaded values by tensor and position."""
 
     def given(self, walk: Walk) -> dict[Any, Any]:
-        """The values that a point of a walk need not compute."""
+        """Return the values that a loop need not compute again."""
         found = dict(self.elements)
         for place in walk.space.places:
             for argument, operand in place.argument_operands.items():
@@ -101,7 +101,7 @@ class Kept:
         return found
 
     def keep(self, walk: Walk, point: Point) -> None:
-        """Keep what a walk loaded and computed."""
+        """Keep what a loop loaded and computed."""
         for i, place in enumerate(walk.space.places):
             for argument, operand in place.argument_operands.items():
                 if operand.map is not None and argument in point.values and operand.outside is None:
@@ -116,12 +116,12 @@ def _position(place: Place, operand: OperandView) -> Any:
 
 
 def _code(rows: Rows) -> int:
-    """Operations on the elements that a thread may keep."""
+    """Return the operations on the elements that a thread may keep."""
     return HELD * count_operations([block for walk in rows.walks for block in walk.blocks if walk.own])
 
 
 def plan(group: Group) -> RowsPlan | Decline:
-    """How to compute these blocks row by row."""
+    """Plan these blocks row by row."""
     found = find_rows(group)
     if isinstance(found, Decline):
         return found
@@ -144,13 +144,13 @@ class _Emitter:
         self.block = 2 * BLOCK if longest > LONG and D.guess(self.count) < 256 else BLOCK
         while self.held and longest > HELD * self.block:
             self.block *= 2
-        # As many threads as there are elements for, a power of two.
+        # Use as many threads as there are elements for, a power of two.
         each = 4 if plan.width == 1 else 2 * plan.width
         self.threads = max(SHORTEST, min(self.block, 1 << (max(longest // each, 1) - 1).bit_length()))
         self.together = self.block // self.threads
-        """Rows of a block."""
+        """Rows per block."""
         self.registers: dict[tuple[int, int], Kept] = {}
-        """What is kept of an element, by the number of the step and of the element in it."""
+        """The kept values of an element, by iteration and element index."""
 
     def emit(self) -> None:
         self.stored = self.plan.prepare(self.memory, self.held)
@@ -163,7 +163,7 @@ class _Emitter:
         if self.together > 1:
             self.local, self.lane = split(ids.thread, [self.together, self.threads])
             line = add(multiply(ids.block, self.together), self.local)
-        # All threads must meet at the barriers: those beyond the last row work on that row again, and store nothing.
+        # All threads must reach the barriers: those beyond the last row recompute it and store nothing.
         self.active = None
         if self.count % self.together != 0:
             self.active = less(line, self.count)
@@ -211,7 +211,7 @@ class _Emitter:
         self, walk: Walk, indices: list[Any], held: dict[Any, Any], at: Any, carried: list[Any],
         number: int | None = None, inside: Any = None,
     ) -> list[Any]:  # fmt: skip
-        """A thread's elements of one step; those with a number are kept for the next walks."""
+        """Process a thread's elements of one iteration; numbered ones are kept for the next loops."""
         own = split(multiply(at, self.width), _own(walk, len(self.plan.rows)))
         last = len(indices) + len(own) - 1
         points = []
@@ -236,7 +236,7 @@ class _Emitter:
         return following
 
     def _single(self, walk: Walk, indices: list[Any], held: dict[Any, Any]) -> dict[Any, Any]:
-        """A walk over one element: every thread of the row computes it, the first one stores it."""
+        """Emit a loop over one element: every thread of the row computes it, the first one stores it."""
         point = Point(self._frame(walk, held), indices)
         places = walk.space.places
         for place in places:
@@ -260,7 +260,7 @@ class _Emitter:
         return Frame(self.memory, None, made, held)
 
     def _run(self, walk: Walk, points: Sequence[Point], inside: Any = None) -> None:
-        # All loads come before all stores.
+        # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
             load_together(points, walk.space.places, last)
@@ -286,7 +286,7 @@ class _Emitter:
     def _reduced(
         self, walk: Walk, position: int, indices: list[Any], held: dict[Any, Any], scalars: list[Any]
     ) -> dict[Any, Any]:
-        """The scalars of a row by value; stored by its first thread where somebody else reads them."""
+        """Return the scalars of a row by value; its first thread stores those that others read."""
         place = walk.space.places[position]
         point = Point(self._frame(walk, held), indices)
         found = {}
@@ -300,7 +300,7 @@ class _Emitter:
 
 
 def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
-    """What all threads of a row have together, known to each of them."""
+    """Reduce over all threads of a row; every thread gets the result."""
     memories = [shared(team.rows * team.threads, value.type) for value in storable(partial)]
     own = add(multiply(team.row, team.threads), team.thread)
     barrier()
@@ -324,12 +324,12 @@ def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> l
 
 
 def _own(walk: Walk, start: int) -> tuple[Dim, ...]:
-    """The loops of a walk inside of a row."""
+    """Return the loops within a row."""
     return tuple(walk.space.extents[start:])
 
 
 def storable(values: Sequence[Any]) -> list[Any]:
-    """Values as shared memory holds them: bools as bytes."""
+    """Convert values to what shared memory holds: bools as bytes."""
     i8 = ir.IntegerType.get_signless(8)
     return [create("arith.extui", i8, v) if str(v.type) == "i1" else v for v in values]
 

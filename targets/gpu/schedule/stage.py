@@ -12,7 +12,7 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """What the plan is called."""
+        """Return the plan's name."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launches at the insertion point."""

@@ -1,4 +1,4 @@
-"""The rules: the blocks of a prim function in stages, each a launch by the plan that fits, through memory."""
+"""Schedule rules that divide a prim function into stages, each a launch by the plan that applies."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mirlo.targets.gpu.schedule.stage import Stage
 
 @dataclass(frozen=True)
 class Lanes:
-    """What the analyses of rows ask of a machine; it only decides what is too short to share."""
+    """A machine description for the row analyses; it only decides which rows are too short to share."""
 
     vector_bytes: int = 32
 
     def lanes(self, element_bytes: int) -> int:
-        """Elements of this size that neighbouring threads read together."""
+        """Return the elements of this size that adjacent threads read together."""
         return max(1, self.vector_bytes // element_bytes)
 
 
@@ -42,7 +42,7 @@ PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
 def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
-    """Why plans that choose by numbers take none of these blocks: sizes that are known at run time only."""
+    """Decline blocks with dynamic sizes, for plans that need static ones."""
     for block in blocks:
         shapes = [block.domain, *(operand.shape for operand in (*block.inputs, *block.outputs))]
         if not all(D.is_static(dim) for shape in shapes for dim in shape):
@@ -51,9 +51,9 @@ def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
 
 
 def plan_stages(view: PrimView, first: Sequence[Planner] = (), first_open: Sequence[Planner] = ()) -> list[Stage]:
-    """The blocks from the first on, as many at a time as one plan takes; those of a target's own are tried `first`.
+    """Plan stages of as many blocks as one plan accepts; a target's own plans in `first` are tried before others.
 
-    Where sizes are known at run time only, `first_open` are: the others choose by numbers.
+    With dynamic sizes `first_open` are tried: the others need static ones.
     """
     stages: list[Stage] = []
     at = 0
@@ -78,7 +78,7 @@ def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) 
     roles = deciding(product_of)(part)
     if not isinstance(roles, Decline):
         product = plan_contraction(roles)
-        # Sums that are few and long, and lie along memory, are better shared by threads.
+        # Few long sums over contiguous elements are better shared by threads.
         rows = deciding(plan_rows)(part) if product.tile is None else None
         if rows is not None and not isinstance(rows, Decline):
             return rows
@@ -103,7 +103,7 @@ def _part(view: PrimView, start: int, end: int) -> Group:
 
 
 def build(kernel: Any, stages: Sequence[Stage], about: Mapping[str, Any] | None = None) -> Any:
-    """The buffer form of a prim function: its stages, one after the other; `about` is told by `mirlo explain`."""
+    """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
     def emit() -> None:
@@ -117,7 +117,7 @@ def build(kernel: Any, stages: Sequence[Stage], about: Mapping[str, Any] | None 
 
 @schedule("any", target="gpu", priority=50)
 def stages(kernel: Any, context: Any) -> Any:
-    """Blocks by the plans of this folder: a launch for each stage."""
+    """Schedule blocks by the plans of this folder, one launch per stage."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
@@ -126,7 +126,7 @@ def stages(kernel: Any, context: Any) -> Any:
 
 @schedule("any", target="gpu")
 def threads(kernel: Any, context: Any) -> Any:
-    """Any blocks: a launch for each, a thread for each element."""
+    """Schedule any blocks, one launch per block and one thread per element."""
     if kernel.view.others:
         return decline("has operations beside blocks", first=kernel.view.others[0].operation.name)
     return build(kernel, [BlockPlan(block) for block in kernel.view.blocks if 0 not in _outputs(block)])

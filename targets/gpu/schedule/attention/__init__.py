@@ -1,4 +1,4 @@
-"""Attention, a tile of scores at a time: the rule of all GPUs."""
+"""Attention, one tile of scores at a time: the rule for all GPUs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
 BUSY = 64
-"""Units of a device: keys are divided where there are fewer blocks, and that costs less."""
+"""Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
 KEYS = 4
-"""Keys of a thread, where rows are few."""
+"""Keys per thread, if there are few rows."""
 WIDEST = 128
-"""Keys that the threads of a few rows have at a time."""
+"""Most keys that the threads of a few rows process at a time."""
 MOST_COLUMNS, FEWEST_COLUMNS = 256, 64
-"""Elements of a row of values that one block computes."""
+"""Most and fewest elements of a row of values per thread block."""
 SHARED_BYTES = 32 * 1024
-"""Shared memory of a block: what nearly every GPU has."""
+"""Shared memory per thread block, which nearly every GPU has."""
 
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """An attention by tiles, and among how many blocks the keys of a row are divided."""
+    """Tiled attention, with the number of thread blocks that split the keys of a row."""
 
     name = "attention"
 
@@ -41,7 +41,7 @@ class AttentionPlan:
     tile: Tile
     parts: Dim
     team: Team = in_shared_memory
-    """How the threads of a row learn what they have together."""
+    """How the threads of a row combine values."""
 
     def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
@@ -55,7 +55,7 @@ Plan = AttentionKernels | ByLength
 
 
 def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decline]) -> Plan | Decline:
-    """How to compute these blocks, if they are an attention; by two plans where the number of queries is open."""
+    """Plan these blocks if they are an attention; with two plans if the number of queries is dynamic."""
     found = deciding(find_attention)(group)
     if isinstance(found, Decline):
         return found
@@ -68,13 +68,13 @@ def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decl
 
 
 def plan_attention(found: Attention, busy: int = BUSY, team: Team = in_shared_memory) -> AttentionPlan:
-    """How to compute any attention."""
+    """Plan any attention."""
     tile = choose_tile(found)
     return AttentionPlan(found, tile, choose_parts(found, Blocks(tile.height, tile.width, tile.columns, busy)), team)
 
 
 def choose_tile(found: Attention) -> Tile:
-    """The largest tile that shared memory holds."""
+    """Return the largest tile that fits shared memory."""
     tile = _widest_tile(found)
     size = element_bytes(found.sum_type)
     while size * tile.shared_numbers > SHARED_BYTES:
@@ -88,7 +88,7 @@ def choose_tile(found: Attention) -> Tile:
 
 
 def _widest_tile(found: Attention) -> Tile:
-    """Threads and their scores: as many rows as there are, up to 64."""
+    """Return threads and their scores: as many rows as there are, up to 64."""
     rows = D.guess(found.count(found.rows))
     columns = min(found.value_size, MOST_COLUMNS)
     if rows >= 16:
@@ -102,7 +102,7 @@ def _widest_tile(found: Attention) -> Tile:
 
 @schedule("any", target="gpu", priority=70)
 def attention(kernel: Any, context: Any) -> Any:
-    """Two products and the softmax between them, without keeping scores; what is around them by the other plans."""
+    """Schedule two products and the softmax between them without storing scores; other blocks use the other plans."""
     refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
         return refusal
@@ -110,7 +110,8 @@ def attention(kernel: Any, context: Any) -> Any:
 
 
 def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Any:
-    """The buffer form of a prim function of an attention; what is `around` it is tried where sizes are known."""
+    """Build the buffer form of an attention function; plans in `around` are tried on other blocks if sizes are
+    static."""
     plans: list[Any] = []
 
     def kept(group: Group) -> Any:

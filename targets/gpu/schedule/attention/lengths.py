@@ -1,7 +1,7 @@
-"""Attention whose number of queries is known at run time only: kernels for one query, and kernels for more.
+"""Attention with a dynamic number of queries: kernels for one query, and kernels for more.
 
-Decoders see a prompt of many tokens first, then one token at a time. Tiles that are good for the one are bad for the
-other, so both are there, and the host starts those that fit: the others are launches of no blocks.
+Decoders process a prompt of many tokens first, then one token at a time. Tiles for one case are bad for the other,
+so both exist; the host launches those that apply, and the others with an empty grid.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class AttentionKernels(Protocol):
 
     @property
     def name(self) -> str:
-        """What the plan is called."""
+        """Return the plan's name."""
 
     def emit(self, memory: Memory, times: Dim = 1) -> None:
-        """Emit the launches, which the host starts so many times: once, or not at all."""
+        """Emit the launches, which the host executes `times` times: once or not at all."""
 
     def describe(self) -> dict[str, Any]:
-        """What `mirlo explain` tells of it."""
+        """Return what `mirlo explain` prints about it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ByLength:
 
 
 def of_one_query(found: Attention) -> tuple[Attention, Dim] | None:
-    """The attention for one query, and how many there are, where that is open."""
+    """Return the attention for one query and the number of queries, if that is dynamic."""
     loops = [loop for loop in found.rows if not isinstance(found.extents[loop], int)]
     if len(loops) != 1:
         return None

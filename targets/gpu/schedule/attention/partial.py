@@ -1,8 +1,8 @@
-"""Rows whose keys several blocks of threads divide: what each of them has, and how that becomes the result.
+"""Partial results of rows whose keys are split among thread blocks, and their combination.
 
-Each part keeps its weighted sum, the sum of its weights, and the maximum that they are relative to. A second kernel
-puts the parts of an element together, always in the same order. How many parts there are may be known at run time only;
-where it turns out to be one, that one finishes its rows, and the second kernel is not started.
+Each part keeps its weighted sum, the sum of its weights, and the maximum they are relative to. A second kernel
+combines the parts of an element in a fixed order. The number of parts may be dynamic; if it is one, that part
+finishes its rows and the second kernel is not launched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, 
 
 
 class Parts:
-    """The results of parts, in scratch memory."""
+    """Partial results in scratch memory."""
 
     def __init__(self, work: Work, count: Dim):
         self.work = work
@@ -39,15 +39,15 @@ class Parts:
         self.totals = scratch([kept], self.kind)
 
     def line(self, part: Any, batch: Any, row: Any) -> Any:
-        """The number of a row in all parts, from those of the part, the batch and the row."""
+        """Return the index of a row among all parts, from part, batch and row."""
         return add(multiply(add(multiply(part, self.work.batches), batch), self.work.rows), row)
 
     def _are_several(self) -> Any:
-        """Whether there is another part; None where that is sure."""
+        """Return whether there is more than one part; None if that is certain."""
         return None if isinstance(self.count, int) else less(index(1), self.count)
 
     def store_row(self, line: Any, peak: Any, total: Any, mine: Any) -> None:
-        """Keep what belongs to a whole row, by the thread for which `mine` is true."""
+        """Store the values of a whole row, by the thread for which `mine` is true."""
         several = self._are_several()
         if several is not None:
             mine = create("arith.andi", mine.type, mine, several)
@@ -59,7 +59,7 @@ class Parts:
         when(mine, keep)
 
     def store(self, line: Any, column: Any, weighted: Any, finish: Callable[[], None]) -> None:
-        """Keep one element of a row; where there are no other parts, `finish` it."""
+        """Store one element of a row; `finish` it instead if there are no other parts."""
         keep = partial(self._keep, line, column, weighted)
         several = self._are_several()
         if several is None:
@@ -71,7 +71,7 @@ class Parts:
         memref.StoreOp(weighted, self.sums, [add(multiply(line, self.work.found.value_size), column)])
 
     def combine(self) -> None:
-        """Emit the launch that puts the parts together."""
+        """Emit the launch that combines the parts."""
         work = self.work
 
         def element(indices: list[Any]) -> None:
@@ -83,7 +83,7 @@ class Parts:
         launch_points([work.batches * self.started, work.rows, work.found.value_size], element)
 
     def _few(self, batch: Any, row: Any, column: Any) -> list[Any]:
-        """The sums of a number of parts that is known."""
+        """Combine a static number of parts."""
         lines = [self.line(index(part), batch, row) for part in range(int(self.count))]  # type: ignore[arg-type]
         peaks = [memref.LoadOp(self.peaks, [line]).result for line in lines]
         peak = hidden(self.kind)
@@ -96,7 +96,7 @@ class Parts:
         return held
 
     def _any(self, batch: Any, row: Any, column: Any) -> list[Any]:
-        """The same of any number."""
+        """Combine a dynamic number of parts."""
 
         def look(part: Any, peak: Any) -> list[Any]:
             return [larger(peak, memref.LoadOp(self.peaks, [self.line(part, batch, row)]).result)]
@@ -111,7 +111,7 @@ class Parts:
         return for_loop(0, self.count, 1, join, [emit_constant(0.0, self.kind)] * 2)
 
     def _with_part(self, line: Any, peak: Any, shift: Any, column: Any, held: list[Any]) -> list[Any]:
-        """Total and weighted sum, with those of one more part."""
+        """Return total and weighted sum with one more part added."""
         share = weight(peak, shift)
         place = add(multiply(line, self.work.found.value_size), column)
         found = [memref.LoadOp(self.totals, [line]).result, memref.LoadOp(self.sums, [place]).result]
@@ -119,12 +119,12 @@ class Parts:
 
 
 def parts_of(work: Work, count: Dim) -> Parts | None:
-    """Memory for the parts of an attention, if there may be several."""
+    """Return memory for the parts of an attention, if there may be several."""
     return None if count == 1 else Parts(work, count)
 
 
 def tiles_of(part: Any, parts: Dim, tiles: Dim, seen: Any) -> tuple[Any, Any]:
-    """First and last tile of keys of a part, of those that are seen."""
+    """Return the first and last key tile of a part, among the visible ones."""
     if parts == 1:
         return index(0), seen
     share = D.ceildiv(tiles, parts)

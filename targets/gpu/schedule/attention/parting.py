@@ -1,7 +1,7 @@
-"""Among how many blocks of threads the keys of a row are divided: by what each number costs, roughly.
+"""Choice of the number of thread blocks that split the keys of a row, by a rough cost model.
 
-Where rows or keys are known at run time only, the number of parts is an expression over their sizes, which the host
-computes: as many as leave no unit without work.
+If rows or keys are dynamic, the number of parts is an expression over their sizes that the host computes: enough to
+occupy every multiprocessor.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
 
 FEWEST_KEYS = 128
-"""Keys that are worth a part of their own."""
+"""Fewest keys per part."""
 MOST_PARTS = 64
 DIVIDED_KEYS = 4 * FEWEST_KEYS
-"""Where sizes are open, keys that are worth a second kernel."""
+"""With dynamic sizes, fewest keys for which a second kernel is worthwhile."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of threads as the cost of an attention depends on them."""
+    """Properties of thread blocks that the cost of an attention depends on."""
 
     height: int
-    """Rows of a block."""
+    """Rows per block."""
     width: int
-    """Keys of a tile."""
+    """Keys per tile."""
     columns: int
     """Elements of a row of values."""
     units: int
-    """Of the device."""
+    """Multiprocessors of the device."""
     rate: float = SUMS
-    """Multiply-and-adds a second of a unit."""
+    """Multiply-adds per second and multiprocessor."""
     together: int = 1
-    """Blocks that share a unit: those of few warps, and those that wait for memory."""
+    """Blocks resident on a multiprocessor: those with few warps, and those that wait for memory."""
 
 
 def choose_parts(found: Attention, blocks: Blocks) -> Dim:
-    """The number of parts that takes the least time."""
+    """Return the number of parts with the lowest cost."""
     keys, batches, rows = found.keys, found.count(found.batch), found.count(found.rows)
     if not (isinstance(keys, int) and isinstance(batches, int) and isinstance(rows, int)):
         return _open_parts(found, blocks)
@@ -49,13 +49,13 @@ def choose_parts(found: Attention, blocks: Blocks) -> Dim:
     parts = [1]
     while 2 * parts[-1] <= MOST_PARTS and keys >= 2 * parts[-1] * FEWEST_KEYS:
         parts.append(2 * parts[-1])
-    # Parts of the same longest share are as good with fewer of them.
+    # Among numbers with the same longest part, the smallest is best.
     even = sorted({-(-tiles // -(-tiles // number)) for number in parts})
     return min(even, key=lambda number: _seconds(found, sizes, blocks, number))
 
 
 def _open_parts(found: Attention, blocks: Blocks) -> Dim:
-    """As many parts as there are units for, of enough keys each."""
+    """Return one part per available multiprocessor, each with enough keys."""
     wide = -(-found.value_size // blocks.columns)
     count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide
     free = blocks.units * blocks.together // count

@@ -1,7 +1,7 @@
-"""Attention by tiles of scores: a block of threads has some rows, and goes over their keys tile by tile.
+"""Tiled attention: a thread block computes some rows, one tile of keys after another.
 
-Of the scores one tile exists at a time. Each row's maximum so far is kept, and what was summed up is scaled when a
-larger one comes (online softmax). Factors go through shared memory, a few steps of the sums at a time.
+Only one tile of scores exists at a time, with an online softmax. Operands pass through shared memory, a few k-steps
+at a time.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from mirlo.targets.gpu.schedule.launch import (
 )
 
 DEPTH = 16
-"""Steps of the sums that are in shared memory at a time."""
+"""k-steps in shared memory at a time."""
 
 FEWEST_SHARED = 8
-"""Rows for which it is worth to bring values to shared memory."""
+"""Fewest rows for which values are copied to shared memory."""
 
 Team = Callable[[Any, Any, "Tile", Any], Exchange]
-"""How the threads of a row meet: from the numbers of the row and the thread, the tile and the type of their values."""
+"""Makes the exchange between the threads of a row, from the indices of row and thread, the tile and the value type."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Threads of a block, along rows and along keys, and the scores of each of them."""
+    """Threads of a block along rows and keys, and the scores of each thread."""
 
     down: int
     across: int
     rows: int
     keys: int
     columns: int
-    """Elements of a row of values that a block computes."""
+    """Elements of a row of values per block."""
 
     @property
     def height(self) -> int:
@@ -65,18 +65,19 @@ class Tile:
 
     @property
     def shared_numbers(self) -> int:
-        """Numbers of shared memory: steps of both factors or of the values, weights, what threads tell each other."""
+        """Return the elements of shared memory: k-steps of both operands or of the values, weights, and exchanged
+        values."""
         stage = DEPTH * max(self.height + self.width, self.columns)
         return stage + self.height * self.width + self.height * self.across
 
     @property
     def own_columns(self) -> int:
-        """Of a thread."""
+        """Return the columns of a thread."""
         return -(-self.columns // self.across)
 
 
 def in_shared_memory(down: Any, across: Any, tile: Tile, kind: Any) -> Exchange:
-    """What every GPU can do."""
+    """Return an exchange that works on every GPU."""
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 
@@ -104,7 +105,7 @@ class TiledKernel:
 
     def _block(self, ids: Ids) -> None:
         work, tile = self.work, self.tile
-        # The last rows see most keys where there is a bound: they are started first.
+        # With a causal bound the last rows see most keys: start them first.
         turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
         down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
         self.first_row = multiply(down, tile.height)
@@ -149,7 +150,7 @@ class TiledKernel:
         return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
 
     def _scores(self, first_key: Any) -> list[list[Any]]:
-        """This thread's scores of a tile, with the mask on them."""
+        """Compute this thread's masked scores of a tile."""
         found, tile = self.found, self.tile
         zero = emit_constant(0.0, self.kind)
 
@@ -184,7 +185,7 @@ class TiledKernel:
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
     def _load(self, first: Any, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
-        """Some steps of the first product's factors; beyond the last step there is zero."""
+        """Load some k-steps of the first product's operands; zero beyond the last one."""
         size = self.found.size
 
         def load(line: Any, depth: Any) -> None:
@@ -198,10 +199,10 @@ class TiledKernel:
         self._share(lines, DEPTH, load)
 
     def _share(self, lines: int, across: int, body: Callable[[Any, Any], None]) -> None:
-        """Divide lines of so many numbers among the threads: `body` is given a line, and a number of it."""
+        """Divide rows of `across` elements among the threads; call `body` with a row and an element."""
         threads = self.tile.down * self.tile.across
         if threads % across == 0 and lines % (threads // across) == 0:
-            # A thread's lines are a fixed number apart: addresses that differ by a constant.
+            # A thread's rows have a constant distance, so their addresses differ by constants.
             together = threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
@@ -227,7 +228,7 @@ class TiledKernel:
         return [memref.LoadOp(self.stage, [add(first, i * apart)]).result for i in range(count)]
 
     def _weighted(self, first_key: Any, sums: list[Any]) -> list[Any]:
-        """The weights of the tile times the values, added to the sums."""
+        """Add the tile's weights times the values to the accumulators."""
         tile, found = self.tile, self.found
         if tile.height < FEWEST_SHARED:
             barrier()
@@ -253,7 +254,7 @@ class TiledKernel:
         return for_loop(0, tile.width, depth, step, sums)
 
     def _add_directly(self, first_key: Any, k: Any, sums: Any) -> list[Any]:
-        """Values that few rows need, from where they are."""
+        """Add values for few rows directly from global memory."""
         tile, found = self.tile, self.found
         key = at_most(add(first_key, k), found.keys, tile.width)
         values = []
@@ -273,7 +274,7 @@ class TiledKernel:
         return self._multiplied(add(first, k), values, sums)
 
     def _multiplied(self, at: Any, values: list[Any], sums: Any) -> list[Any]:
-        """The weights of a key of the tile times its values, added to the sums."""
+        """Add the weights of one key times its values to the accumulators."""
         tile = self.tile
         weights = [
             memref.LoadOp(self.weights, [add(multiply(add(self.down, i * tile.down), tile.width), at)]).result

@@ -1,4 +1,4 @@
-"""What all kernels of attention share: where rows stand, masks on scores, how far keys reach, finished rows."""
+"""Shared code of all attention kernels: row indices, masks on scores, visible keys, finished rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import split
 
 Loops = Mapping[int, Any]
-"""The index of each loop that is known."""
+"""The index of each known loop."""
 _GREATER = 2
 
 
@@ -30,7 +30,7 @@ class Work:
     def __init__(self, found: Attention, memory: Memory, times: Dim = 1):
         self.found = found
         self.times = times
-        """How often the host starts the kernels: once, or not at all where sizes of run time ask for others."""
+        """How often the host launches the kernels: once, or not at all if run-time sizes need others."""
         self.memory = memory
         self.batches = found.count(found.batch)
         self.rows = found.count(found.rows)
@@ -39,7 +39,7 @@ class Work:
         self.inside = tuple(place.assuming({bound.condition: True for bound in found.bounds}) for place in found.mask)
 
     def touch(self) -> None:
-        """Make the views of all buffers that kernels use, outside of them."""
+        """Make the views of all buffers outside of the kernels."""
         found = self.found
         made = {found.scores, found.total, found.weighted}
         places = [read.place for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
@@ -55,22 +55,22 @@ class Work:
     # Positions
 
     def batch(self, number: Any) -> dict[int, Any]:
-        """The loops of a batch, from its number."""
+        """Return the loop indices of a batch."""
         return self._loops(self.found.batch, number)
 
     def row(self, number: Any) -> dict[int, Any]:
-        """The loops of a row of a batch, from its number."""
+        """Return the loop indices of a row within a batch."""
         return self._loops(self.found.rows, number)
 
     def _loops(self, loops: Sequence[int], number: Any) -> dict[int, Any]:
         return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
 
     def indices(self, loops: Loops) -> list[Any]:
-        """As points take them."""
+        """Return loop indices in the order that points take."""
         return [loops.get(loop) for loop in range(len(self.found.extents))]
 
     def position(self, read: Read, loops: Loops) -> Any:
-        """Where the element of a factor lies in memory."""
+        """Return the position of an operand's element in memory."""
         slot = self.memory.slot(read.operand.value)
         point = Point(Frame(self.memory, None), self.indices(loops))
         return point.first(read.place.flat(read.operand, slot.strides))
@@ -78,7 +78,7 @@ class Work:
     # Values
 
     def factor(self, read: Read, loops: Loops) -> Any:
-        """A factor of one of the products, in the type of the sums."""
+        """Return an operand of one of the products, in the accumulator type."""
         point = Point(Frame(self.memory, None), self.indices(loops))
         point.run(read.place)
         return widened(point.find(read.factor.result), self.found.sum_type)
@@ -86,10 +86,10 @@ class Work:
     def score(
         self, total: Any, loops: Loops, inside: bool = False, in_units: bool = False, given: Loops | None = None
     ) -> Any:
-        """A score with the mask on it; `inside` says that its key is within all bounds.
+        """Return a masked score; `inside` says whether its key is within all bounds.
 
-        With `in_units` it is not multiplied with the factor of all scores, where there is one; `given` are values of
-        the mask's body that are known.
+        With `in_units` the common scale is not applied, if there is one; `given` are known values of the mask's
+        body.
         """
         places = self.inside if inside else self.found.mask
         scaling = self.found.scaling if in_units else None
@@ -99,14 +99,14 @@ class Work:
         return self._chain(places, {self.found.scores: total}, loops, given).get(self.found.masked, total)
 
     def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
-        """The elementwise blocks on a finished element, and the stores; `total` is the sum of its row's weights."""
+        """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
         made = self.finished(total, weighted, loops)
         point = Point(Frame(self.memory, None), self.indices(loops))
         for place, output in self.kept:
             point.store(place, output, made[output.value])
 
     def finished(self, total: Any, weighted: Any, loops: Loops) -> dict[Any, Any]:
-        """What the elementwise blocks make of a finished element, by tensor."""
+        """Return the epilogue's results for an element, by tensor."""
         found = self.found
         (product,) = found.value.place.block.outputs
         held = {found.total: total, found.weighted: narrowed(weighted, product.element_type)}
@@ -114,7 +114,7 @@ class Work:
 
     @property
     def kept(self) -> list[tuple[Place, OperandView]]:
-        """What is stored of it, and the blocks that make that."""
+        """Return the stored outputs and the blocks that compute them."""
         found = self.found
         outputs = [(place, output) for place in found.after for output in place.block.outputs]
         return [(place, output) for place, output in outputs if output.value in found.group.kept]
@@ -122,7 +122,7 @@ class Work:
     def _chain(
         self, places: Sequence[Place], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None
     ) -> dict[Any, Any]:
-        """What elementwise blocks make of values in registers at one point, by tensor."""
+        """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
         made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
         point = Point(Frame(self.memory, None, made, held), self.indices(loops), given=given)
         for place in places:
@@ -132,7 +132,7 @@ class Work:
     # How far keys reach
 
     def seen(self, batch: Loops, first: Any, last: Any, by_all: bool = False) -> Any:
-        """Keys before this one are seen by some row from `first` to `last`, or by all of them."""
+        """Return the end of the keys visible to some row from `first` to `last`, or to all of them."""
         reach = index(self.found.keys)
         for bound in self.found.bounds:
             limit = self._extreme(bound.limit, batch, first, last, not by_all)
@@ -142,11 +142,11 @@ class Work:
         return reach
 
     def limit(self, bound: Bound, row: Loops) -> Any:
-        """The last key that a bound lets a row see."""
+        """Return the last key that a bound makes visible to a row."""
         return Point(Frame(self.memory, None), self.indices(row)).first(bound.limit)
 
     def _extreme(self, limit: Linear, batch: Loops, first: Any, last: Any, highest: bool) -> Any:
-        """The largest, or smallest, value of an expression over neighbouring rows."""
+        """Return the largest, or smallest, value of an expression over consecutive rows."""
         rows = self.found.rows
         values = dict(batch)
         low, high = self.row(first), self.row(last)
@@ -158,7 +158,7 @@ class Work:
             rises = (limit.coefficient(loop) or 0) > 0
             end = index(self.found.extents[loop] - 1 if rises == highest else 0)
             if loop == rows[-1]:
-                # Rows that cross to the next run of the innermost loop may have any place in it.
+                # Rows that cross to the next iteration of an outer loop may have any index in the inner one.
                 own = high[loop] if rises == highest else low[loop]
                 end = own if crosses is None else create("arith.select", own.type, crosses, end, own)
             values[loop] = end
@@ -169,18 +169,18 @@ class Work:
 
 
 def hidden(kind: Any) -> Any:
-    """The score of a key that is not seen."""
+    """Return the score of a masked key."""
     return emit_constant(float("-inf"), kind)
 
 
 def above(peak: Any) -> Any:
-    """A row's maximum as it is taken off scores: zero where no key is seen."""
+    """Return the row maximum to subtract from scores: zero if no key is visible."""
     zero = emit_constant(0.0, peak.type)
     return create("arith.select", peak.type, _compare("arith.cmpf", _GREATER, peak, hidden(peak.type)), peak, zero)
 
 
 def weight(score: Any, shift: Any) -> Any:
-    """e^(score - shift)."""
+    """Return e^(score - shift)."""
     return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
 
 
