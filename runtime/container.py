@@ -32,8 +32,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
+from mirlo.runtime.memory import LARGE, require_available
 
 ALIGNMENT = 64
 _MAGIC = b"\x93MIRLO\r\n"
@@ -108,12 +109,17 @@ def aligned(offset: int) -> int:
 
 
 def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A new array, not initialized, that starts on a cache line."""
+    """A new array, not initialized, that starts on a cache line, or an `OutOfMemoryError` where it does not fit."""
     count = 1
     for dim in shape:
         count *= dim
     nbytes = count * dtype.itemsize
-    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+    if nbytes >= LARGE:
+        require_available(nbytes)
+    try:
+        buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(f"{nbytes} bytes are needed at once, more than there is") from None
     start = -buffer.__array_interface__["data"][0] % ALIGNMENT
     return buffer[start : start + nbytes].view(dtype).reshape(shape)
 

@@ -345,7 +345,10 @@ multiplied:
   br label %dim
 array:
   %has_block = icmp ne ptr %block, null
-  br i1 %has_block, label %over, label %new
+  br i1 %has_block, label %over, label %unmade
+unmade:
+  %is_large = icmp uge i64 %bytes, LARGE_BYTES
+  br i1 %is_large, label %none, label %new
 new:
   %made = call ptr @new_array(ptr %dtype, i64 %rank, ptr %made_dims, i64 %bytes)
   ret ptr %made
@@ -385,10 +388,11 @@ define internal ptr @elements_of(ptr %block) {
   ret ptr %elements
 }
 
-; What a model calls for memory of sizes that data tells, without Python's lock; null where there is none.
+; What a model calls for memory of sizes that data tells, without Python's lock; null where there is none, or so much is
+; asked for that the long way must look whether there is. The record then says that the call failed.
 define internal ptr @allocate(ptr %record, i64 %number, i64 %bytes) {
 entry:
-  %is_wrong = icmp ugt i64 %bytes, 4611686018427387904
+  %is_wrong = icmp uge i64 %bytes, LARGE_BYTES
   br i1 %is_wrong, label %none, label %new
 new:
   %whole = add i64 %bytes, 88
@@ -415,6 +419,7 @@ done:
   %elements = call ptr @elements_of(ptr %block)
   ret ptr %elements
 none:
+  store i64 -1, ptr %record
   ret ptr null
 }
 

@@ -24,6 +24,7 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.loaders import EntryFunction, LoadedCode, compile_llvm
+from mirlo.runtime.memory import LARGE
 from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
@@ -182,7 +183,13 @@ def _text(numpy_functions: dict[str, int]) -> str:
     objects = {"NDARRAY": id(np.ndarray), "BYTE_TYPE": id(np.dtype(np.uint8)), "FALSE": id(False)}
     # Bytes objects end with their content and one byte more.
     layout = {"TYPE": _HEADER - 8, "BYTES_DATA": bytes.__basicsize__ - 1, "READABLE": _READABLE}
-    limits = {"MOST_DIMS": _MAX_RANK, "ALIGNED_FROM": _ALIGNED_FROM, "CARRAY": _CARRAY, "FIRST_WORD": FIRST}
+    limits = {
+        "LARGE_BYTES": LARGE,
+        "MOST_DIMS": _MAX_RANK,
+        "ALIGNED_FROM": _ALIGNED_FROM,
+        "CARRAY": _CARRAY,
+        "FIRST_WORD": FIRST,
+    }
     numbers = {**addresses, **numpy_functions, **fields, **objects, **layout, **limits}
     template = Path(__file__).with_name("direct.ll").read_text(encoding="utf-8")
     return re.sub(r"\b[A-Z_]{4,}\b", lambda word: str(numbers[word.group()]), template)

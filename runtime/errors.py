@@ -15,6 +15,10 @@ class ArtifactError(MirloError, ValueError):
     """A compiled model, or its `.mirlo` file, cannot be saved, loaded or run here."""
 
 
+class OutOfMemoryError(ArtifactError, MemoryError):
+    """A call, or a model, needs more memory than there is."""
+
+
 class InputError(MirloError, ValueError):
     """An array given to an executable does not fit."""
 

@@ -20,7 +20,7 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
@@ -311,7 +311,10 @@ class Executable:
             if min(shape, default=0) < 0:
                 raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
             if given is None:
-                results.append(empty_aligned(dtype, shape))
+                try:
+                    results.append(empty_aligned(dtype, shape))
+                except OutOfMemoryError as error:
+                    raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
                 continue
             check_output(spec, shape, given, [array for array in inputs + results if array is not None])
             results.append(given)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.container import empty_aligned
-from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 
 FIRST = 2
 """The word of the record that holds the first dim of the inputs."""
@@ -25,6 +25,7 @@ class Sizes:
         self.symbols = _texts(artifact, "symbols") or list(artifact.symbols)
         self.sizes = _texts(artifact, "sizes")
         self.checks = _texts(artifact, "checks")
+        self.shown = _texts(artifact, "shown")
         self._words = {name: FIRST + i for i, name in enumerate((*self.symbols, *self.sizes))}
         self.is_dynamic = bool(self.sizes)
         self.words = FIRST + len(self.symbols) + len(self.sizes) + 1
@@ -61,7 +62,9 @@ class Sizes:
             return
         number = -1 - code
         text = self.checks[number] if number < len(self.checks) else "a size"
-        raise InputError(f"{text}: found {int(record[1])}")
+        shown = self.shown[number].split() if number < len(self.shown) else []
+        values = ", ".join(f"{name} = {int(record[self._words[name]])}" for name in shown if name in self._words)
+        raise InputError(f"{text}, where {values}" if values else f"{text}: found {int(record[1])}")
 
 
 class Allocations:
@@ -70,7 +73,7 @@ class Allocations:
     def __init__(self) -> None:
         self.outputs: dict[int, np.ndarray] = {}
         self._kept: list[np.ndarray] = []
-        self.failed = 0
+        self.failed = ""
         self.function = Allocator(self._allocate)
 
     @property
@@ -79,9 +82,12 @@ class Allocations:
 
     def _allocate(self, record: int, number: int, size: int) -> int | None:
         try:
-            memory = empty_aligned(np.dtype(np.uint8), (max(size, 1),))
-        except (MemoryError, ValueError):
-            self.failed = size
+            if size < 0:
+                raise OutOfMemoryError(f"a size of {size} bytes was computed")
+            # One byte at least: an address stands for the memory of an empty output.
+            memory = empty_aligned(np.dtype(np.uint8), (size or 1,))
+        except OutOfMemoryError as error:
+            self.failed = str(error)
             return None
         self._kept.append(memory)
         if number >= 0:
@@ -95,7 +101,7 @@ class Allocations:
 
     def require(self) -> None:
         if self.failed:
-            raise ArtifactError(f"the call needs {self.failed} bytes more memory than there is: give smaller inputs")
+            raise OutOfMemoryError(f"there is no memory for a tensor of this call: {self.failed}; give smaller inputs")
 
 
 def _texts(artifact: Artifact, key: str) -> list[str]:

@@ -13,7 +13,7 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import known_flops
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK
-from mirlo.passes.memory.symbols import CHECKS, LATE, SIZES, SYMBOLS
+from mirlo.passes.memory.symbols import CHECKS, LATE, SHOWN, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
@@ -64,7 +64,7 @@ def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
     """What an artifact's metadata say of sizes that are known at run time, and of functions of the run time."""
     facts: dict[str, Any] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
-        for key in (SYMBOLS, SIZES, CHECKS, LATE) if key in main.attributes
+        for key in (SYMBOLS, SIZES, CHECKS, SHOWN, LATE) if key in main.attributes
     }  # fmt: skip
     names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
     if facts and ir.StringAttr.get(ALLOCATE) in list(names):

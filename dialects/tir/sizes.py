@@ -5,6 +5,7 @@
 While a prim function is built, any place may ask for the number that a dim stands for. When it is finished,
 `bind_symbols` gives the function an `index` parameter for each symbol that its dims depend on, computes each distinct
 dim once, where the function begins, and notes the symbols in `tir.symbols`: callers pass their values, in that order.
+Nothing is checked there: the dims are noted in `tir.extents`, and callers make sure that they do not overflow.
 
 A tensor whose dims are not numbers lies in an *unbounded* buffer: one dimension, elements in row-major order. Its
 type has no sizes, so that a pointer is all there is to pass; where an element lies is computed from dims.
@@ -21,6 +22,7 @@ from mirlo.dialects.core.attributes import Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
 from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.scalars import create, emit_constant
 
 SYMBOLS = "tir.symbols"
@@ -116,6 +118,7 @@ def bind_symbols(function: Any) -> None:
         return
     op = function.operation
     dims = [D.parse(size.opview.dim) for size in found]
+    add_extents(op, ([dim] for dim in dims if not (isinstance(dim, int) or dim.is_symbol)))
     names = sorted({name for dim in dims for name in D.symbols_of(dim)})
     entry = op.regions[0].blocks[0]
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]

@@ -7,6 +7,7 @@ size that cannot be is made negative where it is computed, so that the one check
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from mirlo.frontends.onnx.values import Value, as_dim
 
 WRONG = -1
 """A size that says that something else is wrong."""
+MAX_SIZE = float(1 << 62)
+"""Sizes from here on are wrong: sums of a few of them would not fit in i64."""
 
 
 def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
@@ -93,6 +96,21 @@ def unless(node: Node, holds: Any, values: Any) -> Any:
     rank = type_of(holds).rank
     flag = node.emit("reduce_all", holds) if rank else holds
     return node.emit("where", flag, values, numbers(node, WRONG))
+
+
+def as_sizes(node: Node, values: Any) -> Any:
+    """Numbers of f64 as i64; those that are no sizes, NaN among them, become sizes that cannot be."""
+    return node.emit("where", _is_small(node, values), node.emit("cast", values, dtype="i64"), numbers(node, WRONG))
+
+
+def holds_sum(node: Node, *terms: Any) -> Any:
+    """Whether i64 holds the sum of these integers."""
+    wide = [node.emit("cast", term, dtype="f64") for term in terms]
+    return _is_small(node, reduce(partial(node.emit, "add"), wide))
+
+
+def _is_small(node: Node, values: Any) -> Any:
+    return node.emit("less", node.emit("abs", values), node.constant(MAX_SIZE, "f64"))
 
 
 def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> Any:
@@ -226,7 +244,9 @@ def pad_of_any_size(node: Node) -> Any:
         raise NodeError(f"input 'pads' must have {2 * x.rank} numbers for {x}, got {amounts}")
     shape = _padded(node, x)
     if shape is None:
-        sizes = node.emit("add", shape_vector(node, x.shape), node.emit("add", before, after))
+        own = shape_vector(node, x.shape)
+        sizes = node.emit("add", own, node.emit("add", before, after))
+        sizes = unless(node, holds_sum(node, own, before, after), sizes)
         shape = bind(node, sizes, "input 'pads' takes away more than there is")
     value = None
     if node.has(2):
@@ -256,7 +276,7 @@ def steps_of_run_time(node: Node) -> Any:
         wide = "f64"
         first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
         length = node.emit("divide", node.emit("subtract", last, first), step)
-        count = node.emit("cast", node.emit("ceil", length), dtype="i64")
+        count = as_sizes(node, node.emit("maximum", node.emit("ceil", length), node.constant(0.0, "f64")))
     else:
         first, last, step = (
             each if found.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
@@ -264,10 +284,15 @@ def steps_of_run_time(node: Node) -> Any:
         )
         nonzero = node.emit("where", node.emit("equal", step, numbers(node, 0)), numbers(node, 1), step)
         count = node.emit("negative", node.emit("floor_divide", node.emit("subtract", first, last), nonzero))
-    count = node.emit("maximum", count, numbers(node, 0))
+        count = node.emit("maximum", count, numbers(node, 0))
+        count = unless(node, holds_sum(node, first, node.emit("negative", last)), count)
     wrong = node.emit("equal", delta, node.constant(0, found))
     count = node.emit("where", wrong, numbers(node, WRONG), count)
-    shape = bind(node, node.emit("reshape", count, shape=(1,)), "input 'delta' must not be 0")
+    shape = bind(
+        node,
+        node.emit("reshape", count, shape=(1,)),
+        "input 'delta' must not be 0, nor the range longer than any memory",
+    )
     return node.emit("steps", start, delta, shape=shape)
 
 

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
+from mirlo.dialects.tir.extents import add_extents
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.byoc.read_external import EXTERNAL, Constants, external_modules
@@ -60,8 +64,9 @@ class CodegenExternal(Pass):
         _keep_constants(artifact, constants, session)
         attach_artifact(module, artifact)
         for function, ops in calls.items():
+            products = _products_in(nested, function)
             for call in ops:
-                _call_by_name(call, packed_name(target, function))
+                _call_by_name(call, packed_name(target, function), products)
         nested.erase()
 
 
@@ -110,7 +115,24 @@ def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: S
             session.params.add(name, constants.inline[name])
 
 
-def _call_by_name(call: Any, name: str) -> None:
+def _products_in(nested: Any, name: str) -> list[tuple[Dim, ...]]:
+    """The bytes of each tensor in a function, as products: foreign code is called when these are known to be right."""
+    found: list[tuple[Dim, ...]] = []
+
+    def visit(op: Any) -> Any:
+        for tensor in map(TensorType.from_mlir, (value.type for value in op.results)):
+            if tensor is not None and not any(dim is D.UNKNOWN for dim in tensor.shape):
+                found.append((*tensor.shape, tensor.dtype.bytes))
+        return ir.WalkResult.ADVANCE
+
+    for op in nested.regions[0].blocks[0].operations:
+        if op.operation.name == "func.func" and _symbol(op.operation) == name:
+            op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _call_by_name(call: Any, name: str, products: list[tuple[Dim, ...]]) -> None:
     with ir.InsertionPoint(call), call.location:
         made = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
+        add_extents(made.operation, products)
         replace_op(call, list(made.operation.results))

@@ -17,6 +17,7 @@ from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
+from mirlo.passes.memory.extents import Extent, Values
 from mirlo.passes.memory.inplace import inplace_of, without_start
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
@@ -267,6 +268,21 @@ class Planned:
             most = None if bound is D.UNKNOWN else self.size(bound)
             runtime_calls.check(self.module, self.record, value, most, self.symbols.text_number(view.what))
             self.values[name] = value
+            if D.symbol(name) in self.symbols.sizes:
+                store_word(value, self.record, self.symbols.slot(D.symbol(name)))
+        self._require_late()
+
+    def _require_late(self) -> None:
+        """Check what is required of sizes as soon as all that it depends on is known."""
+        ready = [each for each in self.symbols.late if each.symbols <= set(self.values)]
+        values = Values(Sizes(self.values))
+        for each in ready:
+            self.symbols.late.remove(each)
+            text = self.symbols.text_number(each.text)
+            if isinstance(each, Extent):
+                runtime_calls.check(self.module, self.record, each.emit(values), index(each.limit), text)
+            else:
+                runtime_calls.check(self.module, self.record, self.size(each.dim), None, text)
 
     def _global(self, op: Any, value: Any) -> Any:
         """A small constant as a read-only global of the module."""

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import UNKNOWN, Dim, product, symbols_of
+from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory.build import Planned, argument_names
+from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.passes.memory.layout import Interval, lower_bound, place
 from mirlo.passes.memory.places import BIND, CALLS, FROM_ELEMENTS, VIEWS, Places
+from mirlo.passes.memory.requirements import Requirements
 from mirlo.passes.memory.scalars import EXTRACT, is_known
 from mirlo.passes.memory.symbols import Check, Symbols
 from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
@@ -85,7 +87,11 @@ class _Planner:
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
         known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)
         self._check_views(symbols)
-        symbols.sizes = list(dict.fromkeys([arena, *known]))
+        required = Requirements(self.timeline, symbols, self._callee)
+        for interval in intervals:
+            required.products.add_dim(interval.size, "the memory of a call", MAX_BYTES)
+        shown = required.settle()
+        symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
         Planned(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
         return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
 
@@ -106,7 +112,8 @@ class _Planner:
         size = symbols.bounded(interval.size)
         interval.is_late = size is UNKNOWN
         if not interval.is_late:
-            interval.size = size
+            # In a branch that is not taken a size may be negative: it must not make room for what is beside it.
+            interval.size = size if is_nonnegative(size) else maximum(size, 0)
         return interval.is_late
 
     def check(self) -> None:

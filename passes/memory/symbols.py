@@ -17,6 +17,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import Sizes
 from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.passes.memory.extents import Extent, Nonnegative, Values
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
@@ -28,6 +29,8 @@ SIZES = "relax.sizes"
 size of the arena."""
 CHECKS = "relax.checks"
 """Attribute of a planned function: what is said where sizes do not fit, by number."""
+SHOWN = "relax.shown"
+"""Attribute of a planned function: for each of those, the symbols whose values are shown with it."""
 LATE = "relax.late"
 """Attribute of a planned function: the sizes that compiled code writes while it runs, and not before."""
 
@@ -40,6 +43,8 @@ class Check:
     right: Dim
     text: str
     is_equality: bool = True
+    shown: tuple[str, ...] = ()
+    """The symbols whose values are shown, where not the value of `left`."""
 
 
 @dataclass
@@ -55,8 +60,13 @@ class Symbols:
     checks: list[Check] = field(default_factory=list)
     solved: dict[str, Dim] = field(default_factory=dict)
     """Symbols that no input has for a dim, each with the dim of an input that tells what it is."""
-    texts: list[str] = field(default_factory=list)
-    """What is said where a size that data tells is wrong, after the checks."""
+    extents: list[Extent] = field(default_factory=list)
+    """What is required of products of sizes that are known before the call."""
+    late: list[Extent | Nonnegative] = field(default_factory=list)
+    """What is required of sizes that data tells."""
+    texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is said where a product, or a size that data tells, is wrong, after the checks: each with the symbols whose
+    values are shown."""
 
     @staticmethod
     def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> Symbols:
@@ -112,11 +122,10 @@ class Symbols:
             return RECORD_WORDS + self.inputs.index(text)
         return RECORD_WORDS + len(self.inputs) + list(map(str, self.sizes)).index(text)
 
-    def text_number(self, text: str) -> int:
+    def text_number(self, text: str, shown: Iterable[str] = ()) -> int:
         """The number of what is said where a size that data tells is wrong: it follows the checks."""
-        if text not in self.texts:
-            self.texts.append(text)
-        return len(self.checks) + self.texts.index(text)
+        self.texts.setdefault(text, tuple(sorted(shown)))
+        return len(self.checks) + list(self.texts).index(text)
 
     def is_early(self, dim: Dim) -> bool:
         """Whether the dim is known before the call."""
@@ -153,6 +162,7 @@ class Symbols:
             SIZES: [str(dim) for dim in self.sizes],
             LATE: [str(dim) for dim in self.sizes if not self.is_early(dim)],
             CHECKS: [*(check.text for check in self.checks), *self.texts],
+            SHOWN: [" ".join(names) for names in (*(check.shown for check in self.checks), *self.texts.values())],
         }
         for key, values in texts.items():
             function.attributes[key] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])
@@ -173,6 +183,13 @@ class Symbols:
                     fails = compare("ne" if check.is_equality else "sgt", left, right)
                     code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
                     found = arith.SelectOp(fails, left, found).result
+                values, index = Values(sizes), ir.IndexType.get()
+                for extent in reversed(self.extents):
+                    product = extent.emit(values)
+                    fails = compare("sgt", product, emit_constant(extent.limit, index))
+                    number = emit_constant(-1 - self.text_number(extent.text), index)
+                    code = arith.SelectOp(fails, number, code).result
+                    found = arith.SelectOp(fails, product, found).result
                 store_word(code, record, 0)
                 store_word(found, record, 1)
                 for dim in self.sizes:

@@ -20,6 +20,7 @@ from mirlo.dialects.tir.buffers import (
     workspace_attribute,
     workspace_type,
 )
+from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.loops import for_loop, index, load, store
@@ -103,13 +104,14 @@ class BufferFunction:
             func.ReturnOp([])
         if self.workspace_bytes != 0:
             self._fix_workspace()
-        bind_symbols(self.function)
         op, old = self.function.operation, self.view.op
+        add_extents(op, extents_of(old))
+        bind_symbols(self.function)
         types = [argument.type for argument in self.entry.arguments]
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         for i in range(len(old.attributes)):
             named = old.attributes[i]
-            if "." in named.name:
+            if "." in named.name and named.name != EXTENTS:
                 op.attributes[named.name] = named.attr
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         op.attributes[SCHEDULE] = schedule_attribute(schedule)

@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dim_attributes
+from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -120,11 +121,12 @@ class Schedule(Pass):
 
 
 def _annotate_work(view: PrimView) -> None:
-    """Leave on the function how many operations its body does, for profiles."""
+    """Leave on the function how many operations its body does, for profiles, and how many iterations, for callers."""
     work: Dim = 0
     for block in view.blocks:
         work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)
     view.op.attributes[FLOPS] = dim_attributes((work,))[0]
+    add_extents(view.op, (block.domain for block in view.blocks))
 
 
 def _counts(op: Any) -> bool:

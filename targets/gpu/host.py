@@ -199,16 +199,21 @@ _UNSIGNED: dict[str, Callable[[int, int], Any]] = {
     "maxui": max, "ult": lambda a, b: a < b, "ule": lambda a, b: a <= b, "ugt": lambda a, b: a > b,
     "uge": lambda a, b: a >= b,
 }  # fmt: skip
-OPERATIONS = frozenset({*_SIGNED, *_UNSIGNED, "select", "sext", "zext"})
+_FLOATS: dict[str, Callable[..., Any]] = {
+    "sitofp": float, "fptosi": int, "mulf": lambda a, b: a * b, "minimumf": min,
+}  # fmt: skip
+OPERATIONS = frozenset({*_SIGNED, *_UNSIGNED, *_FLOATS, "select", "sext", "zext"})
 """Operations of `let`: those of `arith`, and its comparison predicates; `sext` and `zext` are casts whose second
 operand is the source width."""
 _DIVISIONS = frozenset({"divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui"})
 
 
-def compute(op: str, of: Sequence[int], bits: int) -> int:
-    """Return the result of an operation as a signed integer of this width; 0 or 1 for one bit."""
+def compute(op: str, of: Sequence[Any], bits: int) -> Any:
+    """Return the result of an operation, integers as signed ones of this width; 0 or 1 for one bit."""
     if op == "select":
         return of[1] if of[0] else of[2]
+    if op in _FLOATS:
+        return _FLOATS[op](*of)
     if op in _DIVISIONS and of[1] == 0:
         raise ArtifactError("a size of the model is divided by zero: give inputs that are not empty")
     if op == "sext":

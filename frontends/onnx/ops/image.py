@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.antialias import resize_antialiased
 from mirlo.frontends.onnx.ops.resize_dynamic import resize_of_run_time
 from mirlo.frontends.onnx.registry import converter, removed
-from mirlo.frontends.onnx.runtime_sizes import bind, numbers, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, numbers, shape_vector, unless, vector
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -51,7 +51,7 @@ def _upsample_of_run_time(node: Node) -> Any:
     scales = node.emit("cast", node[1], dtype="f64")
     own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
     grown = node.emit("greater_equal", scales, node.constant(1.0, "f64"))
-    sizes = node.emit("cast", node.emit("floor", node.emit("multiply", own, scales)), dtype="i64")
+    sizes = as_sizes(node, node.emit("floor", node.emit("multiply", own, scales)))
     shape = bind(node, unless(node, grown, sizes), "scales of run time must be at least 1")
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
@@ -128,7 +128,7 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
             ratios = node.emit("expand", least, shape=(len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
         sizes = node.emit("floor", node.emit("add", node.emit("multiply", own, scales), node.constant(0.5, "f64")))
-    made = bind(node, node.emit("cast", sizes, dtype="i64"), "the sizes that it makes")
+    made = bind(node, as_sizes(node, sizes), "the sizes that it makes")
     shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
     if coordinates == "tf_crop_and_resize":

@@ -14,7 +14,7 @@ from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, positions
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_sizes, bind, numbers, positions
 
 ROI, SCALES, SIZES = 1, 2, 3
 WIDE = "f64"
@@ -117,7 +117,7 @@ def _scales(
         counts = [declared[axis] for axis in axes]
         differs = node.emit("not_equal", found, node.constant(counts, WIDE))
         return scales, list(counts), node.emit("reduce_any", differs)
-    return scales, list(bind(node, node.emit("cast", found, dtype="i64"), "the new sizes")), None
+    return scales, list(bind(node, as_sizes(node, found), "the new sizes")), None
 
 
 def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:

@@ -27,7 +27,7 @@ func.func @main(%x: tensor<?x8xf32, #relax.dims<["batch", 8]>> {relax.name = "x"
 // known, what is computed of it waits.
 
 // CHECK-LABEL: func.func @main(
-// CHECK-SAME:    relax.checks = ["how many"], {{.*}}relax.late = ["n"]
+// CHECK-SAME:    relax.checks = [{{.*}}f32[n] is larger than any memory", "how many"], {{.*}}relax.late = ["n"]
 // CHECK:         %[[N:.*]] = arith.index_cast
 // CHECK:         call @mirlo_check({{.*}}, %[[N]],
 // CHECK:         %[[MEMORY:.*]] = call @mirlo_allocate(
@@ -43,7 +43,7 @@ func.func @main(%count: tensor<1xi64> {relax.name = "count"}) -> (tensor<?xf32, 
 
 // A reshape that only run time can find to be wrong is checked before the call.
 
-// CHECK:         relax.checks = ["relax.reshape: a tensor of n elements is looked at as one of 6; the first"]
+// CHECK:         relax.checks = ["relax.reshape: a tensor of n elements is looked at as one of 6; the first"
 func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>> {relax.name = "x"}) -> (tensor<2x3xf32> {relax.name = "y"}) {
   %0 = "relax.exp"(%x) : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
   %1 = "relax.reshape"(%0) {shape = [2, 3]} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<2x3xf32>

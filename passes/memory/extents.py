@@ -1,0 +1,141 @@
+"""Products of run-time sizes that compiled code computes, and the limits that each is checked against.
+
+Sizes are multiplied in 64 bits, in the planned function and at the start of kernels. That is exact because the planned
+function first requires that no product exceeds its limit: bytes of tensors, iterations of kernels, and the parts of
+dims that are sums. Zeros count as ones there, so that a part of a product is never larger than the product.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
+from mirlo.dialects.tir.sizes import Sizes
+
+_SATURATED = float(1 << 62)
+"""What products beyond it are taken for: an exact f64 that fits in 64 bits."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """`scale` times the product of the factors, which must be at most `limit`."""
+
+    factors: tuple[Dim, ...]
+    scale: int
+    limit: int
+    text: str
+
+    @property
+    def symbols(self) -> set[str]:
+        return set().union(*map(D.symbols_of, self.factors))
+
+    def emit(self, values: Values) -> Any:
+        """The product at the insertion point, as an index; 2^62 where it is larger."""
+        product = values.constant(float(self.scale))
+        for factor in self.factors:
+            product = create("arith.mulf", product.type, product, values.at_least_one(factor))
+        saturated = create("arith.minimumf", product.type, product, values.constant(_SATURATED))
+        i64 = ir.IntegerType.get_signless(64)
+        return create("arith.index_cast", ir.IndexType.get(), create("arith.fptosi", i64, saturated))
+
+
+@dataclass(frozen=True)
+class Nonnegative:
+    """A dim that must not be negative."""
+
+    dim: Dim
+    text: str
+
+    @property
+    def symbols(self) -> set[str]:
+        return D.symbols_of(self.dim)
+
+
+class Values:
+    """Sizes as f64, each computed once."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._known: dict[str, Any] = {}
+
+    def constant(self, number: float) -> Any:
+        return emit_constant(number, ir.F64Type.get())
+
+    def at_least_one(self, dim: Dim) -> Any:
+        """max(dim, 1)"""
+        key = str(dim)
+        if key not in self._known:
+            index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
+            value = create("arith.maxsi", index, self.sizes.emit(dim), emit_constant(1, index))
+            self._known[key] = create("arith.sitofp", ir.F64Type.get(), create("arith.index_cast", i64, value))
+        return self._known[key]
+
+
+@dataclass
+class Extents:
+    """The products of one function, of which those that others imply are left out."""
+
+    is_early: Callable[[Dim], bool]
+    _largest: dict[tuple[str, ...], Extent] = field(default_factory=dict)
+    _parts: set[str] = field(default_factory=set)
+
+    def add(self, dims: Sequence[Dim], scale: int, limit: int, text: str) -> None:
+        """Require that a product of dims is at most the limit, and that the dims themselves can be computed."""
+        factors: list[Dim] = []
+        for dim in dims:
+            if isinstance(dim, int):
+                scale *= max(dim, 1)
+            else:
+                factors.append(dim)
+                self.add_dim(dim, text)
+        if factors:
+            self._keep(Extent(tuple(sorted(factors, key=str)), scale, limit, text))
+
+    def add_dim(self, dim: Dim, text: str, limit: int = MAX_ITERATIONS) -> None:
+        """Require that each product which a dim is a sum of is at most the limit; so for dims that it is made of."""
+        if isinstance(dim, int) or (limit == MAX_ITERATIONS and (dim.is_symbol or str(dim) in self._parts)):
+            return
+        self._parts.add(str(dim))
+        for atoms, scale in dim.terms:
+            for atom in atoms:
+                parts = D.atom_parts(atom)
+                for part in parts[1:] if parts is not None else ():
+                    self.add_dim(part, text)
+            if atoms:
+                self._keep(Extent(tuple(D.parse(atom) for atom in atoms), abs(scale), limit, text))
+
+    def _keep(self, extent: Extent) -> None:
+        key = tuple(map(str, extent.factors))
+        known = self._largest.get(key)
+        if known is None or extent.scale * known.limit > known.scale * extent.limit:
+            self._largest[key] = extent
+
+    def required(self) -> list[Extent]:
+        """What has to be checked so that all are within their limits."""
+        found = [(Counter(key), extent) for key, extent in self._largest.items()]
+        return [
+            extent
+            for factors, extent in found
+            if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in found)
+        ]
+
+    def _implies(self, more: Counter[str], other: Extent, factors: Counter[str], extent: Extent) -> bool:
+        """Whether an extent, checked no later, is within its limit wherever the other one is."""
+        if not factors <= more or extent.scale * other.limit > other.scale * extent.limit:
+            return False
+        return _late(other.factors, self.is_early) == _late(extent.factors, self.is_early)
+
+
+def _late(dims: Iterable[Dim], is_early: Callable[[Dim], bool]) -> set[str]:
+    """The symbols of these dims that data tells."""
+    return {name for dim in dims for name in D.symbols_of(dim) if not is_early(D.symbol(name))}
+
+
+__all__ = ["MAX_BYTES", "MAX_ITERATIONS", "Extent", "Extents", "Nonnegative", "Values"]

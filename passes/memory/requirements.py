@@ -1,0 +1,87 @@
+"""What a planned function requires of run-time sizes, so that what it computes with them cannot overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import workspace_of
+from mirlo.dialects.tir.extents import extents_of
+from mirlo.passes.locations import names_of
+from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, Extents, Nonnegative
+from mirlo.passes.memory.symbols import Check, Symbols
+from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
+
+
+class Requirements:
+    """Collects the products and the dims of a function, and of the kernels that it calls."""
+
+    def __init__(self, timeline: Timeline, symbols: Symbols, callee: Callable[[Any], Any]) -> None:
+        self.symbols = symbols
+        self.callee = callee
+        self.products = Extents(symbols.is_early)
+        self._dims: dict[str, tuple[Nonnegative, bool]] = {}
+        for name in symbols.solved:
+            self._require_nonnegative(D.symbol(name), f"the dim '{name}' of an input is negative", True)
+        for value in timeline.body.arguments:
+            self._tensor(value, "an input", False)
+        self._visit(timeline.body, True)
+
+    def settle(self) -> list[Dim]:
+        """Hand what is required to the symbols; returns those of which the run time wants the values, to show them."""
+        symbols, shown = self.symbols, list[Dim]()
+        late: list[Any] = []
+        for each, always in self._dims.values():
+            if not symbols.is_early(each.dim):
+                late.append(each)
+            elif always:
+                symbols.checks.append(Check(0, each.dim, each.text, False, tuple(sorted(each.symbols))))
+        extents = self.products.required()
+        symbols.extents = [extent for extent in extents if extent.symbols <= symbols.early]
+        late += [extent for extent in extents if not extent.symbols <= symbols.early]
+        for each in (*symbols.extents, *late):
+            symbols.text_number(each.text, each.symbols)
+        shown = [D.symbol(name) for each in late for name in sorted(each.symbols) if name in symbols.bounds]
+        symbols.late = late
+        return shown
+
+    def _visit(self, body: Body, always: bool) -> None:
+        for step in body.steps:
+            op = step.op
+            names = ", ".join(names_of(op.location)) or op.name
+            for value in op.results:
+                self._tensor(value, names, always)
+            for dims in extents_of(op):
+                self.products.add(dims, 1, MAX_BYTES, f"{names}: a tensor of {_joined(dims)} bytes is too large")
+            if op.name == "relax.call_tir":
+                callee = self.callee(op)
+                self.products.add_dim(workspace_of(callee), f"{names}: its scratch memory is too large", MAX_BYTES)
+                for dims in extents_of(callee.operation):
+                    text = f"{names}: a computation of {_joined(dims)} elements is too large"
+                    self.products.add(dims, 1, MAX_ITERATIONS, text)
+            for nested in step.bodies:
+                for value in nested.arguments:
+                    self._tensor(value, names, False)
+                self._visit(nested, False)
+
+    def _tensor(self, value: Any, names: str, always: bool) -> None:
+        """Require of a tensor that it can be in memory; `always`, of one that is made in every call."""
+        tensor = TensorType.from_mlir(value.type) if is_tensor(value) else None
+        if tensor is None or all(isinstance(dim, int) for dim in tensor.shape):
+            return
+        self.products.add(tensor.shape, tensor.dtype.bytes, MAX_BYTES, f"{names}: {tensor} is larger than any memory")
+        for dim in tensor.shape:
+            if not isinstance(dim, int) and not D.is_nonnegative(dim):
+                self._require_nonnegative(dim, f"{names}: a dim of {tensor} is negative", always)
+
+    def _require_nonnegative(self, dim: Dim, text: str, always: bool) -> None:
+        known = self._dims.get(str(dim))
+        if known is None or (always and not known[1]):
+            self._dims[str(dim)] = Nonnegative(dim, text), always
+
+
+def _joined(dims: Sequence[Dim]) -> str:
+    return " x ".join(map(str, dims))
