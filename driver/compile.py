@@ -76,6 +76,7 @@ class Wishes:
     tuning: Database | None
     precision: str | None
     placement: str | Mapping[str, Sequence[int]] = "priority"
+    trust_file: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.placement, str) and self.placement not in PLACEMENTS:
@@ -111,6 +112,7 @@ def compile(
     precision: str | None = None,
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
+    trust_file: bool = False,
 ) -> Any:
     """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
 
@@ -134,6 +136,7 @@ def compile(
     from their figures or "measured" here, when what is slower than one target alone is not taken; or the numbers of the
     nodes that each code generator may have. `specialize` lists sizes of symbolic dims, `[{"batch": 1}, {"batch": 8,
     "sequence": 128}]`: the result has builds for these beside the one for any, and counts the shapes of its calls.
+    `trust_file` lets a file of IR name passes that reach outside of the module, and hold code of code generators.
     """
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -151,7 +154,7 @@ def compile(
                 model, target, threads=threads, shapes=shapes, pipeline=pipeline, legalize=legalize,
                 intrinsics=intrinsics, strategies=strategies, schedules=schedules, opt_level=opt_level, save_ir=folder,
                 progress=progress, params=params, cache=cache, jobs=jobs, tune=tune, precision=precision,
-                placement=placement,
+                placement=placement, trust_file=trust_file,
             )  # fmt: skip
 
         return specialized(build(shapes), specialize, build)
@@ -164,8 +167,9 @@ def compile(
     if not isinstance(tune, bool) and isinstance(tune, (int, float)):
         tuning = _tuned(model, target, threads, shapes, tune, tell)
     wishes = Wishes(
-        shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning, precision, placement
-    )
+        shapes, pipeline, legalize, intrinsics, strategies, schedules, save_ir, params, tuning, precision, placement,
+        trust_file,
+    )  # fmt: skip
     # What a saved schedule says is in its file, which is no part of a key.
     once = {"save_ir": save_ir and object(), "schedules": schedules and object()}
     once["tuning"] = tuning.digest if tuning is not None else None
@@ -231,7 +235,7 @@ def _compile(
     options = replace(options, target=chosen.name, target_options=targets.host.options)
     given = Pipeline(wishes.pipeline) if isinstance(wishes.pipeline, str) else wishes.pipeline
     tell("import")
-    opened = open_model(model, wishes.shapes, wishes.params)
+    opened = open_model(model, wishes.shapes, wishes.params, wishes.trust_file)
     module, session = opened.module, opened.session
     # Parts of a program share the weights: what one of them does not name, another may.
     session.options[RELEASE] = not needs_program(module)

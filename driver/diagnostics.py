@@ -12,6 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.source import Source
 from mirlo.passes.locations import PARSED_TEXT, Place, names_of, place_of
 from mirlo.passes.pass_failed import PassFailed
+from mirlo.runtime.names import terminal
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Diagnostics:
 def render(diagnostic: Diagnostic, source: Source) -> str:
     """`file:3:5: error: message`, then the line with a caret where it is one of the source."""
     place = diagnostic.place
-    names = ", ".join(f'"{name}"' for name in diagnostic.names)
+    names = ", ".join(f'"{terminal(name)}"' for name in diagnostic.names)
     head = [str(place)] if place else []
     head += [names] if names else []
     text = ": ".join([*head, diagnostic.severity, diagnostic.message]) + "\n"

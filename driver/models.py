@@ -14,10 +14,11 @@ from mirlo.dialects.core.dims import UNKNOWN, symbols_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.modules import read_module
+from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
-from mirlo.passes.reproducer import arguments_of
+from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
 from mirlo.runtime.errors import MirloError
@@ -40,9 +41,15 @@ class OpenedModel:
 
 
 def open_model(
-    model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None, params: ParameterStore | None = None
+    model: Any,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    params: ParameterStore | None = None,
+    trust: bool = False,
 ) -> OpenedModel:
-    """Open a path to an ONNX or IR file, an `onnx.ModelProto`, the bytes of a model, or a copy of a module."""
+    """Open a path to an ONNX or IR file, an `onnx.ModelProto`, the bytes of a model, or a copy of a module.
+
+    A file of IR may name passes that reach outside of the module, and hold machine code, only where `trust` is set.
+    """
     if isinstance(model, ir.Module):
         _refuse_shapes(shapes, "the module")
         with model.context:
@@ -50,7 +57,7 @@ def open_model(
         return _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
     if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
         _refuse_shapes(shapes, str(model))
-        return _checked(_open_ir(Path(model), params))
+        return _checked(_open_ir(Path(model), params, trust))
     from mirlo.frontends.onnx.importer import import_model
 
     module, store = import_model(model, shapes=shapes)
@@ -129,7 +136,7 @@ def _refuse_shapes(shapes: Any, what: str) -> None:
         raise ModelError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
 
 
-def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
+def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -140,7 +147,20 @@ def _open_ir(path: Path, params: ParameterStore | None) -> OpenedModel:
             module = read_module(path, session)
         except ir.MLIRError as error:
             raise FileError(_syntax_errors(path, content, error)) from None
-    return OpenedModel(module, session, _remaining(content))
+    pipeline = _remaining(content)
+    if not trust:
+        _require_contained(path, module, pipeline)
+    return OpenedModel(module, session, pipeline)
+
+
+def _require_contained(path: Path, module: Any, pipeline: str | None) -> None:
+    """Refuse a file that says more than what to compute."""
+    advice = f"give {TRUST} (in Python trust_file=True) if you trust the file"
+    why = uncontained(Pipeline(pipeline)) if pipeline is not None else None
+    if why is not None:
+        raise ModelError(f"{path}: the file's first line {why}: {advice}")
+    if ARTIFACTS in module.operation.attributes and len(module.operation.attributes[ARTIFACTS]):
+        raise ModelError(f"{path}: the module holds code that other compilers made ('{ARTIFACTS}'): {advice}")
 
 
 def _remaining(content: bytes) -> str | None:

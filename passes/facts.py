@@ -13,6 +13,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import artifact_problem
+from mirlo.runtime.names import is_plain
 
 PREFIX = "relax."
 STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"
@@ -74,6 +75,10 @@ def wrong_facts(attributes: Any, owner: str, what: str) -> Iterator[str]:
             yield f"{what} cannot have the attribute '{name}'; {hint}"
         elif not _is(fact.kind, attribute):
             yield f"attribute '{name}' of {what} must be {fact.kind}, got {attribute}"
+        elif fact.kind in (STRING, STRINGS) and not all(
+            map(is_text, [attribute] if fact.kind == STRING else attribute)
+        ):
+            yield f"attribute '{name}' of {what} must be {fact.kind} of printable characters, got {attribute}"
 
 
 def items(attributes: Any) -> Iterator[tuple[str, Any]]:
@@ -105,3 +110,11 @@ def _is(kind: str, attribute: Any) -> bool:
     if kind == TYPES:
         return isinstance(attribute, ir.ArrayAttr) and all(isinstance(entry, ir.TypeAttr) for entry in attribute)
     return isinstance(attribute, {STRING: ir.StringAttr, TYPE: ir.TypeAttr, UNIT: ir.UnitAttr}[kind])
+
+
+def is_text(attribute: Any) -> bool:
+    """Return whether it is a string that can be shown: names reach messages, terminals and generated sources."""
+    try:
+        return isinstance(attribute, ir.StringAttr) and is_plain(attribute.value)
+    except (UnicodeDecodeError, RuntimeError):  # bytes that are no UTF-8
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.names import terminal
 
 PARSED_TEXT = "-"
 """The file name that MLIR gives to text parsed from memory."""
@@ -39,12 +40,19 @@ def names_of(location: Any) -> list[str]:
     """The names in a location, outermost first: those of nodes of the user's model."""
     location = _refined(location)
     if isinstance(location, ir.NameLoc):
-        return [location.name_str, *names_of(location.child_loc)]
+        return [_name(location), *names_of(location.child_loc)]
     if isinstance(location, ir.CallSiteLoc):
         return names_of(location.callee)
     if isinstance(location, ir.FusedLoc):
         return list(dict.fromkeys(name for part in location.locations for name in names_of(part)))
     return []
+
+
+def _name(location: Any) -> str:
+    try:
+        return str(location.name_str)
+    except (UnicodeDecodeError, RuntimeError):  # text of IR can spell any bytes
+        return str(location)
 
 
 def node_of(location: Any) -> str | None:
@@ -61,7 +69,7 @@ def describe(location: Any) -> str:
     """One line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
     place = place_of(location)
     at = str(place) if place else ""
-    names = ", ".join(f'"{name}"' for name in names_of(location))
+    names = ", ".join(f'"{terminal(name)}"' for name in names_of(location))
     if names and at:
         return f"{names} at {at}"
     return names or at or "unknown location"

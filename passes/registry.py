@@ -78,9 +78,17 @@ class Pass:
     trusted: ClassVar[bool] = False
     """Whether a compilation need not verify what it leaves: it runs no rules or code of users, and has tests."""
 
+    contained: ClassVar[bool] = False
+    """Whether it touches nothing but the module: it writes no files, starts no processes, and runs or reads nothing
+    that its options name. Only such passes are run where a file, not the user, says so."""
+
     def is_trusted(self, session: Session) -> bool:
         """`trusted`, of a pass for which that depends on whether users gave it rules."""
         return self.trusted
+
+    def is_contained(self) -> bool:
+        """Return `contained`, of a pass for which that depends on its options."""
+        return self.contained
 
     def run(self, op: Any, session: Session) -> None:
         """Change `op` in place. Raise `PassError` where that is impossible."""

@@ -2,27 +2,32 @@
 
     // configuration: --pass-pipeline='builtin.module(legalize,cse)'
 
-`mirlo-opt --run-reproducer FILE` runs it again.
+`mirlo-opt --run-reproducer FILE` runs it again. The line is part of a file that may come from anywhere: passes that
+reach outside of the module, and plug-ins, are only run with `--trust-file`.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirlo.passes.files import write_ir
+from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import join_steps
 from mirlo.passes.registry import ROOT_ANCHOR
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step
+    from mirlo.passes.registry import Pass
     from mirlo.passes.session import Session
+    from mirlo.passes.upstream import UpstreamPass
 
 HEADER = "// configuration: "
+TRUST = "--trust-file"
+"""Flag of `mirlo` and `mirlo-opt`: the file that is read may name plug-ins, and passes that are not contained."""
 
 
 @dataclass
@@ -58,4 +63,27 @@ def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
 def arguments_of(text: str) -> list[str] | None:
     """The arguments of `mirlo-opt` that a reproducer's text starts with, or None if it is no reproducer."""
     first = text.split("\n", 1)[0]
-    return shlex.split(first[len(HEADER) :]) if first.startswith(HEADER) else None
+    if not first.startswith(HEADER):
+        return None
+    try:
+        return shlex.split(first[len(HEADER) :])
+    except ValueError as error:
+        raise FileError(f"the file's first line, '{HEADER}...', cannot be read: {error}") from None
+
+
+def uncontained(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] = ()) -> str | None:
+    """Return what of a pipeline and plug-ins that a file names reaches outside of the module; None where nothing does.
+
+    Text in a file is not the user's word: without it, only passes are run that touch nothing but the module.
+    """
+    if plugins:
+        return f"loads the plug-in '{plugins[0]}', which is code"
+    for step in pipeline:
+        if not step.is_contained():
+            return f"runs '{step}', which may touch more than the module: files, other programs"
+    return None
+
+
+def trust_flag(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] = ()) -> str:
+    """Return what a printed command needs, beside `--run-reproducer`, to run these again."""
+    return f" {TRUST}" if uncontained(pipeline, plugins) else ""

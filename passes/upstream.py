@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.passes.options import OptionError, scan_options
+from mirlo.passes.upstream_names import CONTAINED, CONTAINED_WITHOUT_OPTIONS
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -29,6 +30,10 @@ class UpstreamPass:
 
     def run(self, op: Any, session: Session) -> None:
         self.manager(op.operation).run(op.operation)
+
+    def is_contained(self) -> bool:
+        """Return whether it touches nothing but the operation that it runs on."""
+        return self.name in CONTAINED or (self.name in CONTAINED_WITHOUT_OPTIONS and not self.options)
 
     def manager(self, operation: Any) -> Any:
         """A pass manager of MLIR for operations of this kind and context, with this pass alone."""

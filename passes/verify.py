@@ -18,6 +18,7 @@ class Verify(Pass):
     """
 
     name = "verify"
+    contained = True
 
     def run(self, op: Any, session: Session) -> None:
         op.verify()

@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, WORKSPACE
 from mirlo.dialects.tir.sizes import SYMBOLS, symbols_of_function
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
-from mirlo.passes.facts import items, wrong_facts
+from mirlo.passes.facts import is_text, items, wrong_facts
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.session import Session
 
@@ -32,6 +32,7 @@ class VerifyCalls(Pass):
     """
 
     name = "verify-calls"
+    contained = True
 
     def run(self, op: Any, session: Session) -> None:
         problems = list(_in_module(op.operation))
@@ -83,7 +84,7 @@ def _in_function(function: Any) -> Iterator[str]:
         for i, entry in enumerate(entries):
             yield from wrong_facts(entry, owner, f"{owner} #{i} of {what}")
             name = dict(items(entry)).get("relax.name")
-            if isinstance(name, ir.StringAttr):
+            if name is not None and is_text(name):
                 if name.value in names:
                     yield f"two {owner}s of {what} have the name '{name.value}'"
                 names.add(name.value)

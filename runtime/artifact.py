@@ -12,6 +12,7 @@ from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fields import Fields
+from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
 MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=2, error=ArtifactError)
@@ -31,7 +32,7 @@ class TensorSpec:
         return tuple(int(dim) for dim in self.shape)
 
     def __str__(self) -> str:
-        return f"{self.name}: {describe(self.dtype, self.shape)}"
+        return f"{terminal(self.name)}: {describe(self.dtype, self.shape)}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Artifact:
 
 def describe(dtype: str, shape: Sequence[int | str]) -> str:
     """A type as messages and listings show it: `f32[batch, 128]`."""
-    return f"{dtype}[{', '.join(map(str, shape))}]"
+    return f"{dtype}[{terminal(', '.join(map(str, shape)))}]"
 
 
 def check_params(artifact: Artifact, store: ParameterStore) -> None:

@@ -22,11 +22,12 @@ from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
 from mirlo.passes.registry import RegistrationError, find_pass, load_plugin
-from mirlo.passes.reproducer import Reproducer, arguments_of
+from mirlo.passes.reproducer import TRUST, Reproducer, arguments_of, trust_flag, uncontained
 from mirlo.passes.session import Session
 from mirlo.passes.timing import Timing
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import shell_word, terminal_streams
 from mirlo.tools.expected import check_expected
 from mirlo.tools.leave import leave
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
@@ -35,6 +36,11 @@ from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, pa
 @FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
+    with terminal_streams():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = OptArguments()
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
@@ -68,8 +74,6 @@ def _run(arguments: OptArguments) -> int:
     source = read_source(arguments.input)
     if arguments.run_reproducer:
         arguments = _from_reproducer(arguments, source)
-        for name in arguments.plugins:
-            _load_plugin(name)
     chunks = source.chunks(arguments.split_input_file)
     context = make_context(arguments.allow_unregistered_dialect)
     with context, ir.Location.unknown():
@@ -116,6 +120,12 @@ def _from_reproducer(arguments: OptArguments, source: Source) -> OptArguments:
     if arguments.pass_pipeline or arguments.pipeline or arguments.passes:
         raise UsageError("--run-reproducer runs the pipeline of the file: name no passes beside it")
     written = parse_arguments(recorded)
+    if not arguments.trust_file:
+        why = uncontained((), written.plugins) or uncontained(Pipeline(written.pass_pipeline or ""))
+        if why is not None:
+            raise FileError(f"{source.name}: the file's first line {why}: give {TRUST} if you trust the file")
+    for name in written.plugins:
+        _load_plugin(name)
     return replace(
         arguments,
         pass_pipeline=written.pass_pipeline,
@@ -206,7 +216,9 @@ class OptRun:
         if self.arguments.reproducer is not None:
             # The file shows the first failure; later parts of a split input leave it alone.
             self.reproduced = True
-            diagnostics.hint(f"'mirlo-opt --run-reproducer {self.arguments.reproducer}' runs this again")
+            flag = trust_flag(self.pipeline, self.arguments.plugins)
+            again = f"mirlo-opt --run-reproducer{flag} {shell_word(self.arguments.reproducer)}"
+            diagnostics.hint(f"'{again}' runs this again")
         elif failure.internal:
             diagnostics.hint(
                 "this is a bug of the pass; '--mlir-pass-pipeline-crash-reproducer=FILE' writes what reproduces it, "

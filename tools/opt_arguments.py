@@ -48,6 +48,7 @@ class OptArguments:
     timing: bool = False
     reproducer: str | None = None
     run_reproducer: bool = False
+    trust_file: bool = False
     debug: bool = False
 
 
@@ -89,6 +90,7 @@ FLAGS: dict[str, list[Flag]] = {
         Flag("--no-verify-each", "verify_each", False, "do not"),
         Flag("--load-pass-plugin", "plugins", FILES, "import passes from these Python files or modules"),
         Flag("--run-reproducer", "run_reproducer", True, "run the pipeline that the input's first line names"),
+        Flag("--trust-file", "trust_file", True, "that line may load plug-ins and run passes that reach outside"),
     ],
     "What to tell": [
         Flag("--list-passes", "list_passes", True, "list all passes"),

@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.runtime.names import terminal
 
 # AttributeProto.AttributeType: code, word for people, field
 _KINDS = {
@@ -89,7 +90,7 @@ class Attributes:
         value = self.str(name, default)
         if value not in choices:
             allowed = ", ".join(f"'{choice}'" for choice in choices)
-            raise NodeError(f"attribute '{name}' must be one of {allowed}, got '{value}'")
+            raise NodeError(f"attribute '{name}' must be one of {allowed}, got '{terminal(value)}'")
         return value
 
     def plain(self, name: Name) -> Any:

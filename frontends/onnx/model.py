@@ -10,9 +10,10 @@ from typing import Any
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.old import modernized
-from mirlo.frontends.onnx.text import require_text
+from mirlo.frontends.onnx.text import with_plain_names
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
+from mirlo.runtime.names import terminal
 
 Source = Any
 """str | Path | bytes | onnx.ModelProto; `onnx` is imported late, so its type cannot be named here."""
@@ -63,8 +64,8 @@ def load(model: Source) -> LoadedModel:
     import onnx
 
     if isinstance(model, onnx.ModelProto):
-        name = _graph_name(model)
-        proto = _checked(model, name)
+        proto = _checked(model, _graph_name(model))
+        name = _graph_name(proto)
         return LoadedModel(proto, Weights(name, {}, None), name, None)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
@@ -100,12 +101,12 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
 
 
 def _graph_name(proto: Any) -> str:
-    return f"model '{proto.graph.name}'" if proto.graph.name else "the model"
+    return f"model '{terminal(proto.graph.name)}'" if proto.graph.name else "the model"
 
 
 def _checked(proto: Any, what: str) -> Any:
     """The model, or that model in the oldest operator set that there are converters for."""
-    require_text(proto, what)
+    proto = with_plain_names(proto, what)
     if not proto.HasField("graph"):
         raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
     if not proto.opset_import:

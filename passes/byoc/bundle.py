@@ -13,9 +13,10 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.view import ExternalModule
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.options import quote
-from mirlo.passes.reproducer import HEADER
+from mirlo.passes.reproducer import HEADER, TRUST
 from mirlo.passes.session import Session
 from mirlo.passes.targets import plugin_of
+from mirlo.runtime.names import shell_word
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Bundle:
     @property
     def command(self) -> str:
         """What runs it again."""
-        return f"mirlo-opt --run-reproducer {shlex.quote(str(self.path))}"
+        return f"mirlo-opt --run-reproducer {TRUST} {shell_word(str(self.path))}"
 
     @property
     def params(self) -> Path:

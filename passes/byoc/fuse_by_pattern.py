@@ -32,6 +32,7 @@ class FuseByPattern(Pass):
     """
 
     name = "fuse-by-pattern"
+    contained = True
     target: str = option("", "target whose patterns are matched")
     target_options: str = option("", "options of its code generator")
     bind_constants: bool = option(True, "move the constants that a match reads into the composite")

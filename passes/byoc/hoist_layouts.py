@@ -46,6 +46,7 @@ class HoistLayouts(Pass):
     """
 
     name = "hoist-layouts"
+    contained = True
     target: str = option("", "target whose regions are concerned; all when none is named")
     explain: bool = option(False, "tell how many permutes there were, and how many are left")
 

@@ -21,6 +21,7 @@ class InlineExternal(Pass):
     """
 
     name = "inline-external"
+    contained = True
     target: str = option("", "target whose regions come back; all when none is named")
 
     def run(self, op: Any, session: Any) -> None:

@@ -21,6 +21,7 @@ class MergeComposites(Pass):
     """
 
     name = "merge-composites"
+    contained = True
     target: str = option("", "target whose composites are merged; each in turn when none is named")
     max_nodes: int = option(0, "most operators in a region; 0 for any number")
 

@@ -34,6 +34,7 @@ class OutlineExternal(Pass):
     """
 
     name = "outline-external"
+    contained = True
     target: str = option("", "target whose regions are moved; all when none is named")
 
     def run(self, op: Any, session: Any) -> None:

@@ -108,6 +108,7 @@ class Partition(Pass):
     """
 
     name = "partition"
+    contained = True
     targets: tuple[str, ...] = option((), "targets in the order of their priority")
     max_nodes: int = option(0, "most operators in a region; 0 for any number")
     max_regions: int = option(0, "most regions of a target, the largest are kept; 0 for any number")

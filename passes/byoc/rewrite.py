@@ -206,6 +206,7 @@ class RewriteByPattern(Pass):
     """Replace subgraphs by rules that were registered with `@rewriter(pattern, name="...")`, to a fixed point."""
 
     name = "rewrite"
+    contained = True
     anchor = "func.func"
     rules: tuple[str, ...] = option((), "names of the rules, in the order in which they are tried")
     limit: int = option(MAX_REWRITES, "most replacements in a function")

@@ -21,6 +21,7 @@ class RunOnExternal(Pass):
     """
 
     name = "run-on-external"
+    contained = True
     target: str = option("", "target whose modules the passes run on; all external ones when none is named")
     pipeline: str = option("", "the passes; the pipeline of the target's code generator when there are none")
 
@@ -28,6 +29,11 @@ class RunOnExternal(Pass):
         from mirlo.passes.pipeline import Pipeline
 
         Pipeline(self.pipeline)  # an error in it is shown where it is written
+
+    def is_contained(self) -> bool:
+        from mirlo.passes.pipeline import Pipeline
+
+        return all(step.is_contained() for step in Pipeline(self.pipeline))
 
     def run(self, op: Any, session: Any) -> None:
         from mirlo.passes.pipeline import Pipeline

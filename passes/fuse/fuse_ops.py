@@ -30,6 +30,7 @@ class FuseOps(Pass):
     """
 
     name = "fuse-ops"
+    contained = True
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
 

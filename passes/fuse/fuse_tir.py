@@ -26,6 +26,7 @@ class FuseTir(Pass):
     """
 
     name = "fuse-tir"
+    contained = True
     trusted = True
     inline: bool = option(True, "inline elementwise blocks into their readers")
 

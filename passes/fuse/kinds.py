@@ -175,6 +175,7 @@ class AnnotateKinds(Pass):
     """
 
     name = "annotate-kinds"
+    contained = True
     trusted = True
 
     def run(self, op: Any, session: Any) -> None:

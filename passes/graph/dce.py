@@ -19,6 +19,7 @@ class RemoveDead(Pass):
     """Erase pure relax operators whose results nothing uses."""
 
     name = "remove-dead"
+    contained = True
     trusted = True
     anchor = "func.func"
 

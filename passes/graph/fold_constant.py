@@ -27,6 +27,7 @@ class FoldConstant(Pass):
     """
 
     name = "fold-constant"
+    contained = True
     trusted = True
     anchor = "func.func"
     grow: int = option(1 << 20, "bytes by which a result may exceed its operands")

@@ -28,6 +28,7 @@ class ConvertLayout(Pass):
     """
 
     name = "convert-layout"
+    contained = True
     trusted = True
     anchor = "func.func"
     layouts: tuple[str, ...] = option((), "layouts by operator, relax.conv=N*C:O*I")

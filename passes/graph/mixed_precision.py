@@ -61,6 +61,7 @@ class ToMixedPrecision(Pass):
     """
 
     name = "to-mixed-precision"
+    contained = True
     anchor = "func.func"
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")

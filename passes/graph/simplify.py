@@ -20,6 +20,7 @@ class Simplify(Pass):
     """
 
     name = "simplify"
+    contained = True
     trusted = True
     anchor = "func.func"
     explain: bool = option(False, "tell why rules of recognition left operators as they are")

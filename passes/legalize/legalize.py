@@ -63,6 +63,7 @@ class Legalize(Pass):
     """
 
     name = "legalize"
+    contained = True
     target: str = option("llvm", "target whose rules come first")
     skip: tuple[str, ...] = option((), "operators to leave alone")
     partial: bool = option(False, "leave operators that no rule takes, instead of failing")

@@ -82,6 +82,7 @@ class LowerIntrinsics(Pass):
     """
 
     name = "lower-intrinsics"
+    contained = True
     target: str = option("llvm", "target whose rules are used")
 
     def is_trusted(self, session: Session) -> bool:

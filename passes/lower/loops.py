@@ -28,6 +28,7 @@ class LowerLoops(Pass):
     """
 
     name = "lower-loops"
+    contained = True
     trusted = True
 
     def run(self, op: Any, session: Any) -> None:

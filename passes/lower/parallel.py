@@ -53,6 +53,7 @@ class OutlineParallel(Pass):
     """
 
     name = "outline-parallel"
+    contained = True
     threads: int = option(1, "threads that a kernel may use; 1 leaves all loops as they are")
     work: int = option(400_000, "least floating-point operations of a kernel (a byte moved counts as four)")
 

@@ -54,6 +54,7 @@ class PlanMemory(Pass):
     """
 
     name = "plan-memory"
+    contained = True
     trusted = True
 
     def run(self, op: Any, session: Any) -> None:

@@ -68,11 +68,15 @@ class Schedule(Pass):
     """
 
     name = "schedule"
+    contained = True
     target: str = option("llvm", "target whose rules come first")
     machine: str = option("", "machine that the rules plan for, of those that the target knows; default: the target's")
     given: str = option("", "schedules by hand: NAME=FILE of a prim function and a saved schedule, several with ';'")
     threads: int = option(1, "threads that a kernel may use")
     explain: bool = option(False, "tell which rule took each function, and why others declined")
+
+    def is_contained(self) -> bool:
+        return not self.given  # files of schedules
 
     def is_trusted(self, session: Any) -> bool:
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None

@@ -54,6 +54,7 @@ class ApplyTuning(Pass):
     """
 
     name = "apply-tuning"
+    contained = True
     trusted = True
     target: str = option("llvm", "the target that was measured")
     threads: int = option(1, "threads that it was measured with")

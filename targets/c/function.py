@@ -10,11 +10,12 @@ import numpy as np
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.passes.byoc.view import ExternalFunction, Node, Value
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.emit import load_emitters
 from mirlo.targets.c.emit.elementwise import EXPRESSIONS, emit_chain
 from mirlo.targets.c.emit.movement import VIEWS, copy
 from mirlo.targets.c.memory import Workspace
-from mirlo.targets.c.types import c_dim, c_type, identifier, literal, symbol_name
+from mirlo.targets.c.types import c_dim, c_type, literal, symbol_name
 from mirlo.targets.c.writer import Writer, element_type
 
 INLINE_ELEMENTS = 64
@@ -35,7 +36,7 @@ class CFunction:
     writer: Writer = field(default_factory=Writer)
 
     def __post_init__(self) -> None:
-        self.symbol = identifier(self.function.name)
+        self.symbol = c_identifier(self.function.name)
         self.symbols = self._symbols()
         self.roots: dict[Value, Value] = {}
         for node in self.function.nodes:
@@ -56,7 +57,7 @@ class CFunction:
         body = self._body(workspace)
         size = "".join(f"{line}\n" for line in workspace.size_lines())
         arguments = ", ".join(f"int64_t {name}" for name in self.symbols.values()) or "void"
-        head = f"/* Region '{self.function.name}'. */\n"
+        head = f"/* Region '{c_comment(self.function.name)}'. */\n"
         sizes = f"size_t {self.symbol}_workspace({arguments}) {{\n{size}}}\n"
         return head + sizes + f"\n{self.declaration()} {{\n" + "\n".join(body) + f"\n}}\n\n{self._packed()}"
 
@@ -88,7 +89,7 @@ class CFunction:
         for step in self.steps:
             w.line()
             for node in step:
-                w.line(f"/* {_described(node)} */")
+                w.line(f"/* {c_comment(_described(node))} */")
             with w.block(""):
                 emit_chain(w, step) if step[0].op in EXPRESSIONS else emitters[step[0].op](w, step[0])
         for value, name in zip(self.function.outputs, self.outputs, strict=True):
@@ -132,7 +133,7 @@ class CFunction:
             taken.add(name)
             return name
 
-        self.inputs = [fresh(f"in_{identifier(value.name)}") for value in self.function.inputs]
+        self.inputs = [fresh(f"in_{c_identifier(value.name)}") for value in self.function.inputs]
         names.update(zip(self.function.inputs, self.inputs, strict=True))
         self.outputs = [fresh(f"out{i}") for i in range(len(self.function.outputs))]
         for value, name in zip(self.function.outputs, self.outputs, strict=True):
@@ -140,11 +141,11 @@ class CFunction:
             if value not in names and value not in self.roots and value.constant is None:
                 names[value] = name
         for value in self.function.constants:
-            names[value] = fresh(identifier(value.name))
+            names[value] = fresh(f"const_{c_identifier(value.name)}")
         for node in self.function.nodes:
             for value in node.outputs:
                 if value not in names:
-                    names[value] = fresh(identifier(value.name))
+                    names[value] = fresh(c_identifier(value.name))
 
     def _views(self) -> list[tuple[Value, str]]:
         return [(value, self.writer.names[value]) for value in self.roots]
@@ -219,7 +220,7 @@ def _is_line(dim: SymbolicDim, symbol: str) -> bool:
 
 def _described(node: Node) -> str:
     shown = ", ".join(f"{c_type(v.type.dtype)}[{', '.join(map(c_dim, v.type.shape))}]" for v in node.outputs)
-    name = f' "{node.name}"'.replace("*/", "* /") if node.name else ""
+    name = f' "{node.name}"' if node.name else ""
     return f"{node.op}{name}: {shown}"
 
 

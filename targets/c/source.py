@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mirlo.passes.byoc.view import ExternalModule
+from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.function import CFunction, is_small
 from mirlo.targets.c.prelude import DLPACK, prelude
 
@@ -38,12 +39,12 @@ class CSource:
 
     def text(self) -> str:
         """The file."""
-        title = f"Written by Mirlo, target '{self.module.target}'.{self._contents()}"
+        title = f"Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()}"
         return prelude(title) + "\n" + "\n".join(made.text() for made in self.functions)
 
     def header(self) -> str:
         """What a program needs to call it."""
-        lines = [f"/* Written by Mirlo, target '{self.module.target}'.{self._contents()} */", "#pragma once"]
+        lines = [f"/* Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()} */", "#pragma once"]
         lines += ["#include <stddef.h>", "#include <stdbool.h>", "#include <stdint.h>", "", DLPACK]
         for made in self.functions:
             lines += [*made.prototypes, ""]
@@ -56,13 +57,14 @@ class CSource:
         rows = []
         for place, name in enumerate(self.params):
             array = self.module.constants[name]
-            rows.append(f"   params[{place}]: {array.dtype}{list(array.shape)} {name}".replace("*/", "* /"))
+            rows.append(c_comment(f"   params[{place}]: {array.dtype}{list(array.shape)} {name}"))
         return "\n   Constants are handed in, as an array of pointers:\n" + "\n".join(rows) + "\n"
 
 
 def weights_blob(target: str, params: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
     """The constants that are handed in, one after the other, and C that finds them in a copy of that in memory."""
     blob, lines = bytearray(), []
+    target = c_identifier(target)
     for place, array in enumerate(params.values()):
         blob += bytes(-len(blob) % ALIGNMENT)
         lines.append(f"  params[{place}] = (const char *)file + {len(blob)};")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.runtime.names import c_identifier
 
 C_TYPES = {
     "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
@@ -65,15 +65,9 @@ def most(dtype: DType) -> str:
     return "INFINITY" if dtype.is_float else f"{_LIMITS[dtype.name]}_MAX"
 
 
-def identifier(name: str) -> str:
-    """A name that C accepts, from any."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return made if made and not made[0].isdigit() else f"_{made}"
-
-
 def symbol_name(symbol: str) -> str:
     """The C variable that holds the size which a symbol stands for."""
-    return f"dim_{identifier(symbol)}"
+    return f"dim_{c_identifier(symbol)}"
 
 
 def c_dim(dim: Dim) -> str:

@@ -31,6 +31,7 @@ class OutlineKernels(Pass):
     """
 
     name = "outline-kernels"
+    contained = True
 
     def run(self, op: Any, session: Any) -> None:
         operations = list(op.regions[0].blocks[0].operations)

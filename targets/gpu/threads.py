@@ -29,6 +29,7 @@ class MapThreads(Pass):
     """
 
     name = "map-threads"
+    contained = True
 
     def run(self, op: Any, session: Any) -> None:
         for function in list(op.regions[0].blocks[0].operations):

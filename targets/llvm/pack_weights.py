@@ -33,6 +33,7 @@ class PackWeights(Pass):
     """
 
     name = "pack-weights"
+    contained = True
     trusted = True
     machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
 

@@ -31,6 +31,7 @@ class ShareReciprocals(Pass):
     """
 
     name = "share-reciprocals"
+    contained = True
 
     def run(self, op: Any, session: Any) -> None:
         for kernel in find(op, "gpu.func"):

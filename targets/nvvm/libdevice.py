@@ -39,6 +39,7 @@ class CallLibdevice(Pass):
     """
 
     name = "call-libdevice"
+    contained = True
 
     def run(self, op: Any, session: Any) -> None:
         own = {name.removeprefix("tir.") for name in session.options.get(CUSTOM_RULES) or {}}

@@ -35,6 +35,7 @@ class TurnWeights(Pass):
     """
 
     name = "turn-weights"
+    contained = True
     trusted = True
     machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
 

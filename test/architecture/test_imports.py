@@ -17,8 +17,8 @@ MAX_LINES = 400
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "dialects": (),
-    "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.kinds"),
-    "passes": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.external"),
+    "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.kinds", "runtime.names"),
+    "passes": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.external", "runtime.names"),
     "targets": ("dialects", "passes", "runtime"),
     "runtime": (),
     "driver": ("dialects", "frontends", "passes", "runtime"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import html
 from mirlo.tools.bench.measure import ModelRow
 
 WIDTH, HEIGHT = 760, 480
@@ -159,7 +159,7 @@ def _frame(title: str, x_title: str, y_title: str) -> list[str]:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="24" font-size="15">{html.escape(title)}</text>',
+        f'<text x="{LEFT}" y="24" font-size="15">{html(title)}</text>',
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
         f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{y_title}</text>',
     ]
@@ -175,7 +175,7 @@ def _legend(kinds: Sequence[str]) -> Iterator[str]:
 def _circle(x: float, y: float, radius: float, color: int, text: str) -> str:
     return (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{COLORS[color % len(COLORS)]}" fill-opacity="0.55">'
-        f"<title>{html.escape(text)}</title></circle>"
+        f"<title>{html(text)}</title></circle>"
     )
 
 
@@ -184,4 +184,4 @@ def _line(x1: float, y1: float, x2: float, y2: float, color: str) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html(text)}</text>'

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 from pathlib import Path
 
+from mirlo.runtime.names import html
 from mirlo.tools.bench.plot import PlotError, svg, write_png
 from mirlo.tools.bench.results import Results, cost_table, kernel_cells, latency_table, markdown
 
@@ -49,7 +49,7 @@ def _page(results: Results) -> str:
     parts = ["<!DOCTYPE html><html><head><meta charset='utf-8'><title>mirlo bench</title>"]
     parts.append(f"<style>{_STYLE}</style></head><body><h1>mirlo bench</h1>")
     versions = ", ".join(f"{name} {version}" for name, version in results.versions().items())
-    parts.append(f"<p>{html.escape(results.machine)}; {results.date}; {html.escape(versions)}</p>")
+    parts.append(f"<p>{html(results.machine)}; {results.date}; {html(versions)}</p>")
     parts += [_table(latency_table(results)), _table(cost_table(results))]
     for row in results.rows:
         if row.kernels is None:
@@ -57,13 +57,13 @@ def _page(results: Results) -> str:
         kernels = sorted(row.kernels["kernels"], key=lambda kernel: -kernel["microseconds"])
         total = sum(kernel["microseconds"] for kernel in kernels) or 1.0
         body = [(*kernel_cells(kernel, row.kernels, total), kernel["source"]) for kernel in kernels]
-        title = html.escape(f"{row.model}, {row.threads} threads")
+        title = html(f"{row.model}, {row.threads} threads")
         parts.append(f"<h2>{title}</h2>{svg(row)}{_table([_KERNEL_HEAD, *body])}")
     return "\n".join(parts) + "</body></html>\n"
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
     head, *body = rows
-    lines = ["<tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr>"]
-    lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body]
+    lines = ["<tr>" + "".join(f"<th>{html(cell)}</th>" for cell in head) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{html(cell)}</td>" for cell in row) + "</tr>" for row in body]
     return f"<table>{''.join(lines)}</table>"

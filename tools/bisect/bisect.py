@@ -83,9 +83,10 @@ def load_whole(path: str) -> Any:
     import onnx
 
     from mirlo.frontends.onnx import model as models
+    from mirlo.frontends.onnx.text import with_plain_names
 
     models.load(path)  # its errors are for people
-    loaded = onnx.load(path)
+    loaded = with_plain_names(onnx.load(path), path)
     if not loaded.graph.output:
         raise BisectError(f"{path}: the model has no outputs")
     return loaded

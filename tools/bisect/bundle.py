@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.passes import Culprit
 from mirlo.tools.bisect.submodel import Part
 from mirlo.tools.bisect.trial import Settings, try_part
@@ -40,13 +39,13 @@ def write_bundle(
 
     _prepare(folder)
     onnx.save(part.model, folder / "model.onnx")
-    given = [f"--input {shlex.quote(f'{name}={path}')}" for name, path in _arrays(folder, "input", part.feeds)]
+    given = [shell_word(f"--input={name}={path}") for name, path in _arrays(folder, "input", part.feeds)]
     _arrays(folder, "expected", {name: expected[name] for name in part.outputs})
     replay = " ".join(
-        ["mirlo bisect model.onnx", f"--against {against}", f"--target {settings.target}"]
+        ["mirlo bisect model.onnx", f"--against {shell_word(against)}", f"--target {shell_word(settings.target)}"]
         + ([f"--threads {settings.threads}"] if settings.threads != 1 else [])
-        + ([f"--pipeline {shlex.quote(settings.pipeline)}"] if settings.pipeline is not None else [])
-        + [f"--plugin {shlex.quote(_plugin(name))}" for name in settings.plugins]
+        + ([f"--pipeline {shell_word(settings.pipeline)}"] if settings.pipeline is not None else [])
+        + [f"--plugin {shell_word(_plugin(name))}" for name in settings.plugins]
         + given
     )
     if culprit is not None:
@@ -86,7 +85,7 @@ def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[st
     for index, (name, array) in enumerate(arrays.items()):
         if isinstance(array, (list, tuple)) or array is None or np.asarray(array).dtype.kind in "OSU":
             continue
-        path = f"{what}-{index}-{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy"
+        path = f"{what}-{index}-{file_name(name)}.npy"
         np.save(folder / path, np.asarray(array))
         found.append((name, path))
     return found

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from mirlo.driver.garbage import FewerCollections
+from mirlo.runtime.names import terminal_streams
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import explain
 from mirlo.tools.leave import leave
@@ -37,6 +38,11 @@ INTERRUPTED = 130
 @FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit code: 0, 1 after an error, 130 when interrupted."""
+    with terminal_streams():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = make_parser().parse_args(argv, namespace=Arguments())
     try:
         if arguments.plugin:

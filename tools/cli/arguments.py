@@ -68,6 +68,7 @@ class Arguments(argparse.Namespace):
     jobs: int | None
     precision: str | None
     specialize: list[dict[str, int]] | None
+    trust_file: bool
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
@@ -210,6 +211,11 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
     )
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
+    group.add_argument(
+        "--trust-file",
+        action="store_true",
+        help="let IR name passes that reach outside of the module, and hold code that code generators made",
+    )
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
     add_cache_flags(group, positive)
 

@@ -72,5 +72,6 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             precision=arguments.precision,
             placement=arguments.cost,
             specialize=arguments.specialize,
+            trust_file=arguments.trust_file,
         )
     return executable, progress

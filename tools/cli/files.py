@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
+from mirlo.runtime.names import file_name
 from mirlo.tools.cli.errors import CommandError
 
 
@@ -68,7 +68,7 @@ def write_arrays(folder: str, arrays: dict[str, Any]) -> list[Path]:
 
 def _file_name(name: str, taken: set[str]) -> str:
     """A name that any file system takes: those of tensors hold slashes, colons and worse."""
-    base = re.sub(r"[^A-Za-z0-9_.-]", "_", name) or "output"
+    base = file_name(name) or "output"
     found, count = base, 0
     while found in taken:
         count += 1

@@ -1,4 +1,4 @@
-"""`mirlo fuzz`: random models against the oracles, broken files against the importer."""
+"""`mirlo fuzz`: random models against the oracles, hostile input against what reads it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
+from mirlo.tools.fuzz.modes import MODES
 
 CRASHED, DISPUTED = "crashed", "disputed"
-BAD = ("wrong", "failed", CRASHED)
-FILE_MEMORY = 8 << 30
-"""Address space, in bytes, of a process that reads broken files."""
+BAD = ("wrong", "failed", "unsafe", CRASHED)
 
 
 def execute(arguments: Arguments) -> None:
@@ -29,14 +27,18 @@ def execute(arguments: Arguments) -> None:
 
     seconds = None if arguments.minutes is None else arguments.minutes * 60
     seeds = count(arguments.seed) if seconds else range(arguments.seed, arguments.seed + arguments.count)
-    job, memory = _job(arguments)
+    # Imported here, before processes are forked: each of them would do it again.
+    import mirlo.driver.compile  # noqa: F401
+
+    mode = MODES[arguments.subject]
+    job = mode.job(arguments.target, arguments.threads)
     found: list[dict[str, Any]] = []
     disputed: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     used: Counter[str] = Counter()
     longest, start = 0.0, time.monotonic()
     with Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
-        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, memory, seconds):
+        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, mode.memory, seconds):
             state = CRASHED if outcome.crash else outcome.result.state
             counts[state] += 1
             longest = max(longest, outcome.seconds)
@@ -54,58 +56,21 @@ def execute(arguments: Arguments) -> None:
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     sys.stdout.flush()
     if arguments.output is not None:
-        _write(Path(arguments.output), arguments, found)
+        for entry in found:
+            mode.write(entry["seed"], Path(arguments.output) / f"{arguments.subject}-{entry['seed']}")
     if any(entry["state"] in BAD for entry in found):
         raise CommandError(f"{sum(counts[state] for state in BAD)} of {counts.total()} seeds show a bug")
 
 
-def _job(arguments: Arguments) -> tuple[Callable[[int], Any], int | None]:
-    # Imported here, before processes are forked: each of them would do it again.
-    import mirlo.driver.compile  # noqa: F401
-
-    if arguments.subject == "files":
-        from mirlo.tools.fuzz import mutate
-
-        return mutate.judge, FILE_MEMORY
-    from mirlo.tools.fuzz import differential
-
-    return partial(differential.judge, target=arguments.target or "llvm", threads=arguments.threads or 1), None
-
-
 def _lines(report: dict[str, Any]) -> Iterator[str]:
-    from mirlo.tools.fuzz import differential, mutate
-
-    meanings = {**differential.STATES, **mutate.STATES, CRASHED: "the process ended, or gave no result in time"}
+    mode = MODES[report["subject"]]
+    meanings = {**mode.states, CRASHED: "the process ended, or gave no result in time"}
     yield (
         f"{report['count']} {report['subject']} from seed {report['first_seed']} in {report['seconds']:.0f} s, "
         f"the longest {report['longest']:.1f} s"
     )
     rows = [(f"  {count}", state, meanings[state]) for state, count in report["states"].items()]
     yield from columns(rows, numbers={0})
-    what = "mutations" if report["subject"] == "files" else "operators"
-    yield f"{what}: " + ", ".join(f"{name} {count}" for name, count in report["used"].items())
+    yield f"{mode.used}: " + ", ".join(f"{name} {count}" for name, count in report["used"].items())
     for entry in (*report["found"], *report["disputed"]):
         yield f"seed {entry['seed']}: {entry['state']}: {entry['what']}"
-
-
-def _write(folder: Path, arguments: Arguments, found: list[dict[str, Any]]) -> None:
-    """The models of the seeds that show something, with what goes in."""
-    import numpy as np
-
-    for entry in found:
-        target = folder / f"{arguments.subject}-{entry['seed']}"
-        target.mkdir(parents=True, exist_ok=True)
-        if arguments.subject == "files":
-            from mirlo.tools.fuzz.mutate import broken_file
-
-            (target / "model.onnx").write_bytes(broken_file(entry["seed"])[0])
-            continue
-        from mirlo.tools.fuzz.graphs import random_graph
-
-        graph = random_graph(entry["seed"])
-        (target / "model.onnx").write_bytes(graph.model.SerializeToString())
-        given = []
-        for name, array in graph.feeds.items():
-            np.save(target / f"{name}.npy", array)
-            given.append(f"--input {name}={name}.npy")
-        (target / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(given)}\n")

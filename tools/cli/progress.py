@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TextIO
 
+from mirlo.runtime.names import write_over
+
 SHOW_AFTER = 0.5
 """Seconds: a compilation that ends sooner leaves the terminal alone."""
 
@@ -45,7 +47,8 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self._end_step()
         if self._shown:
-            self.stream.write("\r" + " " * self._shown + "\r")
+            write_over(self.stream, " " * self._shown)
+            write_over(self.stream, "")
             self.stream.flush()
 
     @property
@@ -81,6 +84,6 @@ class Progress:
         if passed < SHOW_AFTER and not self.verbose:
             return
         text = f"{self.what}: {self._step} ({passed:.0f} s)"
-        self.stream.write("\r" + text.ljust(self._shown))
+        write_over(self.stream, text.ljust(self._shown))
         self.stream.flush()
         self._shown = len(text)

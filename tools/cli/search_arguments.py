@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
 from mirlo.tools.cli.values import add_cost, add_input, add_shapes, natural, positive
+from mirlo.tools.fuzz.modes import MODES
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
 """Adds a command: its name, its purpose."""
@@ -44,8 +45,9 @@ def _add_bisect(commands: Any, add: Add) -> None:
 
 
 def _add_fuzz(commands: Any, add: Add) -> None:
-    parser = add(commands, "fuzz", "try random models against the oracles, or broken model files")
-    parser.add_argument("subject", choices=("graphs", "files"), help="random graphs to compute, or files to refuse")
+    parser = add(commands, "fuzz", "try random models against the oracles, or hostile input")
+    subjects = "; ".join(f"{name}: {mode.doc}" for name, mode in MODES.items())
+    parser.add_argument("subject", choices=tuple(MODES), help=subjects)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
     length.add_argument("--minutes", metavar="M", type=positive, help="as many as there is time for")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from mirlo.runtime.names import terminal
+
 
 def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
     """Lines of aligned cells; the columns in `numbers` are aligned to the right."""
     if not rows:
         return []
+    rows = [[terminal(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines = []
     for row in rows:

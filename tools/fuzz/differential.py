@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.compare import Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
@@ -67,3 +69,16 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
 
 def _departs(name: str, found: Mapping[str, Any], expected: Mapping[str, Any], graph: RandomGraph) -> str | None:
     return difference(found[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
+
+
+def write(seed: int, folder: Path) -> None:
+    """Write the model of a seed, its inputs, and the command that looks for the node that departs."""
+    import numpy as np
+
+    graph = random_graph(seed)
+    (folder / "model.onnx").write_bytes(graph.model.SerializeToString())
+    given = []
+    for name, array in graph.feeds.items():
+        np.save(folder / f"{file_name(name)}.npy", array)
+        given.append(shell_word(f"--input={name}={file_name(name)}.npy"))
+    (folder / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(given)}\n")

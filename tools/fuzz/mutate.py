@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,3 +237,8 @@ MUTATIONS: tuple[Callable[[Any, Any], bytes], ...] = (
     _flip_bits, _truncate, _overwrite, _remove_bytes, _repeat_bytes, _noise, _attribute, _attribute, _operator, _edges,
     _edges, _shape, _shape, _constant, _constant, _versions, _nest,
 )  # fmt: skip
+
+
+def write(seed: int, folder: Path) -> None:
+    """Write the file of a seed."""
+    (folder / "model.onnx").write_bytes(broken_file(seed)[0])

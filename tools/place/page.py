@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import Survey
+from mirlo.runtime.names import html, html_json
 from mirlo.tools.place.as_json import as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
 from mirlo.tools.place.decision_text import TITLES as decision_titles
@@ -41,8 +41,7 @@ def page(survey: Survey, title: str) -> str:
         "first": _first(levels),
         "costs": _costs(survey.decision),
     }  # fmt: skip
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    parts = {"title": _escaped(title), "style": _own("page.css"), "data": text, "script": _own("page.js")}
+    parts = {"title": html(title), "style": _own("page.css"), "data": html_json(data), "script": _own("page.js")}
     # In one go: what is put in may hold braces, too.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
 
@@ -111,10 +110,6 @@ def _lines(survey: Survey, members: Sequence[int], level: str) -> tuple[str, str
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2 - 1]}…{text[-LONGEST // 2 :]}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _own(name: str) -> str:

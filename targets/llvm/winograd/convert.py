@@ -80,6 +80,7 @@ class Winograd(Pass):
     """
 
     name = "winograd"
+    contained = True
     trusted = True
     tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")

@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --load-pass-plugin=%S/Inputs/generators.py --codegen-external=bundles=%t --split-input-file --verify-diagnostics
-// RUN: not mirlo-opt --run-reproducer %t/raises.mlir 2>&1 | FileCheck %s --check-prefix=AGAIN
-// RUN: not mirlo-opt --run-reproducer %t/crashes.mlir 2>&1 | FileCheck %s --check-prefix=CRASH
+// RUN: not mirlo-opt --run-reproducer --trust-file %t/raises.mlir 2>&1 | FileCheck %s --check-prefix=AGAIN
+// RUN: not mirlo-opt --run-reproducer --trust-file %t/crashes.mlir 2>&1 | FileCheck %s --check-prefix=CRASH
 
 // What is written for a failure fails again.
 // AGAIN: raised ValueError at generators.py:{{[0-9]+}}: no such instruction

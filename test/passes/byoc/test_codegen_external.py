@@ -118,7 +118,7 @@ def test_a_process_of_its_own_is_given_the_weights(generators: Any, tmp_path: Pa
         compiled(weight + 5000)
     # What is left of a crash repeats it, with the weights that it is about.
     bundle = tmp_path / "bundles" / "apart.mlir"
-    done = python("-m", "mirlo.tools.opt", "--run-reproducer", bundle, cwd=tmp_path)
+    done = python("-m", "mirlo.tools.opt", "--run-reproducer", "--trust-file", bundle, cwd=tmp_path)
     assert done.returncode == 1 and "crashed (signal SIGSEGV)" in done.stderr
 
 

@@ -7,8 +7,8 @@
 // CHECK:       size_t c_0_workspace(void) {
 // CHECK-NEXT:    return 1024;
 // CHECK:       void c_0_run(const void *const *params, const float *in_x0, float *out0, void *workspace) {
-// CHECK:         const float *[[W:constant_[0-9a-f]+]] = (const float *)params[0];
-// CHECK-NEXT:    static const float [[B:constant_[0-9a-f]+]][] = {0.5f, 0.5f, 0.5f, 0.5f};
+// CHECK:         const float *[[W:const_constant_[0-9a-f]+]] = (const float *)params[0];
+// CHECK-NEXT:    static const float [[B:const_constant_[0-9a-f]+]][] = {0.5f, 0.5f, 0.5f, 0.5f};
 // CHECK-NEXT:    char *const slot0 = (char *)workspace;
 // CHECK-NEXT:    float *[[C:v[0-9]+]] = (float *)slot0;
 // CHECK:         /* relax.conv: float[1, 4, 8, 8] */

@@ -1,0 +1,126 @@
+"""Make text that comes from a file safe for the place it is written to.
+
+Names in models are arbitrary text. Each function here is for one destination, and keeps only the characters that are
+known to mean nothing there; whoever writes a name into C, a shell command, HTML or a terminal calls the one for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
+_NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
+_NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")
+_HASHED = re.compile(r"_h[0-9a-f]{16}\Z")
+_LINE_CHARACTERS = "\n\t"
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a terminal shows text as it is: no control, format or direction characters, no line breaks."""
+    return text.isprintable()
+
+
+def terminal(text: str) -> str:
+    """Return text on one line, with what is not printable as escape sequences of Python: `\\x1b`, `\\n`, `\\u202e`."""
+    return text if text.isprintable() else _NOT_PLAIN.sub(_escaped, text)
+
+
+def terminal_lines(text: str) -> str:
+    """Return text of several lines for a terminal: line breaks and tabs stay, the rest is as in `terminal`."""
+    if text.isprintable():
+        return text
+    return _NOT_PLAIN.sub(lambda found: found[0] if found[0] in _LINE_CHARACTERS else _escaped(found), text)
+
+
+def c_comment(text: str) -> str:
+    """Return text for a comment in C, which it cannot end: no `*`, and no trigraphs, splices or line breaks."""
+    return _NOT_IN_COMMENT.sub("_", text)
+
+
+def c_identifier(text: str) -> str:
+    """Return an identifier of C, different for different texts; not a keyword only where the caller adds a prefix."""
+    name = _NOT_IN_IDENTIFIER.sub("_", text)
+    name = name if name and not name[0].isdigit() else f"_{name}"
+    if name != text or _HASHED.search(text):
+        name = f"{name}_h{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return name
+
+
+def shell_word(text: str) -> str:
+    """Return text as one word of a command that is printed for a POSIX shell."""
+    if text.isprintable():
+        return shlex.quote(text)
+    # $'...' is of bash, zsh and POSIX 2024; nothing in it but the backslash and the quote means anything.
+    escaped = re.sub(r"[\\']", lambda found: f"\\{found[0]}", text)
+    return "$'" + _NOT_PLAIN.sub(lambda found: "".join(f"\\x{b:02x}" for b in _utf8(found[0])), escaped) + "'"
+
+
+def file_name(text: str) -> str:
+    """Return text as a part of a file's name that every system takes, of at most 100 characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:100]
+
+
+def html(text: str) -> str:
+    """Return text for the content of an HTML element or a quoted attribute."""
+    import html as stdlib  # nothing else on a start needs it
+
+    return stdlib.escape(terminal_lines(text), quote=True)
+
+
+def html_json(value: Any) -> str:
+    """Return JSON for a `<script>` element: `<`, `>` and `&` are escaped, so nothing in it ends or opens an element."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class TerminalStream:
+    """A text stream for a terminal or a log: what is written through it cannot hold control sequences."""
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write text, what is not printable in it escaped."""
+        self.raw.write(terminal_lines(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def write_over(stream: TextIO, text: str) -> None:
+    """Write a line of text in the place of the last one."""
+    getattr(stream, "raw", stream).write(f"\r{terminal(text)}")
+
+
+@contextmanager
+def terminal_streams() -> Iterator[None]:
+    """Let standard output and error of this process be `TerminalStream`s: what a command does first of all."""
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (TerminalStream(stream) for stream in kept)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = kept
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character that is not ASCII stays where it is printable."""
+    text = found[0]
+    if text.isprintable():
+        return text
+    if text in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[text]
+    code = ord(text)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,58 @@
+"""What `mirlo fuzz` can do: one row a mode. Modules are imported when a mode is run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+MEMORY = 8 << 30
+"""Address space, in bytes, of a process that reads hostile input."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A kind of random input and what becomes of it.
+
+    The module has `judge(seed)`, which returns a verdict with `state`, `text`, and `mutation` or `operators`; and
+    `STATES`, the meaning of each state. With `write(seed, folder)`, it writes the input of a seed.
+    """
+
+    module: str
+    doc: str
+    used: str = "mutations"
+    """What the verdicts count."""
+    memory: int | None = MEMORY
+    """Bytes of address space that a process may have; None for any number."""
+    takes_target: bool = False
+    """Whether `judge` takes `target` and `threads`."""
+
+    def load(self) -> Any:
+        """Return the module."""
+        return importlib.import_module(self.module)
+
+    def job(self, target: str | None, threads: int | None) -> Callable[[int], Any]:
+        """Return the function of a seed."""
+        judge: Callable[..., Any] = self.load().judge
+        return partial(judge, target=target or "llvm", threads=threads or 1) if self.takes_target else judge
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """The meaning of each state."""
+        found: Mapping[str, str] = self.load().STATES
+        return found
+
+    def write(self, seed: int, folder: Path) -> None:
+        """Write the input of a seed to a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.load().write(seed, folder)
+
+
+MODES: dict[str, Mode] = {
+    "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
+    "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
+    "names": Mode("mirlo.tools.fuzz.names", "models with hostile names to show", "commands"),
+}
