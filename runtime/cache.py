@@ -12,10 +12,12 @@ import contextlib
 import hashlib
 import os
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 DEFAULT_LIMIT = 4 << 30
@@ -82,6 +84,12 @@ class Cache:
     def __post_init__(self, where: str | os.PathLike[str]) -> None:
         self.folder = Path(where)
 
+    @cached_property
+    def _is_safe(self) -> bool:
+        """Whether nobody else can put files in the folder; what they could is code that this process would run."""
+        self.problem = _unsafe(self.folder)
+        return self.problem is None
+
     def get(self, kind: str, key: str) -> bytes | None:
         """The content of an entry. A damaged one is removed and counts as missing."""
         for entry in self._candidates(kind, key):
@@ -124,7 +132,7 @@ class Cache:
 
     def set_limit(self, limit: int) -> None:
         """Tell the folder its limit, for every process that uses it, and keep to it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        _make_private(self.folder)
         temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
         temporary.write_text(f"{limit}\n", encoding="ascii")
         os.replace(temporary, self.folder / "limit")
@@ -169,13 +177,14 @@ class Cache:
     def _store(
         self, kind: str, key: str, size: int, write: Callable[[Path], object], digest: Callable[[Path], str]
     ) -> None:
-        if size > self.max_bytes() * LARGEST_SHARE:
+        if not self._is_safe or size > self.max_bytes() * LARGEST_SHARE:
             return
         folder = self.folder / kind / key[:2]
         temporary = folder / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_private(folder)
             write(temporary)
+            _make_private_file(temporary)
             os.replace(temporary, folder / f"{key}-{digest(temporary)}")
         except OSError as error:
             self.problem = f"{self.folder}: {error.strerror or error}"
@@ -202,7 +211,16 @@ class Cache:
             return True
 
     def _candidates(self, kind: str, key: str) -> list[Entry]:
-        return _scan_folder(self.folder / kind / key[:2], kind, f"{key}-")
+        if not self._is_safe:
+            return []
+        folder = self.folder / kind / key[:2]
+        found = _scan_folder(folder, kind, f"{key}-")
+        for path in (folder.parent, folder, *(entry.path for entry in found)) if found else ():
+            problem = _unsafe_mode(path)
+            if problem is not None:
+                self.problem = f"{problem}; what it holds is not used"
+                return []
+        return found
 
     def _scan(self, folder: Path, kind: str) -> Iterator[Entry]:
         try:
@@ -227,6 +245,44 @@ class Cache:
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
+
+
+def _unsafe(folder: Path) -> str | None:
+    """Return why others may put files in a folder, or what to do about it; None where they cannot."""
+    try:
+        problem = _unsafe_mode(folder)
+    except FileNotFoundError:
+        return None  # it is made when it is needed
+    except OSError as error:
+        return f"{folder}: {error.strerror or error}"
+    return problem and f"{problem}: 'chmod 700' it if it is yours, or name another folder"
+
+
+def _unsafe_mode(path: Path) -> str | None:
+    """Return what is wrong with the owner or the mode of a file or folder whose content is trusted."""
+    if not hasattr(os, "geteuid"):
+        return None  # on Windows folders of users are theirs by inheritance
+    found = path.stat() if path.is_dir() else path.lstat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+        return f"{path} is neither a file nor a folder"
+    return None
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone, whatever the umask is."""
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        try:
+            each.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        each.chmod(0o700)
 
 
 def default_folder() -> Path:
@@ -289,6 +345,11 @@ def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:
 def _write(path: Path, content: bytes) -> None:
     with open(path, "xb") as file:
         file.write(content)
+
+
+def _make_private_file(path: Path) -> None:
+    """Let nobody else write to a file, whatever the umask is."""
+    path.chmod(0o600)
 
 
 def _remove(path: Path) -> None:

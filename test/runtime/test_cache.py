@@ -164,3 +164,90 @@ def test_digest_of_a_file_is_that_of_its_bytes(tmp_path, size: int) -> None:
 def test_the_module_imports_nothing_large() -> None:
     code = "import sys, mirlo.runtime.cache; assert not {'numpy', 'llvmlite', 'onnx'} & set(sys.modules)"
     assert python("-c", code).returncode == 0
+
+
+@pytest.fixture
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes of POSIX")
+
+
+@posix
+def test_folders_and_entries_are_private_whatever_the_umask(tmp_path, open_umask) -> None:
+    folder = tmp_path / "a" / "mirlo"
+    cache = Cache(folder)
+    cache.put(OBJECTS, KEY, b"code")
+    cache.set_limit(1 << 20)
+    for path in (folder.parent, folder, *folder.rglob("*")):
+        assert not path.stat().st_mode & 0o022 or path.name in ("looked", "limit"), path
+        assert not path.is_dir() or path.stat().st_mode & 0o777 == 0o700, path
+    assert Cache(folder).get(OBJECTS, KEY) == b"code" and cache.problem is None
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707, 0o1777])
+@pytest.mark.parametrize("where", ["", OBJECTS, f"{OBJECTS}/ab"])
+def test_folders_that_others_can_write_to_are_not_used(tmp_path, mode: int, where: str) -> None:
+    Cache(tmp_path).put(OBJECTS, KEY, b"code")
+    (tmp_path / where).chmod(mode)
+    cache = Cache(tmp_path)
+    assert cache.get(OBJECTS, KEY) is None and cache.find(OBJECTS, KEY) is None
+    assert cache.problem is not None and f"can be written by others (mode {mode:o})" in cache.problem
+    (tmp_path / where).chmod(0o700)
+    assert Cache(tmp_path).get(OBJECTS, KEY) == b"code"
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o666, 0o602, 0o620])
+def test_entries_that_others_can_write_to_are_not_used(tmp_path, mode: int) -> None:
+    cache = Cache(tmp_path)
+    cache.put(OBJECTS, KEY, b"code")
+    (entry,) = cache.entries()
+    entry.path.chmod(mode)
+    assert cache.get(OBJECTS, KEY) is None and "can be written by others" in (cache.problem or "")
+
+
+@posix
+def test_what_belongs_to_others_is_not_used(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path)
+    cache.put(OBJECTS, KEY, b"code")
+    (entry,) = cache.entries()
+    status = os.stat_result
+    real = Path.lstat
+
+    def foreign(self: Path) -> os.stat_result:
+        found = real(self)
+        return status((*found[:4], 4242, *found[5:10])) if self == entry.path else found
+
+    monkeypatch.setattr(Path, "lstat", foreign)
+    assert cache.get(OBJECTS, KEY) is None and "belongs to user 4242" in (cache.problem or "")
+
+
+@posix
+def test_a_folder_of_another_user_is_told_once_and_nothing_is_stored(tmp_path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    Cache(tmp_path).put(OBJECTS, KEY, b"code")
+    os.chown(tmp_path, 4242, 4242)
+    cache = Cache(tmp_path)
+    assert cache.get(OBJECTS, KEY) is None and "belongs to user 4242" in (cache.problem or "")
+    cache.put(OBJECTS, "cd" * 20, b"other")
+    assert not list(tmp_path.rglob("cdcd*"))
+
+
+@posix
+def test_symbolic_links_and_pipes_are_no_entries(tmp_path) -> None:
+    cache = Cache(tmp_path)
+    cache.put(OBJECTS, KEY, b"code")
+    (entry,) = cache.entries()
+    entry.path.unlink()
+    os.mkfifo(entry.path, 0o600)
+    assert Cache(tmp_path).get(OBJECTS, KEY) is None
+    entry.path.unlink()
+    (tmp_path / "elsewhere").write_bytes(b"code")
+    entry.path.symlink_to(tmp_path / "elsewhere")
+    assert Cache(tmp_path).get(OBJECTS, KEY) is None
