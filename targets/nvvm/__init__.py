@@ -1,4 +1,4 @@
-"""Target `nvvm`: NVIDIA GPUs, through LLVM's NVPTX back end."""
+"""Define target `nvvm`: NVIDIA GPUs, through LLVM's NVPTX back end."""
 
 from __future__ import annotations
 

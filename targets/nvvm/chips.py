@@ -1,4 +1,4 @@
-"""The chips of target `nvvm`: what PTX they take, and how much of what a block of threads has."""
+"""Chips of target `nvvm`: PTX version, matrix units, and resources of a thread block."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ class Chip:
 
     name: str
     ptx: int
-    """Version of PTX that is written."""
+    """PTX version to emit."""
     shared_bytes: int
-    """Shared memory that a block may have."""
+    """Most shared memory of a thread block."""
     units: int
     """Streaming multiprocessors of the largest chip of this kind."""
     tensor_cores: frozenset[str]
-    """What its matrix units multiply."""
+    """Operand formats of its matrix units."""
     converted: frozenset[str] = frozenset()
-    """Of these what the assembler makes products of other numbers of, which takes registers."""
+    """Those of them that the assembler emulates with other formats, at the cost of registers."""
     has_async_copy: bool = True
     has_tma: bool = False
     has_warpgroups: bool = False
-    """Whether four warps multiply together (`wgmma`), which is in no later chip."""
+    """Whether it has warpgroup products (`wgmma`), which no later chip has."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """The compute capability."""
+        """Return the compute capability."""
         return divmod(int("".join(c for c in self.name if c.isdigit())), 10)
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether machine code for this chip runs on a GPU: PTX runs on all later ones, machine code does not."""
+        """Return whether machine code for this chip runs on a GPU. PTX runs on all later ones, machine code does
+        not."""
         if self.name.endswith("a"):
             return capability == self.version
         return capability[0] == self.version[0] and capability >= self.version
@@ -50,16 +51,16 @@ CHIPS: dict[str, Chip] = {
         Chip("sm_100", 86, 227 * 1024, 148, _AMPERE | {"f8"}, frozenset({"f8"}), has_tma=True),
     )
 }
-"""By name. Code for one also runs on later ones, but that of `sm_90a`, which only runs there."""
+"""Chips by name. Code for one also runs on later ones, except that of `sm_90a`."""
 DEFAULT = "sm_80"
 
 
 class ChipError(MirloError, ValueError):
-    """A chip that nobody knows."""
+    """Raised for an unknown chip."""
 
 
 def find_chip(name: str) -> Chip:
-    """The chip of this name."""
+    """Return the chip with this name."""
     if name not in CHIPS:
         near = difflib.get_close_matches(name, CHIPS, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""

@@ -1,7 +1,7 @@
-"""Machine code ahead of time: `nvvm{cubin=true}` has PTX assembled when the model is compiled.
+"""Ahead-of-time machine code: `nvvm{cubin=true}` assembles PTX when the model is compiled.
 
-By `ptxas`, or by nvJitLink, a library of CUDA that the wheel `nvidia-nvjitlink` has as well. The PTX stays beside it:
-on another chip the driver takes that.
+The assembler is `ptxas` or nvJitLink, a library of CUDA that the wheel `nvidia-nvjitlink` contains too. The PTX is
+kept as well, for other chips.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mirlo.targets.nvvm.ptxas import AssemblerError, find_ptxas, run_ptxas
 from mirlo.targets.nvvm.wheels import find_library
 
 _PTX = 2
-"""nvJitLink's number of this kind of input."""
+"""nvJitLink's number of this input type."""
 
 
 def to_cubin(ptx: bytes, chip: Chip, cache: Cache | None = None) -> bytes:
-    """The machine code of PTX for a chip, from the cache if it was made before."""
+    """Return the machine code of PTX for a chip, from the cache if it is there."""
     tool = _tool()
     if tool is None:
         raise ChipError(
@@ -44,7 +44,7 @@ def to_cubin(ptx: bytes, chip: Chip, cache: Cache | None = None) -> bytes:
 
 @cache
 def _tool() -> str | None:
-    """What assembles here, with its version; None if there is nothing."""
+    """Return the available assembler with its version; None if there is none."""
     path = find_ptxas()
     if path is not None:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -58,12 +58,12 @@ def _tool() -> str | None:
 
 
 def find_nvjitlink() -> str | None:
-    """The library's path or name, or None."""
+    """Return the library's path or name, or None."""
     return find_library("nvJitLink")
 
 
 def link(ptx: bytes, chip: Chip) -> bytes:
-    """Machine code by nvJitLink."""
+    """Assemble with nvJitLink."""
     name = find_nvjitlink()
     if name is None:
         raise AssemblerError("there is no nvJitLink: pip install nvidia-nvjitlink")

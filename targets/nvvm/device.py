@@ -12,12 +12,12 @@ from mirlo.runtime.errors import ArtifactError
 
 
 class CudaError(ArtifactError):
-    """There is no GPU that can run the model, or it failed."""
+    """No GPU can run the model, or the GPU failed."""
 
 
 @cache
 def driver() -> Any:
-    """The bindings of the CUDA driver, initialized."""
+    """Return the bindings of the CUDA driver, initialized."""
     try:
         from cuda.bindings import driver as bindings
     except ImportError as error:
@@ -37,7 +37,7 @@ def driver() -> Any:
 
 
 def check(result: tuple[Any, ...], what: str) -> Any:
-    """What a call of the driver gives; an error where it failed."""
+    """Return the result of a driver call; raise if it failed."""
     bindings = driver()
     status, *values = result
     if status != bindings.CUresult.CUDA_SUCCESS:
@@ -46,12 +46,12 @@ def check(result: tuple[Any, ...], what: str) -> Any:
 
 
 def gpu_count() -> int:
-    """How many GPUs the driver has."""
+    """Return the number of GPUs."""
     return int(check(driver().cuDeviceGetCount(), "counting GPUs"))
 
 
 class Gpu:
-    """One GPU, in the context that everything else in the process uses as well, so that memory can be shared."""
+    """One GPU, in the primary context that the rest of the process uses too, so that memory can be shared."""
 
     def __init__(self, number: int) -> None:
         self.cuda = driver()
@@ -63,13 +63,13 @@ class Gpu:
         self.number = number
         self.handle = check(self.cuda.cuDeviceGet(number), "finding the GPU")
         self.pool: Any = None
-        """Of its memory: `memory.pool_of`."""
+        """Its memory pool: `memory.pool_of`."""
         self._context: Any = None
         self._lock = threading.RLock()
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The compute capability."""
+        """Return the compute capability."""
         kinds = self.cuda.CUdevice_attribute
         major, minor = (
             check(self.cuda.cuDeviceGetAttribute(kind, self.handle), "asking the GPU")
@@ -81,12 +81,12 @@ class Gpu:
 
     @property
     def units(self) -> int:
-        """Streaming multiprocessors."""
+        """Return the number of streaming multiprocessors."""
         kind = self.cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
         return int(check(self.cuda.cuDeviceGetAttribute(kind, self.handle), "asking the GPU"))
 
     def enter(self) -> None:
-        """Make it the GPU that calls of this thread are for."""
+        """Make this GPU current for the calling thread."""
         with self._lock:
             if self._context is None:
                 self._context = check(self.cuda.cuDevicePrimaryCtxRetain(self.handle), "opening the GPU")
@@ -94,7 +94,7 @@ class Gpu:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """The same for a block: other libraries find the context that they left."""
+        """Make this GPU current within a block, and restore the previous context afterwards."""
         before = check(self.cuda.cuCtxGetCurrent(), "asking for the context")
         self.enter()
         try:
@@ -105,18 +105,18 @@ class Gpu:
 
 @cache
 def gpu(number: int) -> Gpu:
-    """The GPU of this number."""
+    """Return the GPU with this number."""
     return Gpu(number)
 
 
 def first_gpu() -> Gpu:
-    """The first GPU; an error that says what to do where there is none."""
+    """Return the first GPU; raise an error with instructions if there is none."""
     return gpu(0)
 
 
 @cache
 def capability() -> tuple[int, int] | None:
-    """The compute capability of the first GPU; None if there is none."""
+    """Return the compute capability of the first GPU; None if there is none."""
     try:
         return first_gpu().capability
     except CudaError:

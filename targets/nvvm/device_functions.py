@@ -1,7 +1,7 @@
-"""Functions of libraries that a model calls on tensors where they lie on the GPU.
+"""Library functions that a model calls on tensors in place on the GPU.
 
-An external artifact with the fact `device: cuda` has such functions: packed ones, whose tensors are on the GPU, and
-which start their work on the stream of the model and do not wait for it. Their loaders make them with `on_gpu`.
+An external artifact with the metadata `device: cuda` has such functions: packed functions whose tensors are on the
+GPU, and which enqueue their work on the model's stream without waiting. Their loaders make them with `on_gpu`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mirlo.targets.nvvm.device import Gpu
 
 _now = threading.local()
 ON_CPU, REFUSED = 1, 2
-"""What functions return: their tensors are on the CPU; the library refused."""
+"""Return codes: tensors are on the CPU; the library reported an error."""
 
 
 class DeviceFunctionFailed(Exception):
-    """A function returned a number."""
+    """A function returned an error code."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name}: {code}")
@@ -33,7 +33,7 @@ class DeviceFunctionFailed(Exception):
 
 
 def functions_on_gpu(artifact: Artifact) -> frozenset[str]:
-    """The functions of a model's external artifacts that take tensors on the GPU."""
+    """Return the functions of a model's external artifacts that take tensors on the GPU."""
     return frozenset(
         external.packed_name(function)
         for external in artifact.externals if external.metadata.get("device") == "cuda"
@@ -43,7 +43,7 @@ def functions_on_gpu(artifact: Artifact) -> frozenset[str]:
 
 @contextmanager
 def working_on(gpu: Gpu, stream: int) -> Iterator[None]:
-    """Let functions that are called now use a stream of a GPU."""
+    """Let functions called in this block use a stream of a GPU."""
     _now.place = (gpu, stream)
     try:
         yield
@@ -54,7 +54,7 @@ def working_on(gpu: Gpu, stream: int) -> Iterator[None]:
 def on_gpu(
     functions: dict[str, Callable[[Gpu, int, Sequence[int]], None]], keep: Any, release: Any
 ) -> ExternalFunctions:
-    """What a loader gives back, of functions of a GPU, a stream and the addresses of tensors."""
+    """Make a loader's result from functions of a GPU, a stream and the addresses of tensors."""
     problems: dict[str, str] = {}
 
     def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> Any:
@@ -65,7 +65,7 @@ def on_gpu(
             gpu, stream = place
             try:
                 function(gpu, stream, [_address(tensors[i].contents) for i in range(count)])
-            except Exception as problem:  # nothing may be raised through C
+            except Exception as problem:  # exceptions must not cross C frames
                 problems[name] = str(problem) if isinstance(problem, MirloError) else f"{problem}"
                 return REFUSED
             return 0
@@ -85,7 +85,7 @@ def _address(tensor: DLTensor) -> int:
 
 
 def tensor_on_gpu(address: int, gpu: int, dtype: str, shape: Sequence[int]) -> DLTensor:
-    """A contiguous tensor on a GPU, as functions are given it."""
+    """Return a contiguous tensor on a GPU, as functions receive it."""
     from mirlo.runtime.device_array import CUDA
     from mirlo.runtime.dlpack import DLDevice, data_type_of
     from mirlo.runtime.dtypes import ELEMENT_TYPES

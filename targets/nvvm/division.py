@@ -1,4 +1,4 @@
-"""The pass `share-reciprocals`: numbers that are divided by the same one are multiplied by its reciprocal."""
+"""The pass `share-reciprocals`: divisions by one value become multiplications with its reciprocal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.passes.registry import Pass, register_pass
 _TYPES = (ir.F32Type, ir.F16Type, ir.BF16Type)
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
 _FAR = 2.0**100
-"""Divisors beyond this, or below its reciprocal, are brought nearer to one: their reciprocals may be no numbers."""
+"""Divisors beyond this, or below its inverse, are scaled first: their reciprocals may be zero or infinite."""
 _NEARER = 2.0**64
 _LESS, _GREATER, _UNORDERED = 4, 2, 14
 
@@ -22,12 +22,12 @@ _LESS, _GREATER, _UNORDERED = 4, 2, 14
 @register_pass
 @dataclass(frozen=True)
 class ShareReciprocals(Pass):
-    """Compute divisions of f32, f16 and bf16 in kernels that share a divisor by its reciprocal.
+    """Replace f32, f16 and bf16 divisions that share a divisor by products with its reciprocal.
 
-    A division is a dozen instructions of NVIDIA's GPUs, two of them of the units for special functions, and a branch:
-    in softmax of 16-bit numbers they take longer than memory does. Where a thread divides several numbers of its row by
-    the same one, or does so in a loop, the product with the reciprocal is corrected by what it leaves of the dividend,
-    which is exact; quotients that are rounded to 16 bits then are the product as it is.
+    A division is a dozen instructions on NVIDIA GPUs, two of them on the special function unit, and a branch: in a
+    softmax of 16-bit elements it takes longer than memory does. If a thread divides several elements by one value,
+    or divides in a loop, the product with the reciprocal is corrected by the remainder, which is exact. Quotients
+    that are rounded to 16 bits use the product as it is.
     """
 
     name = "share-reciprocals"
@@ -45,7 +45,7 @@ def _share_all(kernel: Any) -> None:
         if isinstance(divisor.type, _TYPES) and not _is_power_of_two(divisor):
             groups.setdefault(divisor, []).append(op)
     for divisions in groups.values():
-        divisor = divisions[0].operands[1]  # may have been a quotient itself, which was replaced
+        divisor = divisions[0].operands[1]  # may have been a quotient that was replaced
         if len(divisions) > 1 or _repeats(divisions[0], divisor):
             _share(divisor, divisions)
 
@@ -58,7 +58,7 @@ def _share(divisor: Any, divisions: list[Any]) -> None:
         nearer, farther = (emit_constant(number, f32) for number in (1 / _NEARER, _NEARER))
         scale = create("arith.select", f32, _compare(size, 1 / _FAR, _LESS), farther, emit_constant(1.0, f32))
         scale = create("arith.select", f32, _compare(size, _FAR, _GREATER), nearer, scale)
-        # The sign goes to the dividend: where a zero is divided, only so is that of what is left the right one.
+        # Move the sign to the dividend: only then is the remainder of a zero dividend right.
         scale = create("math.copysign", f32, scale, divisor)
         scaled = create("arith.mulf", f32, divisor, scale)
         reciprocal = create("arith.divf", f32, emit_constant(1.0, f32), scaled)
@@ -82,17 +82,17 @@ def _wide(value: Any) -> Any:
 
 
 def _is_rounded(value: Any) -> bool:
-    """Whether all that read a number make one of 16 bits of it."""
+    """Return whether all users of a value round it to 16 bits."""
     users = [use.owner.operation for use in value.uses]
     return all(op.name == "arith.truncf" and op.results[0].type.width == 16 for op in users)
 
 
 def _corrected(near: Any, top: Any, divisor: Any, negative: Any) -> Any:
-    """The quotient, of one that is nearly it and the negative reciprocal."""
+    """Correct an approximate quotient, given the negative reciprocal."""
     f32 = near.type
     over = create("math.fma", f32, near, divisor, create("arith.negf", f32, top))
     exact = create("math.fma", f32, over, negative, near)
-    # For divisors that are zero or infinite, and for what overflows, the product is the quotient.
+    # For zero and infinite divisors, and on overflow, the product is the quotient.
     return create("arith.select", f32, _compare(exact, exact, _UNORDERED), near, exact)
 
 
@@ -103,7 +103,7 @@ def _compare(value: Any, other: Any, predicate: int) -> Any:
 
 
 def _behind(value: Any) -> Any:
-    """The place behind what makes a value."""
+    """Return the insertion point after the definition of a value."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return ir.InsertionPoint.at_block_begin(owner)
@@ -112,7 +112,7 @@ def _behind(value: Any) -> Any:
 
 
 def _repeats(op: Any, value: Any) -> bool:
-    """Whether an operation is in a loop that a value is not made in."""
+    """Return whether an operation is in a loop that does not contain the definition of a value."""
     made = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     block = op.operation.block
     while block != made:
@@ -126,7 +126,7 @@ def _repeats(op: Any, value: Any) -> bool:
 
 
 def _is_power_of_two(value: Any) -> bool:
-    """Whether a divisor is a constant by which LLVM multiplies."""
+    """Return whether a divisor is a constant power of two, which LLVM turns into a multiplication."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
         return False

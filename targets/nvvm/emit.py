@@ -1,4 +1,4 @@
-"""From a planned module to an artifact: PTX and the program of the host."""
+"""Emission of an artifact from a planned module: PTX and the host program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def emit(
 ) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed.
 
-    With `cubin` the PTX is assembled as well; `libdevice` is the library that kernels may call.
+    With `cubin` the PTX is assembled too; `libdevice` is the library that kernels may call.
     """
     main = find_main(module)
     signature = signature_of(main)
@@ -43,7 +43,7 @@ def emit(
 
 
 def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """The most blocks that each kernel is launched with, where that is known."""
+    """Return the largest grid each kernel is launched with, where it is static."""
     grids: dict[str, list[Any]] = {}
     for launch in launches_in(steps):
         grids.setdefault(launch["kernel"], []).append(launch["grid"])

@@ -1,4 +1,4 @@
-"""What kernels are given and begin with, as LLVM's dialect says it: pointers, tensor maps, sums, registers."""
+"""Kernel parameters and attributes in LLVM's dialect: pointers, tensor maps, accumulators, registers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 
 ALIGNMENT = 16
-"""Of every buffer, in bytes; the plan of memory gives more."""
+"""Alignment of every buffer, in bytes; the memory plan provides more."""
 MAP_BYTES, MAP_ALIGNMENT = 128, 128
-"""Of a tensor map, which is passed as it is."""
+"""Size and alignment of a tensor map, which is passed by value."""
 CLUSTER = 2
-"""Blocks that reach each other's shared memory, where kernels do."""
+"""Thread blocks of a cluster, in kernels that use one."""
 REGISTERS = 65536
-"""Of a unit."""
+"""Registers of a multiprocessor."""
 FEW_THREADS = 512
-"""Of a unit; with more of them it does without long runs of reads."""
+"""Threads per multiprocessor above which long sequences of loads are not needed."""
 MOST_AT_FIRST = 168
-"""Registers of a thread where warps take some from others."""
+"""Initial registers per thread, if warps redistribute them."""
 
 
 def take_maps(module: Any) -> dict[str, list[int]]:
-    """Let the kernels of a `gpu.module` take tensor maps as pointers; by name, which arguments these are."""
+    """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
     found: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
     for function in find(module, "gpu.func"):
@@ -45,9 +45,9 @@ def take_maps(module: Any) -> dict[str, list[int]]:
 
 
 def describe(function: Any, maps: Sequence[int], together: int | None = None) -> None:
-    """Say what is known of the arguments of a kernel, and how many registers its threads begin with.
+    """Attach attributes to the arguments of a kernel, and its initial register count.
 
-    `together` are the blocks that a unit has at a time, where all blocks of a launch are there together.
+    `together` is the number of resident blocks per multiprocessor, if all blocks of a launch are resident.
     """
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     aligned = {"llvm.align": ir.IntegerAttr.get(i64, ALIGNMENT)}
@@ -65,11 +65,11 @@ def describe(function: Any, maps: Sequence[int], together: int | None = None) ->
         return
     threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
     if find(function, "nvvm.setmaxregister"):
-        # What warps take from each other, the kernel must have been given: the assembler has to know how much. Those
-        # that take more must have less before.
+        # Warps can only redistribute registers that the kernel was given, and the assembler must know that number.
+        # Those that take more start with fewer.
         function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, min(REGISTERS // threads // 8 * 8, MOST_AT_FIRST))
     elif together is not None and together * threads <= FEW_THREADS:
-        # Left to itself the assembler saves registers for blocks that do not come, and has fewer reads under way.
+        # By default the assembler saves registers for blocks that do not exist, and has fewer loads in flight.
         function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)
 
 

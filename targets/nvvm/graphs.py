@@ -1,4 +1,4 @@
-"""Graphs of a model: the work of a call, recorded once for each set of addresses and launched again."""
+"""CUDA graphs of a model: the work of a call, recorded once per set of addresses and launched again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from mirlo.targets.nvvm.device import Gpu, check
 
 KEPT = 8
-"""Graphs of a model that wait for the same addresses; the one that was used longest ago goes first."""
+"""Graphs kept per model, evicted least recently used first."""
 _KNOWN = 64
-"""Sets of addresses that were seen once."""
+"""Sets of addresses remembered after one use."""
 
 
 class Graphs:
-    """Recorded work by what it depends on: the addresses of tensors."""
+    """Recorded work by the addresses of its tensors."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -23,7 +23,7 @@ class Graphs:
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
 
     def launch(self, key: Hashable, stream: Any, work: Callable[[], None], at_once: bool = False) -> None:
-        """Start work on a stream: as a graph where it comes back, as it is the first time, unless `at_once`."""
+        """Enqueue work on a stream: directly the first time, as a graph when it recurs or with `at_once`."""
         graph = self.made.get(key)
         if graph is None and not at_once and key not in self._seen:
             self._seen[key] = None
@@ -40,7 +40,7 @@ class Graphs:
         check(self.gpu.cuda.cuGraphLaunch(graph, stream), "starting the model")
 
     def clear(self) -> None:
-        """Forget everything: memory has moved."""
+        """Discard all graphs, because memory has moved."""
         for graph in self.made.values():
             check(self.gpu.cuda.cuGraphExecDestroy(graph), "freeing a graph")
         self.made.clear()
@@ -48,7 +48,7 @@ class Graphs:
 
     def _capture(self, stream: Any, work: Callable[[], None]) -> Any:
         cuda = self.gpu.cuda
-        # In the stricter modes a finalizer that frees memory of something else meanwhile would end the recording.
+        # In stricter modes a finalizer that frees unrelated memory would invalidate the capture.
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         check(cuda.cuStreamBeginCapture(stream, mode), "recording the model")
         try:

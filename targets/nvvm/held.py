@@ -1,4 +1,4 @@
-"""What a model has on a GPU, and gives back when neither it nor its results are used any more."""
+"""GPU resources of a model, released when neither it nor its results are in use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NON_BLOCKING = 1
 
 
 class Held:
-    """What a model has on a GPU, to be given back when neither it nor its results are used any more."""
+    """GPU resources of a model, released when neither it nor its results are in use."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -26,19 +26,19 @@ class Held:
         weakref.finalize(self, _release, gpu, *held).atexit = False
 
     def allocate(self, size: int) -> int:
-        """Memory that is the model's as long as it lives."""
+        """Allocate memory that lives as long as the model."""
         made = allocate(self.gpu, size)
         self.memories.append(made)
         return made
 
     def pin(self, size: int) -> int:
-        """Memory of the CPU that the GPU copies from and to on its own."""
+        """Allocate pinned host memory, which the GPU copies asynchronously."""
         made = int(check(self.gpu.cuda.cuMemHostAlloc(max(size, 4), 0), "reserving pinned memory"))
         self.pinned.append(made)
         return made
 
     def free(self, *memories: int, pinned: int) -> None:
-        """Give memory back that nobody uses any more."""
+        """Free memory that is no longer used."""
         for address in memories:
             self.memories.remove(address)
             check(self.gpu.cuda.cuMemFree(address), "freeing memory")
@@ -49,7 +49,7 @@ class Held:
 def _release(
     gpu: Gpu, stream: Any, memories: list[int], pinned: list[int], modules: list[Any], graphs: dict[Any, Any]
 ) -> None:
-    """Give back what a model has; what fails here has failed before, where it was told."""
+    """Release a model's resources; errors here were reported before."""
     cuda = gpu.cuda
     try:
         with gpu.entered():

@@ -1,4 +1,4 @@
-"""Calls in which the host decides: its part is interpreted, launches and copies go to the stream as they come."""
+"""Calls in which the host decides: instructions are interpreted, launches and copies enqueued as they occur."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.rows import Rows
 def run(
     model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None
 ) -> dict[int, tuple[Block, int]]:
-    """One call on these tensors; blocks and sizes of the outputs whose sizes the data told."""
+    """Run one call on these tensors; return blocks and sizes of outputs with data-dependent sizes."""
     worker = _Worker(model, tensors, record, params, rows)
     try:
         Host(worker, record).run(model.frames.program["steps"])
@@ -31,7 +31,7 @@ def run(
 
 
 class _Worker:
-    """Does the work of one call: `mirlo.targets.gpu.host.Worker`."""
+    """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
 
     def __init__(self, model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None) -> None:
         self._model = model
@@ -64,7 +64,7 @@ class _Worker:
         self._put(where, ctypes.addressof(ctypes.create_string_buffer(data, len(data))), len(data))
 
     def _put(self, where: list[Any], source: int, size: int) -> None:
-        # What the stream was given before may still read the old bytes.
+        # Work enqueued earlier may still read the old bytes.
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyHtoD(self._model.place(where, self._tensors), source, size), "writing a tensor")
         check(self._cuda.cuCtxSynchronize(), "writing a tensor")
@@ -93,13 +93,13 @@ class _Worker:
             self._put(where, array.__array_interface__["data"][0], array.nbytes)
 
     def outputs(self) -> dict[int, tuple[Block, int]]:
-        """What becomes the caller's, when the stream is done with it."""
+        """Return the memory that becomes the caller's once the stream is done with it."""
         if self._outputs:
             check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         return self._outputs
 
     def release(self) -> None:
-        """Give back what the call had."""
+        """Release the memory of the call."""
         stream = int(self._model.stream)
         for block in self._blocks:
             block.events.append((stream, Event(self._model.gpu, stream)))

@@ -1,4 +1,4 @@
-"""Intrinsics in f32 for which the hardware's approximations are exact enough: of 2^x, and of 1/x to begin with."""
+"""Rules for f32 intrinsics for which the hardware's approximations of 2^x and 1/x are accurate enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
 LOG2_E_REST = 1.925963033500995e-08
-"""log2(e) less what of it fits f32."""
+"""log2(e) minus its f32 rounding."""
 _VANISH = -104.0
 """Below this e^x rounds to zero."""
 _CERTAIN = 17.4
@@ -18,17 +18,17 @@ _CERTAIN = 17.4
 
 
 class _Quick(ValueBuilder):
-    """Divides by positive numbers without branches, which would keep what a thread reads next from being under way."""
+    """Divides by positive numbers without branches, which would keep later loads from being issued early."""
 
     def quotient(self, x: Num, y: Num) -> Num:
         inverse = self.emit("nvvm.rcp.approx.ftz.f", y.kind, y)
         near = x * inverse
-        # In this order -0 / y is -0, where y is positive.
+        # In this order -0 / y is -0 for positive y.
         return self.fma(self.fma(near, y, -x), -inverse, near)
 
 
 def _quick(b: ValueBuilder) -> ValueBuilder:
-    """A builder at the same place; of scalars, that is: the instruction takes no vectors."""
+    """Return a builder at the same insertion point, for scalars: the instruction takes no vectors."""
     return _Quick(None, b.constants) if b.shape is None else b
 
 
@@ -37,10 +37,10 @@ def _exp2(b: ValueBuilder, x: Num) -> Num:
 
 
 def _exp(b: ValueBuilder, x: Num) -> Num:
-    # One instruction, which keeps NaN. Above, the power is infinite where e^x is, and is taken as it is.
+    # One instruction that keeps NaN. At the upper end the power is infinite where e^x is.
     x = b.emit("arith.maximumf", x.kind, x, b.like(x, _VANISH))
     power = x * LOG2_E
-    # What the product lost of x · log2(e), as a factor of the result.
+    # The rounding error of x * log2(e), as a factor of the result.
     lost = b.fma(x, LOG2_E_REST, b.fma(x, LOG2_E, -power))
     whole = _exp2(b, power)
     return b.select(whole.equals(float("inf")), whole, b.fma(whole, lost * LN_2, whole))
@@ -48,19 +48,19 @@ def _exp(b: ValueBuilder, x: Num) -> Num:
 
 @intrinsic("exp2", target="nvvm")
 def exp2(op: Any, b: ValueBuilder) -> Any:
-    """One instruction."""
+    """Compute 2^x with one instruction."""
     return _exp2(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("exp", target="nvvm")
 def exp(op: Any, b: ValueBuilder) -> Any:
-    """2^(x · log2 e), the product in two parts."""
+    """Compute 2^(x * log2 e) with the product in two parts."""
     return _exp(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("sigmoid", target="nvvm")
 def sigmoid(op: Any, b: ValueBuilder) -> Any:
-    """e^x / (e^x + 1), held where that is one."""
+    """Compute e^x / (e^x + 1), clamped where that is one."""
     if op.dtype != "f32":
         return decline("only for f32", dtype=op.dtype)
     power = _exp(b, b.clamp_above(op.nums[0], _CERTAIN))
@@ -69,11 +69,11 @@ def sigmoid(op: Any, b: ValueBuilder) -> Any:
 
 @intrinsic("erf", target="nvvm")
 def erf(op: Any, b: ValueBuilder) -> Any:
-    """That of all targets, by a division without branches."""
+    """Use the default expansion with a branch-free division."""
     return errorfunction.erf(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("tanh", target="nvvm")
 def tanh(op: Any, b: ValueBuilder) -> Any:
-    """The same."""
+    """Use the default expansion with a branch-free division."""
     return hyperbolic.tanh(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)

@@ -1,7 +1,7 @@
-"""NVIDIA's library of math functions, where it is asked for: `nvvm{libdevice=true}`, or its file in place of `true`.
+"""NVIDIA's math library, on request: `nvvm{libdevice=true}`, or its file instead of `true`.
 
-The library is LLVM bitcode that comes with CUDA and with the wheels `nvidia-nvvm` and `nvidia-cuda-nvcc-cu12`. What a
-model calls of it becomes part of the model's code.
+The library is LLVM bitcode that is part of CUDA and of the wheels `nvidia-nvvm` and `nvidia-cuda-nvcc-cu12`.
+Functions that a model calls are linked into its code.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FUNCTIONS = {
     "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
     "erfc": "erfc", "pow": "pow", "atan2": "atan2", "fmod": "fmod", "remainder": "remainder", "hypot": "hypot",
 }  # fmt: skip
-"""Its functions of doubles, by intrinsic; those of floats end with an f. What is one instruction is not called."""
+"""Its f64 functions by intrinsic; the f32 ones end with an f. Intrinsics with an instruction are not listed."""
 
 
 @register_pass
 @dataclass(frozen=True)
 class CallLibdevice(Pass):
-    """Turn intrinsics on scalars into calls of the functions of NVIDIA's library; f16 and bf16 are computed in f32.
+    """Lower intrinsics on scalars to libdevice calls; f16 and bf16 are computed in f32.
 
-    Intrinsics for which the caller gave rules are left alone, and so are those that the library does not have.
+    Intrinsics with rules given by the caller, and those missing in the library, are left alone.
     """
 
     name = "call-libdevice"
@@ -72,7 +72,7 @@ def _call(op: Any, function: str, body: Any, declared: set[str]) -> None:
 
 
 def find_libdevice(wanted: str) -> Path:
-    """The library's file: the one that is named, or for `true` where CUDA and the wheels put it."""
+    """Return the library's file: the named one, or for `true` that of CUDA or a wheel."""
     if wanted != "true":
         path = Path(wanted)
         if not path.is_file():
@@ -95,9 +95,9 @@ def _found() -> Path | None:
 
 
 def link(binding: Any, module: Any, path: Path) -> set[str]:
-    """Link the library to LLVM IR of kernels, and give its functions' names.
+    """Link the library to LLVM IR of kernels, and return its functions' names.
 
-    What nobody calls is removed by the passes that follow.
+    Later passes remove unused functions.
     """
     try:
         library = binding.parse_bitcode(path.read_bytes())

@@ -1,6 +1,6 @@
-"""NVIDIA's libraries in this process: found where CUDA or NVIDIA's wheels put them, and what they say when they fail.
+"""Loading of NVIDIA's libraries from CUDA or a wheel, and their error messages.
 
-What the loaders of cuBLASLt and cuDNN share; it imports nothing of the compiler.
+Shared by the loaders of cuBLASLt and cuDNN; imports nothing of the compiler.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from mirlo.targets.nvvm.wheels import find_library
 
 @dataclass(eq=False)
 class NvidiaLibrary:
-    """A library, opened when it is first needed."""
+    """A library, opened on first use."""
 
     title: str
     file: str
-    """Without `lib` before it, and its ending."""
+    """File name without the prefix `lib` and the suffix."""
     install: str
-    """What to do where it is not there."""
+    """What to install if it is missing."""
     error: type[Exception]
     prefix: str
-    """Of its functions' names: those that make and destroy a handle are `Create` and `Destroy`."""
+    """Prefix of its function names; `Create` and `Destroy` make and destroy a handle."""
     explain: str
-    """The function that says what a status means."""
+    """Name of the function that describes a status."""
     results: Mapping[str, Any] = field(default_factory=dict)
-    """What functions return that return no status."""
+    """Result types of functions that do not return a status."""
     detail: Callable[[Any], str] = lambda library: ""
-    """What else the library says of its last error."""
+    """Returns more text about the last error."""
     _loaded: Any = None
 
     def load(self) -> Any:
-        """The library; an error that says what to install where it is not."""
+        """Return the library; raise an error that says what to install if it is missing."""
         if self._loaded is None:
             name = find_library(self.file)
             if name is None:
@@ -52,7 +52,7 @@ class NvidiaLibrary:
         return self._loaded
 
     def check(self, status: int, what: str) -> None:
-        """An error where a call of the library failed."""
+        """Raise an error if a library call failed."""
         if not status:
             return
         library = self.load()
@@ -61,25 +61,25 @@ class NvidiaLibrary:
         raise self.error(f"{what}: {text}{self.detail(library)}")
 
     def version_text(self) -> str:
-        """The version, where the library is here; else nothing."""
+        """Return the version if the library is installed, else an empty string."""
         try:
             return str(getattr(self.load(), f"{self.prefix}GetVersion")())
         except self.error:
             return ""
 
     def open_handle(self) -> Any:
-        """What calls on one GPU are made with."""
+        """Create a handle for calls on one GPU."""
         handle = ctypes.c_void_p()
         self.check(getattr(self.load(), f"{self.prefix}Create")(ctypes.byref(handle)), f"starting {self.title}")
         return handle
 
     def close_handle(self, handle: Any) -> None:
-        """Give it back."""
+        """Destroy a handle."""
         getattr(self.load(), f"{self.prefix}Destroy")(handle)
 
     def functions(
         self, artifact: ExternalArtifact, context: LoadContext, steps: tuple[type, ...], call: Callable[[Any], Call]
     ) -> ExternalFunctions:
-        """The functions of a plan, whose steps are of these types and become calls."""
+        """Return the functions of a plan with these step types; `call` makes the call of a step."""
         plan = read(artifact.data, *steps)
         return Program(plan, context.params, call, self.open_handle, self.close_handle).functions()

@@ -1,6 +1,6 @@
-"""What a library of NVIDIA's is to do for regions of a model, as data: values by number, steps that work on them.
+"""Plans of NVIDIA library calls for regions of a model, as data: values by number, and steps on them.
 
-Code generators write it and loaders read it; it imports nothing of the compiler.
+Written by code generators and read by loaders; imports nothing of the compiler.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Function:
-    """A region: its inputs are the values 0, 1, ..., its outputs those that follow."""
+    """A region: its inputs are the values 0, 1, ..., followed by its outputs."""
 
     name: str
     inputs: int
     outputs: int
     constants: dict[str, str]
-    """By value, as text, the name of the parameter that it is."""
+    """Parameter names by value number, as text."""
     sizes: dict[str, int]
-    """Bytes of the values that are neither given nor constants."""
+    """Bytes of the values that are neither parameters nor constants."""
     steps: tuple[Any, ...]
 
 
 def write(functions: Sequence[Function]) -> bytes:
-    """A plan as bytes; each step says of which type it is."""
+    """Serialize a plan; each step records its type."""
     rows = [
         {**asdict(f), "steps": [{"type": type(step).__name__, **asdict(step)} for step in f.steps]} for f in functions
     ]
@@ -38,7 +38,7 @@ def write(functions: Sequence[Function]) -> bytes:
 
 
 def read(data: bytes, *steps: type) -> list[Function]:
-    """The functions of a plan, whose steps are of these types."""
+    """Read the functions of a plan with these step types."""
     known = {step.__name__: step for step in steps}
     try:
         found: dict[str, Any] = json.loads(data)

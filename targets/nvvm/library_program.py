@@ -1,6 +1,6 @@
-"""The functions of a plan on GPUs: constants and values between steps in memory, the library's handle, calls in order.
+"""Plans instantiated on GPUs: constants and intermediate values in memory, the library's handle, calls in order.
 
-What the loaders of NVIDIA's libraries share.
+Shared by the loaders of NVIDIA's libraries.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ class Call(Protocol):
     """One step, with the library's descriptors."""
 
     def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
-        """Give it to a stream; values are found by number."""
+        """Enqueue the step on a stream; values are looked up by number."""
 
     def release(self) -> None:
-        """Give the descriptors back."""
+        """Destroy the descriptors."""
 
 
 class Place:
-    """What a program has on one GPU."""
+    """The state of a program on one GPU."""
 
     def __init__(self, gpu: Gpu, handle: Any, close: Callable[[Any], None]) -> None:
         self.gpu = gpu
         self.handle = handle
-        """The library's, for this GPU."""
+        """The library's handle for this GPU."""
         self._close = close
         self._memories: list[int] = []
         self._made: dict[Any, int] = {}
 
     def memory(self, key: Any, size: int) -> int:
-        """Memory for one purpose, made when it is first asked for."""
+        """Return memory for one purpose, allocated on first use."""
         if key not in self._made:
             self._made[key] = allocate(self.gpu, size)
             self._memories.append(self._made[key])
         return self._made[key]
 
     def constant(self, key: Any, array: np.ndarray) -> int:
-        """Where a constant is on the GPU; copied there once."""
+        """Return the GPU address of a constant, copied on first use."""
         if key in self._made:
             return self._made[key]
         held = np.ascontiguousarray(array)
@@ -59,7 +59,7 @@ class Place:
         return address
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         with self.gpu.entered():
             for address in self._memories:
                 self.gpu.cuda.cuMemFree(address)
@@ -67,7 +67,7 @@ class Place:
 
 
 class Program:
-    """The functions of a plan, and what they have on the GPUs that they were called on."""
+    """The functions of a plan, and their state on each GPU that called them."""
 
     def __init__(
         self, functions: Sequence[Function], params: Mapping[str, np.ndarray], make_call: Callable[[Any], Call],
@@ -81,7 +81,7 @@ class Program:
         self._calls: dict[str, list[Call]] = {}
 
     def functions(self) -> ExternalFunctions:
-        """What a loader gives back; the library is asked for by the first call: without it a model can be saved."""
+        """Return a loader's result. The first call loads the library, so a model can be saved without it."""
         return on_gpu({f.name: partial(self._run, f) for f in self._functions}, self, self.release)
 
     def _run(self, function: Function, gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
@@ -105,7 +105,7 @@ class Program:
                 call.start(place, address, stream)
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         for place in self._places.values():
             place.release()
         self._places.clear()

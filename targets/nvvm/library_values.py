@@ -1,4 +1,4 @@
-"""Values of a region by number, for code generators of NVIDIA's libraries."""
+"""Numbering of a region's values, for code generators of NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.targets.nvvm.library_plan import Function
 
 
 class Values:
-    """The values of one region: what it is given and gives, constants, and what is between its steps."""
+    """The values of one region: inputs, outputs, constants, and intermediate values."""
 
     def __init__(self, function: ExternalFunction) -> None:
         self._numbers = {value: number for number, value in enumerate((*function.inputs, *function.outputs))}
@@ -21,7 +21,7 @@ class Values:
         self.sizes: dict[str, int] = {}
 
     def number(self, value: Value) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         if value not in self._numbers:
             self._numbers[value] = self._next
             if value.constant is not None:
@@ -34,7 +34,7 @@ class Values:
 
 
 def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], Any]) -> Function:
-    """The plan of a region, of what `plan_step` makes of each of its steps."""
+    """Return the plan of a region; `plan_step` plans each of its steps."""
     values = Values(function)
     steps = tuple(plan_step(values, step) for step in function.steps)
     ends = len(function.inputs), len(function.outputs)

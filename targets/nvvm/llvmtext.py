@@ -1,7 +1,7 @@
-"""LLVM IR as text between two versions: MLIR's LLVM writes floating-point numbers that older ones do not read.
+"""Conversion of LLVM IR text for older LLVM versions: floating-point literals as bits.
 
-It writes `f0x402DF854`, `+inf`, `-qnan`, `+nan(0x1234)`, and short decimals that are not exactly the number; what every
-version reads are the bits: of a double for `float` and `double`, after `0xH` for `half` and `0xR` for `bfloat`.
+MLIR's LLVM writes `f0x402DF854`, `+inf`, `-qnan`, `+nan(0x1234)`, and short decimals that are not exact. Every
+version reads the bits: of a double for `float` and `double`, after `0xH` for `half` and `0xR` for `bfloat`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _TOKEN = re.compile(
 
 
 _MAYBE = re.compile(r"f0x|[+-](?:inf|q?nan|snan)|\d\.\d")
-"""What lines with such a number have; most lines have none."""
+"""Matches lines with such a literal; most lines have none."""
 
 
 def readable_by_older(text: str) -> str:
-    """The same module with every floating-point number as its bits."""
+    """Return the module text with every floating-point literal as its bits."""
     return "\n".join(_line(line) if _MAYBE.search(line) else line for line in text.splitlines()) + "\n"
 
 
@@ -81,7 +81,7 @@ def _bits(form: _Format, kind: str, number: str) -> int:
 
 
 def _nearest_bfloat(number: str) -> int:
-    """Of the two neighbours the nearer one, ties to even."""
+    """Round to the nearest bfloat, ties to even."""
     single = struct.unpack("<I", struct.pack("<f", abs(float(number))))[0] & ~0xFFFF
     exact = abs(Fraction(number))
     low, high = (Fraction(struct.unpack("<f", struct.pack("<I", bits))[0]) for bits in (single, single + 0x10000))
@@ -100,7 +100,7 @@ def _written(kind: str, bits: int) -> str:
 
 
 def _as_double(bits: int) -> int:
-    """The bits of the double that a float is; NaN keeps its payload."""
+    """Return the bits of a float as a double; NaN keeps its payload."""
     sign, exponent, fraction = bits >> 31, bits >> 23 & 255, bits & 0x7FFFFF
     if exponent == 255:
         return sign << 63 | 0x7FF << 52 | fraction << 29

@@ -22,12 +22,12 @@ LEGACY = 1
 
 
 def load(artifact: Artifact) -> LoadedCode:
-    """Make an artifact for CUDA callable, on the first GPU unless it is asked for another."""
+    """Make an artifact for CUDA callable, on the first GPU by default."""
     return load_on(artifact, 0)
 
 
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
-    """The same for the GPU of a number."""
+    """Make an artifact callable on the GPU with this number."""
     entry = WhenCalled(lambda: Model(artifact, gpu(number), run))
     return LoadedCode(
         entry, keep=entry, device=Side(entry, number), on=lambda other: load_on(artifact, other),
@@ -37,7 +37,7 @@ def load_on(artifact: Artifact, number: int) -> LoadedCode:
 
 
 class Side:
-    """Calls whose arrays stay on the GPU: `mirlo.runtime.on_device.DeviceSide`."""
+    """Calls whose arrays stay on the GPU; implements `mirlo.runtime.on_device.DeviceSide`."""
 
     def __init__(self, entry: WhenCalled, number: int) -> None:
         self._entry = entry
@@ -45,11 +45,12 @@ class Side:
 
     @property
     def stream(self) -> int:
-        """The stream of the model."""
+        """Return the model's stream."""
         return int(self._entry.model.stream)
 
     def handle_of(self, stream: Any) -> int:
-        """The handle of a stream: a number, one of PyTorch, CuPy, `cuda.core`, or None for the default stream."""
+        """Return the handle of a stream: a number, a stream of PyTorch, CuPy or `cuda.core`, or None for the default
+        one."""
         if stream is None:
             return LEGACY
         if hasattr(stream, "__cuda_stream__"):
@@ -62,7 +63,7 @@ class Side:
         raise InputError(f"stream: expected a CUDA stream or its handle, found {type(stream).__name__}")
 
     def device_of(self, view: DeviceView) -> tuple[int, int]:
-        """On which GPU memory is; the driver knows where the producer does not say."""
+        """Return the GPU of a memory range; ask the driver if the producer does not say."""
         kind, number = view.device
         if kind == MANAGED:
             return self.device
@@ -76,12 +77,12 @@ class Side:
     def run(
         self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
     ) -> list[DeviceMemory]:
-        """Start a call in the order of a stream."""
+        """Enqueue a call in the order of a stream."""
         return self._entry.model.run(inputs, outputs, record, params, stream)
 
 
 MANAGED = 13
-"""DLPack's number of memory that is on the CPU and on GPUs."""
+"""DLPack's device type of managed memory."""
 
 
 def _trim(entry: WhenCalled, number: int) -> None:

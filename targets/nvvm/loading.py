@@ -1,4 +1,4 @@
-"""Kernels of a model on a GPU: machine code where it fits, else PTX that the driver finishes."""
+"""Loading of kernels: machine code if it fits the GPU, else PTX that the driver assembles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 
 LOG_BYTES = 4096
-"""Of what the driver's assembler may say."""
+"""Bytes of the driver's assembler log."""
 
 
 def check_chip(artifact: Artifact, gpu: Gpu) -> None:
-    """An error where the GPU does not run what the model was compiled for."""
+    """Raise an error if the GPU cannot run code for the model's chip."""
     chip, found = find_chip(artifact.metadata["chip"]), gpu.capability
     bound = chip.name.endswith("a")
     if found < chip.version or (bound and found != chip.version):
@@ -24,7 +24,7 @@ def check_chip(artifact: Artifact, gpu: Gpu) -> None:
 
 
 def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any]:
-    """The kernels of a model by name; `held` gets the modules that they are in."""
+    """Return the kernels of a model by name; `held` keeps their modules."""
     cuda = gpu.cuda
     modules: dict[int, Any] = {}
     functions = {}
@@ -37,7 +37,7 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any
             held.append(modules[at])
         found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
         functions[name] = check(found, f"finding the kernel '{name}'")
-        # Else the driver may leave that to the first launch, while a graph is recorded.
+        # Otherwise the driver may load lazily at the first launch, during graph capture.
         check(cuda.cuFuncLoad(functions[name]), f"loading the kernel '{name}'")
         if "shared" in kernel:
             most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -46,7 +46,7 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any
 
 
 def _finish(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
-    """A module of PTX, which ends with a zero; the error says what the driver's assembler does not like."""
+    """Load a module of zero-terminated PTX; the error contains the log of the driver's assembler."""
     cuda, said = gpu.cuda, bytearray(LOG_BYTES)
     options = cuda.CUjit_option
     asked = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
@@ -61,12 +61,12 @@ def _finish(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
 
 
 def _load_binary(artifact: Artifact, gpu: Gpu, kernel: dict[str, Any]) -> Any:
-    """A module of machine code; None where there is none that this GPU runs, and the driver finishes the PTX."""
+    """Load a module of machine code; return None if this GPU cannot run it, and PTX must be used."""
     if "binary" not in kernel or not find_chip(artifact.metadata["chip"]).runs_on(gpu.capability):
         return None
     cuda = gpu.cuda
     at, size = kernel["binary"]
     found = cuda.cuModuleLoadData(artifact.code[at : at + size])
-    # An older driver may not know what a newer assembler made.
+    # An older driver may not know the output of a newer assembler.
     unknown = (cuda.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, cuda.CUresult.CUDA_ERROR_INVALID_IMAGE)
     return None if found[0] in unknown else check(found, "loading kernels")

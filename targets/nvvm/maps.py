@@ -1,4 +1,4 @@
-"""Tensor maps: what the copying engine of a GPU is told of a tensor. The driver writes them, kernels are given them."""
+"""Tensor maps: descriptors of tensors for the copy engine, encoded by the driver and passed to kernels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FORMATS = {
     "s8": ("UINT8", 0), "u8": ("UINT8", 0), "e4m3": ("UINT8", 0), "e5m2": ("UINT8", 0), "f16": ("FLOAT16", 6),
     "bf16": ("BFLOAT16", 9), "tf32": ("TFLOAT32", 11),
 }  # fmt: skip
-"""By the format of a program: `CUtensorMapDataType`. Copies round f32 to `TFLOAT32`."""
+"""`CUtensorMapDataType` by program format. Copies round f32 to `TFLOAT32`."""
 PERMUTED_128, PROMOTED_256 = 3, 3
-"""`CUtensorMapSwizzle` and `CUtensorMapL2promotion`: the only ones that kernels count on."""
+"""`CUtensorMapSwizzle` and `CUtensorMapL2promotion`: the only ones that kernels support."""
 BYTES, ALIGNMENT = 128, 128
 _SINCE = 12000
-"""The version of CUDA that brought them."""
+"""The CUDA version that introduced them."""
 _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64),
     ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32),
@@ -25,19 +25,19 @@ _ENCODE = ctypes.CFUNCTYPE(
 
 
 class Encoded:
-    """A tensor map in memory, at a multiple of 128 bytes as CUDA 13 declares them; the bindings' own are not."""
+    """A tensor map aligned to 128 bytes, as CUDA 13 requires; the bindings' own objects are not."""
 
     def __init__(self) -> None:
         self._memory = (ctypes.c_char * (BYTES + ALIGNMENT))()
         self._address = -(-ctypes.addressof(self._memory) // ALIGNMENT) * ALIGNMENT
 
     def getPtr(self) -> int:  # noqa: N802
-        """Where it is; launches look for this name."""
+        """Return its address; launches call this name."""
         return self._address
 
 
 def encode(cuda: Any, described: dict[str, Any], address: int) -> Encoded:
-    """The map of a tensor at an address, as the program of a model describes it."""
+    """Encode the map of a tensor at an address, as the program of a model describes it."""
     made = Encoded()
     dims, strides, box = described["dims"], described["strides"], described["box"]
     rank = len(dims)

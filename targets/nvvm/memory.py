@@ -1,4 +1,4 @@
-"""Memory of a GPU: blocks that go from call to call, and events that say when they may."""
+"""GPU memory: blocks that are reused across calls, and events that order their uses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SMALLEST = 512
 """Bytes of the smallest block; larger ones are powers of two up to `LARGE`, then multiples of it."""
 LARGE = 1 << 21
 PER_THREAD = 2
-"""A stream that is another one in every thread."""
+"""The per-thread default stream."""
 _DISABLE_TIMING = 2
 
 
 class Event:
-    """A place in the work of a stream."""
+    """A point in the work of a stream."""
 
     def __init__(self, on: Gpu, stream: int) -> None:
         self.gpu = on
@@ -29,31 +29,31 @@ class Event:
         check(on.cuda.cuEventRecord(self._handle, on.cuda.CUstream(stream)), "recording an event")
 
     def hold(self, stream: int) -> None:
-        """Let what is given to a stream from now on wait for this place."""
+        """Let later work on a stream wait for this point."""
         check(self.gpu.cuda.cuStreamWaitEvent(self.gpu.cuda.CUstream(stream), self._handle, 0), "waiting for an event")
 
     def is_done(self) -> bool:
-        """Whether all before it is done."""
+        """Return whether all work before it is finished."""
         (status,) = self.gpu.cuda.cuEventQuery(self._handle)
         return status != self.gpu.cuda.CUresult.CUDA_ERROR_NOT_READY
 
     def wait(self) -> None:
-        """Wait here until all before it is done."""
+        """Block until all work before it is finished."""
         check(self.gpu.cuda.cuEventSynchronize(self._handle), "running the model")
 
 
 @dataclass
 class Block:
-    """Memory of a GPU; `events` are to be waited for before it is written again."""
+    """GPU memory; wait for `events` before writing to it again."""
 
     address: int
     size: int
     events: list[tuple[int, Event]] = field(default_factory=list)
-    """Each with the stream whose work it is a place in."""
+    """Each with the stream it was recorded on."""
 
 
 class Pool:
-    """Blocks of one GPU, handed out again when nobody uses them any more."""
+    """Blocks of one GPU, reused when they are free."""
 
     def __init__(self, on: Gpu) -> None:
         self.gpu = on
@@ -61,7 +61,7 @@ class Pool:
         self._idle: defaultdict[int, list[Block]] = defaultdict(list)
 
     def take(self, size: int, stream: int) -> Block:
-        """A block for work on a stream, which waits for those that used it before."""
+        """Return a block for work on a stream, which waits for the block's previous users."""
         wanted = rounded(size)
         with self._lock:
             block = self._idle[wanted].pop() if self._idle[wanted] else None
@@ -74,12 +74,12 @@ class Pool:
         return block
 
     def give_back(self, block: Block) -> None:
-        """Keep a block for others, who wait for its events."""
+        """Return a block to the pool; later users wait for its events."""
         with self._lock:
             self._idle[block.size].append(block)
 
     def trim(self) -> None:
-        """Free all blocks that nobody uses."""
+        """Free all unused blocks."""
         with self._lock:
             blocks = [block for row in self._idle.values() for block in row]
             self._idle.clear()
@@ -90,7 +90,7 @@ class Pool:
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes of the blocks that nobody uses."""
+        """Return the bytes of unused blocks."""
         return sum(block.size for row in list(self._idle.values()) for block in row)
 
     def _allocate(self, size: int) -> int:
@@ -104,7 +104,7 @@ class Pool:
 
 
 def rounded(size: int) -> int:
-    """The size of the block for so many bytes."""
+    """Return the block size for this many bytes."""
     if size <= SMALLEST:
         return SMALLEST
     if size <= LARGE:
@@ -113,12 +113,12 @@ def rounded(size: int) -> int:
 
 
 def allocate(on: Gpu, size: int) -> int:
-    """New memory of a GPU."""
+    """Allocate memory of a GPU."""
     return int(check(on.cuda.cuMemAlloc(max(size, 4)), f"reserving {size} bytes of the GPU's memory"))
 
 
 def pool_of(on: Gpu) -> Pool:
-    """The pool of a GPU."""
+    """Return the pool of a GPU."""
     if on.pool is None:
         on.pool = Pool(on)
     made: Pool = on.pool
@@ -126,28 +126,28 @@ def pool_of(on: Gpu) -> Pool:
 
 
 def pool(number: int) -> Pool:
-    """The pool of the GPU of a number."""
+    """Return the pool of the GPU with this number."""
     return pool_of(gpu(number))
 
 
 class Written:
-    """Memory that a model wrote: `mirlo.runtime.device_array.DeviceMemory`."""
+    """Memory that a model wrote; implements `mirlo.runtime.device_array.DeviceMemory`."""
 
     def __init__(self, on: Gpu, address: int, stream: int, owner: Any) -> None:
         self.gpu, self.address, self.stream = on, address, stream
         self.device = (CUDA, on.number)
         self.streams = {stream}
-        """Streams that need not wait any more."""
+        """Streams that are ordered after the write already."""
         self._owner = owner
         self._event: Event | None = None
 
     def is_written(self, event: Event, stream: int) -> None:
-        """The event of its last write, and a stream that waits for it already."""
+        """Record the event of its last write, and a stream that waits for it already."""
         self._event = event
         self.streams.add(stream)
 
     def hand_to(self, stream: int) -> None:
-        """Let work on a stream wait until the memory is written; it is not used again before that work is done."""
+        """Let work on a stream wait for the write; the memory is reused only after that work."""
         if stream in self.streams and stream != PER_THREAD:
             return
         self.streams.add(stream)
@@ -156,7 +156,7 @@ class Written:
             self._event.hold(stream)
 
     def read(self, target: int, size: int) -> None:
-        """Copy bytes to memory of the CPU."""
+        """Copy bytes to host memory."""
         with self.gpu.entered():
             assert self._event is not None
             self._event.wait()
@@ -164,14 +164,14 @@ class Written:
 
 
 def written_block(on: Gpu, block: Block, stream: int, owner: Any) -> Written:
-    """An output in a block, which goes back to the pool when nobody holds it; `owner` has the stream."""
+    """Wrap an output block, which returns to the pool when it is deleted; `owner` has the stream."""
     made = Written(on, block.address, stream, owner)
     weakref.finalize(made, _give_back, on, block, made.streams, owner).atexit = False
     return made
 
 
 def _give_back(on: Gpu, block: Block, streams: set[int], keep: Any) -> None:
-    """Put a block into the pool, with a place in the work of every stream that may use it."""
+    """Return a block to the pool, with an event on every stream that may use it."""
     try:
         with on.entered():
             block.events += [(stream, Event(on, stream)) for stream in streams]

@@ -1,8 +1,8 @@
-"""A model on a GPU: its weights, its memory, and what a call does.
+"""A model on a GPU: its weights, its memory, and the steps of a call.
 
-PTX is finished by the driver when the model is placed. Weights and constants are placed once. The work of a call is
-recorded as a graph for the addresses of its tensors, and launched again where these come back; a caller's arrays on the
-device are worked on where they are.
+The driver assembles PTX when the model is placed; weights and constants are uploaded once. The work of a call is
+recorded as a graph for the addresses of its tensors and launched again when they recur. A caller's device arrays are
+used in place.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from mirlo.targets.nvvm.memory import Block, Event, Written, pool_of, written_bl
 from mirlo.targets.nvvm.rows import Rows
 
 KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
-"""What the driver is told of an argument: of a range, a tensor map, a number."""
+"""Argument types for the driver: of a range, a tensor map, a number."""
 VECTOR = 16
-"""Alignment of tensors that kernels count on, in bytes."""
+"""Alignment of tensors that kernels assume, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Room:
     """Memory for the sizes of a call."""
 
     arena: int
-    """Addresses: scratch memory; tensors that the caller has on the CPU; pinned memory of the CPU for these."""
+    """Addresses: scratch memory; device copies of host tensors; pinned host memory for these."""
     tensors: int
     staging: int
     arena_bytes: int
@@ -51,8 +51,8 @@ class Room:
 
 
 Interpreter = Callable[["Model", Sequence[int], Any, Any, Rows | None], dict[int, tuple[Block, int]]]
-"""Runs a call in which the host decides (`interpreted.run`): the model, the addresses of its tensors, the record of
-sizes, the weights, the rows of a profile; the outputs whose sizes the data decides."""
+"""Run a call in which the host decides (`interpreted.run`): model, tensor addresses, call record, weights, profile
+rows; return the outputs of data-dependent size."""
 
 
 class Model:
@@ -74,7 +74,7 @@ class Model:
         self.frames = Frames(artifact, functions_on_gpu(artifact))
         self._libraries: Functions | None = None
         self.frame: Frame
-        # What depends on the sizes of a call; replaced where a call needs more.
+        # Depends on the sizes of a call, and grows on demand.
         self._room = Room(0, 0, 0, 0, 0)
         self.late: dict[int, int] = {}
         self._staged: Event | None = None
@@ -89,23 +89,23 @@ class Model:
             if region.size:
                 copied = self.gpu.cuda.cuMemcpyHtoD(base + region.offset, address_of(part), region.size)
                 check(copied, "copying to the GPU")
-        # Copies from memory that is not pinned may still be under way, which the model's own stream does not wait for.
+        # Copies from pageable memory may still be in flight, and the model's own stream does not wait for them.
         check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
         return regions, base
 
     def _prepare(self, record: Any, params: Any, copies: bool = True) -> None:
-        """Place the weights, once, and make room for the sizes of a call."""
+        """Upload the weights once, and allocate memory for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
             self._libraries = Functions(self.artifact, params)
         self.frame = self.frames.of(record)
         had = self._room
-        # Calls whose tensors all stay where they are need no place for copies of these.
+        # Calls whose tensors all stay in place need no memory for copies.
         total = self.frame.total if copies else 0
         if self.frame.arena <= had.arena_bytes and total <= had.tensor_bytes:
             return
         if had.arena:
-            # What was recorded has the addresses of memory that goes.
+            # Recorded graphs contain addresses of memory that is freed here.
             check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
             self._held.graphs.clear()
             self._held.free(had.arena, had.tensors, pinned=had.staging)
@@ -114,15 +114,15 @@ class Model:
         self._room = Room(allocate(arena), allocate(total), self._held.pin(total), arena, total)
 
     def _own(self, number: int) -> int:
-        """The place for a tensor that the caller has on the CPU, or where kernels cannot use it."""
+        """Return the device copy of a tensor that is on the host or misaligned."""
         return self._room.tensors + self.frame.regions[number].offset
 
     def staged(self, number: int) -> int:
-        """Where the GPU copies such a tensor from, or to."""
+        """Return the pinned memory that the GPU copies such a tensor from or to."""
         return self._room.staging + self.frame.regions[number].offset
 
     def place(self, where: list[Any], tensors: Sequence[int]) -> int:
-        """The address of a range of the program."""
+        """Return the address of a range of the program."""
         space, index, offset, _ = where
         if space == "arena":
             return self._room.arena + offset
@@ -138,7 +138,7 @@ class Model:
     # Calls with tensors of the CPU
 
     def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
-        """The entry function: arrays of addresses, as compiled code for the CPU has it."""
+        """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
         if tensors is None:
             self.frames.measure(arena)
             return
@@ -156,8 +156,8 @@ class Model:
             elif self.frame.steps is None:
                 self._record(own, record, params)
             else:
-                # The first sizes are recorded at once: most models have no others.
-                # What libraries do first, they cannot do while a graph is recorded.
+                # Record the first sizes immediately: most models have no others. Libraries may not initialize during
+                # capture.
                 key = ("copied", self.frame.key, own)
                 first = not self._held.graphs.made and not self.frames.on_device
                 self._held.graphs.launch(key, self.stream, lambda: self._record(own, record, params), at_once=first)
@@ -167,7 +167,7 @@ class Model:
 
     @contextmanager
     def _noting(self, record: Any) -> Iterator[None]:
-        """Note in the record that a library refused: the caller raises it."""
+        """Note a library's error in the record; the caller raises it."""
         try:
             yield
         except DeviceFunctionFailed as failed:
@@ -175,13 +175,13 @@ class Model:
             record[0], record[1] = 1 + self.artifact.packed.index(failed.name), failed.code
 
     def _wait_for_staging(self) -> None:
-        """Wait until the inputs of the last call are copied: a call that stays on the GPU goes on behind."""
+        """Wait until the inputs of the last call are copied; the call itself may still run."""
         if self._staged is not None:
             self._staged.wait()
             self._staged = None
 
     def _record(self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None) -> None:
-        """Everything that such a call does, on the stream."""
+        """Enqueue everything that such a call does."""
         inputs = len(self.artifact.inputs)
         for number in range(inputs):
             self._copy_in(number)
@@ -206,7 +206,7 @@ class Model:
     def _steps(
         self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None
     ) -> dict[int, tuple[Block, int]]:
-        """The launches and copies; blocks and sizes of the outputs whose sizes the data told."""
+        """Enqueue launches and copies; return blocks and sizes of outputs of data-dependent size."""
         if self.frame.steps is None:
             return self._interpret(self, tensors, record, params, rows)
         for step in self.frame.steps:
@@ -221,7 +221,7 @@ class Model:
         self._steps(tensors, record, params)
 
     def step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
-        """Give a launch, a copy or the work of a library to the stream."""
+        """Enqueue a launch, a copy or a library call."""
         if "do" in step:
             self._call_library(step, tensors)
             return
@@ -251,29 +251,29 @@ class Model:
             raise DeviceFunctionFailed(step["function"], code)
 
     def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
-        """What a kernel is given: the address of a range, a tensor map, or a number."""
+        """Return a kernel argument: the address of a range, a tensor map, or a number."""
         if isinstance(argument, dict):
             return encode(self.gpu.cuda, argument, self.place(argument["map"], tensors))
         return self.place(argument, tensors) if isinstance(argument, list) else argument
 
     def copy(self, target: int, source: int, size: int) -> None:
-        """Have bytes copied on the GPU."""
+        """Enqueue a copy on the GPU."""
         if size > 0:
             check(self.gpu.cuda.cuMemcpyDtoDAsync(target, source, size, self.stream), "copying a tensor")
 
     def own_tensors(self) -> tuple[int, ...] | None:
-        """Where the tensors of the last call are that were copied from the CPU; None where the host decides."""
+        """Return the addresses of the last call's copied tensors; None if the host decides."""
         if self._params is None or self.frame.steps is None:
             return None
         return tuple(self._own(i) for i in range(len(self.frame.regions)))
 
     def start_steps(self, tensors: Sequence[int]) -> None:
-        """Give the work of a call that the host does not decide in to the stream."""
+        """Enqueue the work of a call without host decisions."""
         for step in self.frame.steps or ():
             self.step(step, tensors)
 
     def _profile(self, tensors: Sequence[int], record: Any, params: Any, stamps: int) -> None:
-        """One inference with an event before each row; stamps are nanoseconds of this machine's clock."""
+        """Run one inference with an event before each row; time stamps are nanoseconds of the host's clock."""
         start = time.perf_counter_ns()
         rows = Rows(self.gpu, self.stream)
         self._record(tensors, record, params, rows)
@@ -286,7 +286,7 @@ class Model:
     def run(
         self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
     ) -> list[Any]:
-        """Start a call after what was given to `stream`, and let that wait for it; where the outputs lie."""
+        """Enqueue a call after the work of `stream`, and let that wait for it; return the outputs' addresses."""
         own = int(self.stream)
         results: dict[int, Written] = {}
         with self.lock, self.gpu.entered(), self._noting(record):
@@ -320,7 +320,7 @@ class Model:
         return [results.get(i) for i in range(len(outputs))]
 
     def _take_all(self, inputs: Sequence[Given]) -> list[int]:
-        """Where kernels find the inputs."""
+        """Return the addresses where kernels find the inputs."""
         here = [number for number, given in enumerate(inputs) if isinstance(given, np.ndarray)]
         if here:
             self._wait_for_staging()
@@ -348,6 +348,6 @@ class Model:
         return written_block(self.gpu, pool_of(self.gpu).take(given, own), own, self._held)
 
     def _forget_done(self) -> None:
-        """Let go of the inputs of calls that are done."""
+        """Release the inputs of finished calls."""
         while self._pending and self._pending[0][0].is_done():
             self._pending.popleft()

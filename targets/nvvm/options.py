@@ -1,4 +1,4 @@
-"""Options of target `nvvm`: the chip that code is made for, and whether products of f32 may be rounded."""
+"""Options of target `nvvm`: the chip, and whether f32 products may be rounded."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _YES, _NO = ("true", "1"), ("false", "0")
 
 @dataclass(frozen=True)
 class Options:
-    """What `nvvm{chip=sm_90a tf32=true}` says."""
+    """Parsed options such as `nvvm{chip=sm_90a tf32=true}`."""
 
     chip: Chip
     tf32: bool = False
-    """Whether factors of f32 are rounded to 10 bits of fraction, so that the matrix units take them."""
+    """Whether f32 operands are rounded to 10 fraction bits for the matrix units."""
     cubin: bool = False
-    """Whether PTX is assembled when compiling."""
+    """Whether PTX is assembled at compile time."""
     libdevice: str = ""
-    """The file of NVIDIA's library of math functions, or "true" for the one that is found; without it none is used."""
+    """The file of libdevice, or "true" to search for it; empty for none."""
 
     @property
     def machine(self) -> str:
-        """The same as one word: what the pass `schedule` is told."""
+        """Return the options as one word, for the pass `schedule`."""
         return f"{self.chip.name}+tf32" if self.tf32 else self.chip.name
 
 
 def parse_options(text: str) -> Options:
-    """The options in braces; without a chip that of this machine, or the one whose code most others run."""
+    """Parse options in braces; without a chip use this machine's, or the one whose code most others run."""
     name, libdevice = "", ""
     flags = {"tf32": False, "cubin": False}
     for part in text.split():
@@ -54,19 +54,19 @@ def parse_options(text: str) -> Options:
 
 
 def planned_for(options: Mapping[str, Any]) -> Options:
-    """What schedule rules plan for, of the options that they are given."""
+    """Return the options that schedule rules plan for."""
     name, _, rest = str(options.get("machine") or "").partition("+")
     return parse_options(" ".join([*([f"chip={name}"] if name else []), *([f"{rest}=true"] if rest else [])]))
 
 
 def chosen_chip(options: str) -> Chip:
-    """The chip of the options of a target."""
+    """Return the chip of a target's options."""
     return parse_options(options).chip
 
 
 @cache
 def _as_here(chip: Chip) -> Chip:
-    """A chip with as many units as that of this machine has, if it is one of the kind."""
+    """Return a chip with as many multiprocessors as this machine's GPU, if it is of that kind."""
     from mirlo.targets.nvvm.device import first_gpu
 
     return replace(chip, units=first_gpu().units) if _present() == chip.name else chip
@@ -74,7 +74,7 @@ def _as_here(chip: Chip) -> Chip:
 
 @cache
 def _present() -> str | None:
-    """The best chip whose code the GPU of this machine runs, if there is one."""
+    """Return the best chip whose code this machine's GPU runs, if there is a GPU."""
     from mirlo.targets.nvvm.device import capability
 
     found = capability()

@@ -1,4 +1,4 @@
-"""Positions in tensors have 64 bits where accesses need them, and are compared in 32 bits where they fit these."""
+"""Index widths: 64 bits for accesses that need them, 32 bits for comparisons that fit."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ARITHMETIC = frozenset({
     "arith.select", "arith.index_cast", "affine.apply", "gpu.shuffle",
 })  # fmt: skip
 _GIVEN = frozenset({"gpu.thread_id", "gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "scf.for", "scf.if", "scf.while"})
-"""What else gives positions: threads, blocks, and regions, whose results are what they are given."""
+"""Other sources of indices: threads, blocks, and regions, whose results are those of their bodies."""
 _LARGEST = 1 << 31
 
 
 def compare_narrow(kernels: Any) -> None:
-    """Compare positions of kernels whose tensors all have fewer than 2^31 elements in 32 bits.
+    """Compare indices in 32 bits in kernels whose tensors all have fewer than 2^31 elements.
 
-    With 64 bits each comparison takes two instructions, of which masks have one for each score. What comes from data
-    is left alone: it may be anything.
+    A 64-bit comparison takes two instructions, and masks have one for each score. Values loaded from data are left
+    alone, because they may be anything.
     """
     other = _not_positions(kernels)
     for kernel in find(kernels, "gpu.func"):
-        # There comparisons are few, and the assembler is led to believe that products are looked at too early.
+        # These kernels have few comparisons, and the change makes the assembler serialize their products.
         if not find(kernel, "nvvm.wgmma.mma_async"):
             _compare(kernel, other)
 
@@ -43,7 +43,7 @@ def _compare(kernel: Any, other: set[Any]) -> None:
 
 
 def _not_positions(kernels: Any) -> set[Any]:
-    """The whole numbers that are computed from anything but threads, blocks, rounds of loops and numbers that fit."""
+    """Return the integers that derive from anything but threads, blocks, loop indices and small constants."""
     found: set[Any] = set()
     left = list(_sources(kernels))
     while left:
@@ -74,7 +74,7 @@ def _sources(kernels: Any) -> Iterator[Any]:
 
 
 def _made_of(use: Any) -> list[Any]:
-    """The values that one becomes, or that are computed from it, where it is used."""
+    """Return the values derived from a value at one of its uses."""
     op, number = use.owner.operation, use.operand_number
     if _is_arithmetic(op):
         return list(op.results)
@@ -95,7 +95,7 @@ def _made_of(use: Any) -> list[Any]:
 
 def _is_arithmetic(op: Any) -> bool:
     if op.name == "llvm.inline_asm":
-        # What keeps a number from being computed early.
+        # This keeps a value from being computed early.
         return bool(ir.StringAttr(op.attributes["asm_string"]).value.startswith("mov."))
     return op.name in _ARITHMETIC
 

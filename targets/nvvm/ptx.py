@@ -1,7 +1,7 @@
-"""From kernels in upstream dialects to PTX.
+"""Translation of kernels from upstream dialects to PTX.
 
-MLIR makes LLVM IR of them; LLVM's NVPTX back end comes with llvmlite. Both end the process where they are given what
-they do not know, so that everything is checked before.
+MLIR translates them to LLVM IR; llvmlite's NVPTX back end makes PTX. Both end the process on unknown input, so
+everything is checked first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INTRINSICS = re.compile(
     r"minimumnum|maximumnum|copysign|exp2|smin|smax|umin|umax|abs|ctlz|cttz|ctpop|bswap|bitreverse|fshl|fshr|assume|"
     r"expect|lifetime|is\.fpclass|scmp|ucmp|memcpy|memset|memmove|masked|vector\.|stacksave|stackrestore|[su](add|sub|mul)\.)"
 )
-"""LLVM intrinsics that the back end has code for; of others it says nothing but that it ends the process."""
+"""LLVM intrinsics that the back end selects; any other would end the process."""
 
 _TO_NVVM = (
     "gpu.module(arith-expand,convert-nvgpu-to-nvvm,convert-scf-to-cf,expand-strided-metadata,lower-affine,canonicalize,cse,"
@@ -44,15 +44,15 @@ _WIDE = (
     "vector.load", "vector.store", "nvgpu.ldmatrix", "nvgpu.device_async_copy", "nvvm.mma.sync", "nvvm.wgmma.mma_async",
     "nvvm.mbarrier.init",
 )  # fmt: skip
-"""Operations whose conversions know positions of 64 bits only."""
+"""Operations whose conversions support 64-bit indices only."""
 
 
 def to_ptx(
     module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None, blocks: Mapping[str, int] | None = None
 ) -> list[KernelCode]:
-    """PTX with all kernels of a module; the functions of the host are dropped, the module is consumed.
+    """Return PTX with all kernels of a module; host functions are dropped and the module is consumed.
 
-    `libdevice` is the file of a library that kernels may call, `blocks` are those that kernels are launched with.
+    `libdevice` is the file of a library that kernels may call, `blocks` the grids that kernels are launched with.
     """
     kernels = _gather(module)
     if not kernels:
@@ -85,11 +85,11 @@ _BY_INTRINSIC = {
     "math.absf": "fabs", "math.sqrt": "sqrt", "math.floor": "floor", "math.ceil": "ceil", "math.trunc": "trunc",
     "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma", "math.exp2": "exp2",
 }  # fmt: skip
-"""Operations that the back end has code for; MLIR's conversion would call a library for them."""
+"""Operations that the back end selects; MLIR's conversion would call a library for them."""
 
 
 def call_intrinsics(root: Any) -> None:
-    """Turn math operations into calls of LLVM intrinsics."""
+    """Lower math operations to calls of LLVM intrinsics."""
     segments = ir.DenseI32ArrayAttr.get
     for name, short in _BY_INTRINSIC.items():
         for op in find(root, name):
@@ -107,7 +107,7 @@ def call_intrinsics(root: Any) -> None:
 
 
 def _gather(module: Any) -> dict[str, str]:
-    """Put all kernels in one `gpu.module`; what launches call them, and their names there."""
+    """Move all kernels to one `gpu.module`; return their names by launch name."""
     operations = [op.operation for op in module.body.operations]
     modules = [op for op in operations if op.name == "gpu.module"]
     names = {}
@@ -128,7 +128,7 @@ def _gather(module: Any) -> dict[str, str]:
 
 
 def _adopt(source: Any, target: Any, declared: set[str]) -> set[str]:
-    """Have the functions that kernels call declared where the kernels go; their names."""
+    """Declare the functions that kernels call in the target module; return their names."""
     functions = find(source, "func.func")
     names = [ir.StringAttr(function.attributes["sym_name"]).value for function in functions]
     for name, function in zip(names, functions, strict=True):
@@ -138,7 +138,7 @@ def _adopt(source: Any, target: Any, declared: set[str]) -> set[str]:
 
 
 def check_translated(root: Any) -> None:
-    """An error for what the export to LLVM IR does not know: it would end the process."""
+    """Raise an error for operations that cannot be translated to LLVM IR, which would end the process."""
     problems: list[PassError] = []
 
     def visit(op: Any) -> Any:
@@ -159,7 +159,7 @@ def check_translated(root: Any) -> None:
 
 
 def check_selected(text: str, linked: Collection[str] = ()) -> None:
-    """An error for functions in LLVM IR that the back end has no code for, and that are not linked."""
+    """Raise an error for unlinked LLVM functions that the back end cannot select."""
     for name in re.findall(r"^declare .*?@([\w.$]+)\(", text, re.MULTILINE):
         if name in linked:
             continue
@@ -170,7 +170,7 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
 
 
 def assemble(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> str:
-    """PTX of LLVM IR."""
+    """Compile LLVM IR to PTX."""
     binding = _llvmlite()
     if libdevice is None:
         check_selected(text)
@@ -199,7 +199,7 @@ def _llvmlite() -> Any:
 
 
 def _is_huge(kernel: Any) -> bool:
-    """Whether a position does not fit 32 bits."""
+    """Return whether an index needs more than 32 bits."""
     for function in find(kernel, "gpu.func"):
         for argument in function.regions[0].blocks[0].arguments:
             count = 1
@@ -211,6 +211,6 @@ def _is_huge(kernel: Any) -> bool:
 
 
 def _takes_numbers(kernel: Any) -> bool:
-    """Whether kernels are given numbers, which then have 64 bits."""
+    """Return whether kernels take scalar arguments, which have 64 bits."""
     functions = find(kernel, "gpu.func")
     return any(isinstance(a.type, ir.IndexType) for f in functions for a in f.regions[0].blocks[0].arguments)

@@ -1,4 +1,4 @@
-"""NVIDIA's assembler, where there is one: on the path, of a CUDA installation, or of the wheel `nvidia-cuda-nvcc`."""
+"""NVIDIA's assembler, if there is one: on the path, in a CUDA installation, or in the wheel `nvidia-cuda-nvcc`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mirlo.targets.nvvm.chips import Chip
 
 @dataclass(frozen=True)
 class Assembled:
-    """What the assembler makes of PTX."""
+    """The assembler's output for PTX."""
 
     cubin: bytes
     registers: int
     spilled_bytes: int
     shared_bytes: int
     warnings: tuple[str, ...] = ()
-    """What it says that it does not do as it was told."""
+    """Warnings about instructions that it does not follow."""
 
 
 class AssemblerError(RuntimeError):
-    """The assembler refuses PTX."""
+    """The assembler rejected PTX."""
 
 
 @cache
 def find_ptxas() -> str | None:
-    """The assembler's path, or None."""
+    """Return the assembler's path, or None."""
     names = ["ptxas", "/usr/local/cuda/bin/ptxas"]
     names += [str(p) for folder in sys.path for p in sorted(Path(folder or ".").glob("nvidia/*/bin/ptxas"))]
     return next((found for name in names if (found := shutil.which(name))), None)

@@ -1,4 +1,4 @@
-"""The rows of a profile: an event before each."""
+"""Rows of a profile: an event before each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo.targets.nvvm.device import Gpu, check
 
 
 class Rows:
-    """Events in the work of a stream, one before each row."""
+    """Events in the work of a stream, one before each profile row."""
 
     def __init__(self, gpu: Gpu, stream: Any) -> None:
         self._gpu = gpu
@@ -16,14 +16,14 @@ class Rows:
         self._events: list[Any] = []
 
     def reach(self, row: int) -> None:
-        """What the stream is given next belongs to this row."""
+        """Assign the stream's following work to this row."""
         while len(self._events) <= row:
             event = check(self._gpu.cuda.cuEventCreate(0), "making an event")
             check(self._gpu.cuda.cuEventRecord(event, self._stream), "recording an event")
             self._events.append(event)
 
     def times(self) -> list[float]:
-        """Milliseconds from the first event to each, when the stream is done; the events are given back."""
+        """Return the milliseconds from the first event to each, after the stream has finished; release the events."""
         cuda = self._gpu.cuda
         found = [float(check(cuda.cuEventElapsedTime(self._events[0], e), "reading an event")) for e in self._events]
         for event in self._events:

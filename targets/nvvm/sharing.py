@@ -1,4 +1,4 @@
-"""Memory of a block of threads: globals of the module; what is more than fits these is asked for with each launch."""
+"""Shared memory: static globals of the module; larger amounts are requested with each launch."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
 
 STATIC_BYTES = 48 * 1024
-"""Shared memory that a kernel has without asking for more."""
+"""Static shared memory limit of a kernel."""
 ALIGNMENT = 16
-"""Of shared memory, in bytes."""
+"""Alignment of shared memory, in bytes."""
 _ASKED = "asked_for"
-"""The global that stands for what launches ask for."""
+"""The global that stands for dynamic shared memory."""
 TILE_ALIGNMENT = 1024
-"""Of what is asked for: the patterns in which tiles are copied repeat after as many bytes."""
+"""Alignment of dynamic shared memory: the period of the swizzle patterns."""
 
 
 def place_shared(module: Any) -> dict[str, int]:
-    """Give the shared memory of all kernels of a `gpu.module` a place; how many bytes launches of them ask for."""
+    """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
     for function in find(module, "gpu.func"):
         allocations = find(function, "memref.alloc")
         sizes = [buffer_bytes(alloc.results[0].type) for alloc in allocations]
         fits = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes) <= STATIC_BYTES
-        # Tiles that are copied begin where their pattern does, which only what is asked for is sure to.
+        # Tiles copied by tensor maps must start at a swizzle period, which only dynamic shared memory guarantees.
         if fits and not find(function, "nvvm.cp.async.bulk.tensor.shared.cluster.global"):
             continue
         offsets, total = [], 0
@@ -41,9 +41,9 @@ def place_shared(module: Any) -> dict[str, int]:
 
 
 def leave_to_launch(module: Any) -> None:
-    """Make the global that stands for what launches ask for external, after the conversion to LLVM's dialect.
+    """Make the global for dynamic shared memory external, after the conversion to LLVM's dialect.
 
-    Only so is it the memory that comes with a launch; MLIR makes all globals of kernels internal.
+    Only external globals denote the memory that comes with a launch; MLIR makes all globals of kernels internal.
     """
     for op in find(module, "llvm.mlir.global"):
         if ir.StringAttr(op.attributes["sym_name"]).value == _ASKED:
@@ -57,7 +57,7 @@ def _replace(alloc: Any, make: Any) -> None:
 
 
 def _part(module: Any, kind: Any, offset: int) -> Any:
-    """A range of the memory that launches ask for."""
+    """Return a range of dynamic shared memory."""
     i8, space = ir.IntegerType.get_signless(8), kind.memory_space
     whole = _global(module, ir.MemRefType.get([0], i8, memory_space=space), _ASKED, TILE_ALIGNMENT, outside=True)
     number = ir.IntegerAttr.get(ir.IndexType.get(), offset)
@@ -66,7 +66,7 @@ def _part(module: Any, kind: Any, offset: int) -> Any:
 
 
 def _global(module: Any, kind: Any, name: str, alignment: int, outside: bool = False) -> Any:
-    """A global of the module, which is made where there is none of this name; `outside`: its size is the launch's."""
+    """Return a global of the module, made on first use; with `outside` the launch determines its size."""
     block = module.regions[0].blocks[0]
     globals_ = [op.operation for op in block.operations if op.operation.name == "memref.global"]
     if not any(ir.StringAttr(op.attributes["sym_name"]).value == name for op in globals_):

@@ -1,8 +1,7 @@
-"""How fast GPUs compute, and how near kernels come to that: those of target `nvvm` and those of NVIDIA's libraries.
+"""Throughput estimates of GPUs, of target `nvvm`'s kernels, and of NVIDIA's libraries.
 
-What a chip can do is from its data sheet; which part of it kernels reach is an estimate, of which `python -m
-benchmarks.gpu` measures the truth. Products are counted in tiles, as the schedules count them, so that too few tiles,
-or a last round with few, cost what they cost.
+Peak figures come from data sheets; the shares that kernels reach are estimates, which `python -m benchmarks.gpu`
+measures. Products are counted in tiles, as the schedules count them, to account for too few tiles and partial waves.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from mirlo.passes.figures import Cost, Figures, Work
 from mirlo.targets.gpu.schedule.costs import ALONE, FEWEST_STEPS, LAUNCH, Shape, tiled_seconds
 
 FEW_ROWS = 8
-"""Products of so few rows read a matrix once, whoever computes them."""
+"""Products with up to this many rows read a matrix once in any implementation."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a chip can do."""
+    """Peak figures of a chip."""
 
     name: str
     units: int
     tflops: Mapping[str, float]
-    """Trillions of operations in a second, by the format of factors; `f32` and `f64` without matrix units."""
+    """Tera-operations per second by operand format; `f32` and `f64` without matrix units."""
     gbytes: float
-    """Of its memory."""
+    """Memory bandwidth, GB/s."""
     cache_gbytes: float
-    """Of what neighbouring tiles read together, through the second cache and by clusters: roughly."""
+    """Approximate bandwidth of data shared by adjacent tiles, through the L2 cache and clusters, GB/s."""
 
 
 DEVICES = {
@@ -42,22 +41,22 @@ DEVICES = {
         "B200", 148, {"f16": 2250, "tf32": 1125, "i8": 4500, "f8": 4500, "f32": 75, "f64": 37}, 8000, 30000
     ),
 }
-"""By the name of the chip; numbers of dense factors."""
+"""Devices by chip name; figures for dense operands."""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Whose kernels they are: which part of what a chip can do they reach."""
+    """A source of kernels, with the share of peak that they reach."""
 
     matrix: Mapping[str, float]
-    """Products on the matrix units, by chip."""
+    """Share of peak of products on the matrix units, by chip."""
     attention: Mapping[str, float]
     convolution: float
-    """To products."""
+    """Throughput of convolutions relative to products."""
     plain: float
     memory: float
     kernel_us: float
-    """Microseconds from one kernel of a graph to the next; those of libraries, made for many cases, begin later."""
+    """Microseconds between kernels of a graph; general library kernels take longer to start."""
     tiles: tuple[tuple[int, int], ...]
 
 
@@ -67,7 +66,7 @@ OWN = Maker(
     convolution=0.85, plain=0.7, memory=0.9, kernel_us=2.0,
     tiles=((128, 256), (128, 128), (128, 64), (64, 64)),
 )  # fmt: skip
-"""On `sm_100` Mirlo's products go through `mma.sync`, which that chip has for older code."""
+"""On `sm_100` Mirlo's products use `mma.sync`, which that chip supports for compatibility."""
 LIBRARY = Maker(
     matrix={"sm_80": 0.85, "sm_89": 0.85, "sm_90a": 0.8, "sm_100": 0.8},
     attention={"sm_80": 0.65, "sm_89": 0.65, "sm_90a": 0.6, "sm_100": 0.6},
@@ -77,7 +76,7 @@ LIBRARY = Maker(
 
 
 def figures_of(chip: str, maker: Maker, tf32: bool = False) -> Figures:
-    """The figures of kernels on a chip; `tf32` for factors of f32 that are rounded."""
+    """Return the figures of kernels on a chip; `tf32` for rounded f32 operands."""
     device = DEVICES[chip]
     return Figures(
         gflops=1e3 * device.tflops["f32"] * maker.plain, gbytes=device.gbytes * maker.memory, call_us=maker.kernel_us,
@@ -86,14 +85,14 @@ def figures_of(chip: str, maker: Maker, tf32: bool = False) -> Figures:
 
 
 def library_figures(host: str, options: str, tf32: bool) -> Figures | None:
-    """Those of NVIDIA's libraries beside target nvvm with its options; None beside another target."""
+    """Return the figures of NVIDIA's libraries next to target nvvm; None next to other targets."""
     from mirlo.targets.nvvm.options import parse_options
 
     return figures_of(parse_options(options).chip.name, LIBRARY, tf32) if host == "nvvm" else None
 
 
 def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
-    """What contractions take; None for the rest, which memory decides."""
+    """Return the expected cost of contractions; None for others, which are bound by memory."""
     device = DEVICES[chip]
     types = [parsed(text) for text in (*work.operands[:2], *work.results[:1])]
     if len(types) < 3 or any(found is None for found in types):
@@ -117,7 +116,7 @@ def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
         product = (batch, rows, columns, max(depth, 1))
     elif work.operator == "relax.conv":
         share *= maker.convolution
-        # Kernels begin with their outputs, or end with them; what they reduce is the rest.
+        # Kernels begin or end with their output dims; the rest is reduced.
         columns = right[0] if right[0] in result else right[-1]
         product = (1, math.prod(result) // max(columns, 1), columns, math.prod(right) // max(columns, 1))
     else:
@@ -128,7 +127,7 @@ def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
 def _product(
     work: Work, device: Device, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
 ) -> Cost:
-    """The best of the tiles, and of sums in parts."""
+    """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
     bytes_of_unit = 1e9 * device.cache_gbytes / ALONE / device.units
     best, why = math.inf, ""
@@ -161,7 +160,7 @@ _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 
 
 def parsed(text: str) -> tuple[list[int], str] | None:
-    """Dims and element type of a tensor type as records have it: `f16[128, 64]`; None where a dim is open."""
+    """Parse a tensor type of a record, `f16[128, 64]`, to dims and element type; None if a dim is dynamic."""
     found = _TYPE.match(text)
     return ([int(dim) for dim in found.group(2).split(",") if dim.strip()], found.group(1)) if found else None
 

@@ -1,4 +1,4 @@
-"""How long a model takes on a GPU when it is called again and again: its work alone, by the device's clock."""
+"""Time of repeated calls of a model on a GPU, without host overhead, by the device's clock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from mirlo.targets.nvvm.rows import Rows
 
 
 def microseconds(model: Any, repeats: int) -> float | None:
-    """Of one call with the tensors of the last one; None where the host decides on the way, or there was no call.
+    """Return the microseconds of a call with the last call's tensors; None if the host decides, or without a last
+    call.
 
-    `repeats` calls are one graph, so that nothing waits for the host. Tensors are not copied from and to the CPU.
+    `repeats` calls are one graph, so nothing waits for the host. Tensors are not copied from or to the CPU.
     """
     with model.lock, model.gpu.entered():
         own = model.own_tensors()

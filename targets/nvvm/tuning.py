@@ -1,4 +1,4 @@
-"""What can be chosen for kernels of target `nvvm`: how products and attentions are computed, their tiles and parts."""
+"""Choices for tuning of target `nvvm`: how products and attentions are computed, tiles, and split factors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options, parse_options
 
 MOST_OUTPUTS = 1 << 20
-"""Sums of a product whose parts are worth a try."""
+"""Most outputs of a product for which split-K is tried."""
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:
-    """What may be tried for a prim function in tensor form, the likeliest first; empty for what has no choices."""
+    """Return the choices for a prim function in tensor form, likeliest first; empty if there are none."""
     from mirlo.targets.gpu.schedule.roles import product_of
     from mirlo.targets.gpu.schedule.stages import LANES, open_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
@@ -40,7 +40,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
         plan = way.plan(roles, asked)
         if isinstance(plan, Decline):
             continue
-        # The first way that takes the product, in the tile that it chooses, is what is there without a choice.
+        # Without a choice, the first strategy that accepts the product is used with its own tile.
         tiles = [i for i, tile in enumerate(way.tiles) if not own or tile != plan.tile]
         found += [{WAY: number, TILE: i} for i in tiles]
         own = False
@@ -48,13 +48,13 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
 
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
-    """Parts of the sums that may be worth a try, besides those that the plan has anyway."""
+    """Return split-K factors to try besides the plan's own."""
     from mirlo.targets.gpu.schedule.costs import FEWEST_STEPS
     from mirlo.targets.gpu.schedule.divided import DividedPlan, divisions
     from mirlo.targets.nvvm.schedule.products import PARTS, plan_roles
 
     own = plan_roles(roles, options, {})
     has = own.divided.parts if isinstance(own, DividedPlan) else 1
-    # Where there are many blocks already, no parts are worth it.
+    # With many blocks, split-K is not worthwhile.
     few = [d.parts for d in divisions(roles, FEWEST_STEPS) if d.parts <= 16 and roles.outputs <= MOST_OUTPUTS]
     return [{PARTS: parts} for parts in ([1] if has > 1 else []) + few if parts != has]

@@ -1,4 +1,4 @@
-"""The pass `turn-weights`: constant factors of products stored with neighbouring steps of the sums side by side."""
+"""The pass `turn-weights`: constant operands of products stored contiguously along K."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 @register_pass
 @dataclass(frozen=True)
 class TurnWeights(Pass):
-    """Store the weights of products as the matrix units take them: steps of the sums side by side.
+    """Store the weights of products as the matrix units read them: contiguous along K.
 
-    Bytes and rounded f32 are multiplied several steps at a time, which must lie side by side; 16-bit numbers are turned
-    on the way. Without this the kernels turn bytes in registers, and warpgroups do not multiply them. Only prim
-    functions are changed whose calls all pass a constant.
+    int8 and rounded f32 are multiplied several elements of K at a time, which must be contiguous; 16-bit elements
+    are transposed on load. Without this pass kernels transpose int8 in registers, and warpgroups cannot multiply it.
+    Only prim functions whose calls all pass a constant are changed.
     """
 
     name = "turn-weights"
@@ -59,7 +59,7 @@ class TurnWeights(Pass):
 
 
 def _turned(view: PrimView, options: Options) -> list[Stored]:
-    """How the operands of a product are best stored, those that are not yet."""
+    """Return the best layouts of a product's operands that are stored otherwise."""
     if unfit(view) is not None or not is_product(view.blocks[0]):
         return []
     roles = product_of(Group(tuple(view.blocks), frozenset(view.returned), LANES))

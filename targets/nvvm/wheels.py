@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are: in its wheels, or where the system's loader finds them."""
+"""Search for NVIDIA's libraries in wheels and in the system's library path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def find_library(name: str) -> str | None:
-    """The path or name of `lib<name>`, or None: the newest of a wheel, else what the system's loader finds."""
+    """Return the path or name of `lib<name>`, or None: the newest of a wheel, else the system's."""
     folders = [folder for entry in sys.path for folder in sorted(Path(entry or ".").glob("nvidia/*/lib"))]
     found = [str(file) for folder in folders for file in sorted(folder.glob(f"lib{name}.so*"))]
     return found[-1] if found else ctypes.util.find_library(name)
