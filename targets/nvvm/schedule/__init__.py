@@ -1,1 +1,1 @@
-"""Schedules of target `nvvm`: what the matrix units of NVIDIA's GPUs are for."""
+"""Schedules of target `nvvm`: kernels for the matrix units of NVIDIA GPUs."""

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 
 
 def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: int) -> None:
-    """Start to copy a vector to shared memory, of which so many numbers are read and the others zero."""
+    """Start the copy of a vector to shared memory; `count` elements are read, the others are zero."""
     ir.Operation.create(
         "nvgpu.device_async_copy",
         results=[ir.Type.parse("!nvgpu.device.async.token")],
@@ -21,11 +21,11 @@ def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: i
 
 
 def commit() -> None:
-    """Let what was started until here be waited for together."""
+    """Commit the copies started so far as a group."""
     ir.Operation.create("nvvm.cp.async.commit.group")
 
 
 def wait(under_way: int = 0) -> None:
-    """Until all copies are done, but those of the last so many groups."""
+    """Wait until at most this many groups of copies are in flight."""
     count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), under_way)
     ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})

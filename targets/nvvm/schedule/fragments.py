@@ -1,4 +1,4 @@
-"""Fragments: what each thread of a warp holds of the matrices that a matrix unit multiplies."""
+"""Fragments: what each thread of a warp holds of the operands and results of a matrix unit."""
 
 from __future__ import annotations
 
@@ -13,69 +13,69 @@ from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, F16, ROWS, TF32, Fo
 
 WARP = 32
 EDGE = 8
-"""Of the squares that are read from shared memory together, in registers of four bytes: 8 rows of 16 bytes."""
+"""Rows of the 8 x 16-byte squares that `ldmatrix` reads."""
 PAIR = 2
-"""Neighbouring numbers of the result that a thread holds."""
+"""Adjacent elements of the result that a thread holds."""
 
 
 @dataclass(frozen=True)
 class SharedMatrix:
-    """A matrix in shared memory: lines (rows of the first factor, columns of the second) by steps of the sum."""
+    """An operand in shared memory: lines (rows of the lhs, columns of the rhs) by K."""
 
     memory: Any
     lines: int
     depth: int
     along_sums: bool
-    """Whether neighbouring steps of the sum lie side by side, or neighbouring lines."""
+    """Whether it is contiguous along K, or along lines."""
     form: Format = F16
     start: Any = None
-    """Where it begins in the memory, if not at the first number."""
+    """Its first element in the memory; None for zero."""
 
     @property
     def size(self) -> int:
-        """Numbers of memory that it takes."""
+        """Return the elements of memory that it takes."""
         return size_of(self.lines, self.depth, self.along_sums, self.form)
 
     @property
     def pitch(self) -> int:
-        """Numbers from one line to the next, or from one step to the next: not a multiple of the banks' width."""
+        """Return the elements from one line, or k-step, to the next; padded to avoid bank conflicts."""
         return pitch_of(self.lines, self.depth, self.along_sums, self.form)
 
     def place(self, line: Any, step: Any) -> Any:
-        """The position of a number."""
+        """Return the position of an element."""
         outer, inner = (line, step) if self.along_sums else (step, line)
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
     def vector(self, line: Any, step: Any, count: int) -> Any:
-        """Neighbouring lines, or steps, of which the first one's number is a multiple of how many they are."""
+        """Return consecutive lines, or K elements, from an aligned position."""
         element = self.memory.type.element_type
         aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
         kind = ir.VectorType.get([count], element)
         return create("vector.load", kind, self.memory, self.place(line, step), alignment=aligned)
 
     def grow(self, stages: int) -> None:
-        """Give it room for so many steps at the same time, one behind the other."""
+        """Make room for this many pipeline stages."""
         kind = self.memory.type
         larger = ir.MemRefType.get([stages * self.size], kind.element_type, memory_space=kind.memory_space)
         self.memory.set_type(larger)
 
 
 def pitch_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
-    """See `SharedMatrix.pitch`."""
-    # Numbers of four bytes are read one by one across the steps: 8 of one and of the next three in different banks.
+    """Return the pitch; see `SharedMatrix.pitch`."""
+    # 4-byte elements are read singly across K: 8 of one k-step and of the next three must be in different banks.
     apart = EDGE if form is TF32 and not along_sums else form.vector
     return (depth if along_sums else lines) + apart
 
 
 def size_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
-    """Numbers of shared memory that a matrix takes."""
+    """Return the elements of shared memory that a matrix takes."""
     return (lines if along_sums else depth) * pitch_of(lines, depth, along_sums, form)
 
 
 @dataclass(frozen=True)
 class Registers:
-    """A thread's part of a factor, as the product takes it."""
+    """A thread's fragment of an operand."""
 
     form: Format
     values: tuple[Any, ...]
@@ -91,28 +91,28 @@ class Lane:
 
     @staticmethod
     def of(number: Any) -> Lane:
-        """The thread of this number in its warp."""
+        """Return the thread with this number in its warp."""
         group, member = split(number, [WARP // 4, 4])
         return Lane(number, group, member)
 
     def left(self, matrix: SharedMatrix, row: Any, step: Any) -> Any:
-        """Its part of 16 rows and one product's steps of the first factor: four quarters, the lower one first."""
+        """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
         if matrix.form.bytes == 4 and not matrix.along_sums:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
 
     def right(self, matrix: SharedMatrix, column: Any, step: Any) -> Any:
-        """Its part of one product's steps and 8 columns of the second factor: two halves."""
+        """Load its part of 8 columns of the rhs for one product: two halves."""
         if matrix.form.bytes == 4 and not matrix.along_sums:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
-        # Only the first 16 threads say where to read; what the others say is not looked at.
+        # Only the addresses of the first 16 threads are used.
         _, along, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, column, step, index(0), along, line, tiles=2)
 
     @staticmethod
     def _read(matrix: SharedMatrix, line: Any, step: Any, down: Any, along: Any, own: Any, tiles: int) -> Any:
-        """Squares: each of 8 threads names a row of one, 16 bytes that lie side by side in memory."""
+        """Load 8 x 16-byte squares; each of 8 threads passes the address of one contiguous row."""
         line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
         place = matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
         kind = ir.VectorType.get([tiles, matrix.form.pair], matrix.memory.type.element_type)
@@ -121,14 +121,14 @@ class Lane:
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
 
     def _singly(self, matrix: SharedMatrix, line: Any, step: Any, corners: list[tuple[int, int]]) -> Any:
-        """Numbers of four bytes, of which neighbouring lines lie side by side: squares of 8 lines by 4 steps."""
+        """Load 4-byte elements that are contiguous along lines: squares of 8 lines by 4 K elements."""
         line, step = add(line, self.group), add(step, self.member)
         places = [matrix.place(add(line, down), add(step, along)) for down, along in corners]
         numbers = [memref.LoadOp(matrix.memory, [place]).result for place in places]
         return create("vector.from_elements", ir.VectorType.get([len(corners), 1], numbers[0].type), *numbers)
 
     def places(self) -> list[tuple[Any, Any, tuple[int, int]]]:
-        """Row, column and position in the fragment of its four numbers of the result, relative to the tile."""
+        """Return row, column and fragment position of its four result elements, relative to the tile."""
         found = []
         for i in range(2):
             row = add(self.group, i * (ROWS // 2))
@@ -138,7 +138,7 @@ class Lane:
 
 
 def registers(form: Format, fragment: Any) -> Registers:
-    """A fragment of shared memory as the product takes it; numbers of f32 are rounded to tf32."""
+    """Convert a fragment from shared memory to operand registers; f32 is rounded to tf32."""
     i32 = ir.IntegerType.get_signless(32)
     count, width = fragment.type.shape
     if form is TF32:
@@ -153,7 +153,7 @@ def registers(form: Format, fragment: Any) -> Registers:
 
 
 def multiply_add(left: Registers, right: Registers, total: Any) -> Any:
-    """left · right + total, by the matrix unit."""
+    """Compute lhs * rhs + total on the matrix unit."""
     kind = total.type.element_type
     sums = [number_of(total, (i, j)) for i in range(2) for j in range(PAIR)]
     attributes = {
@@ -175,13 +175,13 @@ def multiply_add(left: Registers, right: Registers, total: Any) -> Any:
 
 
 def product(left: Any, right: Any, total: Any) -> Any:
-    """left · right + total of fragments of f16 or bf16."""
+    """Compute lhs * rhs + total of f16 or bf16 fragments."""
     form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
     return multiply_add(registers(form, left), registers(form, right), total)
 
 
 def number_of(fragment: Any, position: tuple[int, int]) -> Any:
-    """One number of a fragment."""
+    """Extract one element of a fragment."""
     return _part(fragment.type.element_type, fragment, *position)
 
 

@@ -1,7 +1,6 @@
-"""Factors that are no matrices in memory: images under a convolution. Threads make tiles of them for warpgroups.
+"""Implicit-GEMM operands: images under a convolution, gathered by threads into tiles for warpgroups.
 
-The tile looks like one that the copying engine makes: 128 bytes of every line, in pieces of 16 bytes that change places
-by the number of their line.
+The tile has the layout of the copy engine's: 128 bytes per line, in 16-byte vectors swizzled by the line number.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import ACCESS, TF32, Format
 
 PIECES = ROW_BYTES // ACCESS
-"""Of a line; as many threads copy it."""
+"""Vectors per line; as many threads copy it."""
 
 
 @dataclass(frozen=True)
 class GatheredSide:
-    """A factor whose lines are read in pieces of 16 bytes, each from a place of its own, or from beyond the edges."""
+    """An operand whose lines are gathered in 16-byte vectors, each from its own address or from the padding."""
 
     roles: Roles
     side: Side
     form: Format
 
     along_sums = True
-    """Steps of the sums lie side by side in the tile, as they do in memory."""
+    """The tile is contiguous along K, as memory is."""
 
 
 def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
-    """A factor as threads copy it, or why they do not."""
+    """Return an operand as threads gather it, or decline."""
     if form is TF32:
         return decline("threads do not round what they copy, as the copying engine does", type=form.name)
     if not whole(roles, side, roles.sums, form.vector):
@@ -50,7 +49,7 @@ def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
 
 
 class Gathering:
-    """A thread's part of the tiles of some lines: a piece of every 16th line."""
+    """A thread's part of the tiles of some lines: a vector of every 16th line."""
 
     def __init__(
         self, side: GatheredSide, memory: Memory, batch: Indices, first: Any, lines: int, thread: Any, threads: int
@@ -67,13 +66,13 @@ class Gathering:
             held = create("arith.minui", at.type, at, index(side.side.extent - 1))
             bases.append(self.reader.base({**batch, **values_of(side.side.axes, held)}))
         self.bases = bases
-        # Every 8th line has its pieces in the same places: those of a thread do.
+        # The swizzle repeats every 8 lines, so it is constant for a thread.
         number = create("arith.remui", own.type, own, index(PIECES))
         place = create("arith.xori", piece.type, piece, number)
         self.place = add(multiply(own, side.form.vector * PIECES), multiply(place, side.form.vector))
 
     def copy(self, begin: Any, target: Any, start: Any) -> None:
-        """Start copying for the steps from `begin`, to shared memory from its number `start` on."""
+        """Start copies for the K elements from `begin`, to the shared-memory elements from `start` on."""
         side, width = self.side, self.side.form.vector
         position = add(begin, self.step)
         held = create("arith.minui", position.type, position, index(side.roles.depth - width))
@@ -86,7 +85,7 @@ class Gathering:
             if there is not None:
                 source = create("arith.select", source.type, there, source, index(0))
                 inside = create("arith.andi", exists.type, exists, there)
-            # What lies beyond the last step, or beyond an edge, is zero.
+            # Elements beyond the last k-step or in the padding are zero.
             count = create("arith.select", source.type, inside, index(width), index(0))
             to = add(start, add(self.place, number * self.apart * PIECES * width))
             async_copy(self.memory.slot(side.side.access.value).buffer, source, target, to, count, width)

@@ -1,8 +1,8 @@
-"""Products of a few rows with a matrix, as decoders have them: every number of the matrix is read once.
+"""Products of a few rows with a matrix, as in decoders: every element of the matrix is read once.
 
-Threads read 16 bytes of the matrix at a time. Where its lines lie along the sums, a warp has a few lines, and adds up
-by shuffles what its threads have. Where they lie side by side, each thread has the sums of neighbouring lines, for
-every n-th step of the sums; what threads of a warp have is added by shuffles, what warps have in shared memory.
+Threads read the matrix in 16-byte vectors. If its lines are contiguous along K, a warp has a few lines and reduces
+by shuffles. If lines are contiguous along columns, each thread accumulates adjacent columns for every n-th k-step;
+threads of a warp combine by shuffles, warps through shared memory.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from mirlo.targets.nvvm.schedule.staging import contiguous
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
 MOST_ROWS = 8
-"""Rows of which a thread has sums at the same time."""
+"""Most rows that a thread accumulates at the same time."""
 WARPS, DEEP_WARPS = 4, 8
-"""Of a block: where lines lie along the sums, and where they lie side by side, of which there are fewer blocks."""
+"""Warps per block: contiguous along K, and along columns, where there are fewer blocks."""
 ACROSS = 8
-"""Threads of a warp that read neighbouring lines, where lines lie side by side: 128 bytes."""
+"""Threads of a warp that read adjacent columns, if these are contiguous: 128 bytes."""
 SUMS = 4
-"""Sums of lines that a warp adds up at the same time, where lines lie along the sums."""
+"""Lines that a warp accumulates at the same time, if contiguous along K."""
 UNROLLED, DEEP_UNROLLED = 4, 8
-"""Reads of a thread that are under way together; the latter of the matrix, where lines lie side by side."""
+"""Loads of a thread in flight together; the latter for matrices contiguous along columns."""
 FEW = 2
-"""Rows whose other factors leave registers for so many."""
+"""Most rows whose operands leave enough registers for that."""
 
 
 @dataclass(frozen=True)
 class GemvPlan:
-    """A product of few rows, and the elementwise blocks that follow."""
+    """A product with few rows and its elementwise epilogue."""
 
     name = "matrix by few rows"
 
@@ -63,19 +63,19 @@ class GemvPlan:
     few: Side
     many: Side
     vector: int
-    """Numbers of the matrix in 16 bytes."""
+    """Elements of the matrix in 16 bytes."""
     along_sums: bool
 
     @property
     def lines(self) -> int:
-        """Lines of the matrix that a block of threads has."""
+        """Return the lines of the matrix per thread block."""
         if not self.along_sums:
             return ACROSS * self.vector
         return WARPS * max(1, SUMS // self.few.extent)
 
     @property
     def warps(self) -> int:
-        """Of a block."""
+        """Return the warps per block."""
         return WARPS if self.along_sums else DEEP_WARPS
 
     @property
@@ -90,7 +90,7 @@ class GemvPlan:
 
 
 def plan_gemv(roles: Roles) -> GemvPlan | Decline:
-    """How to compute a product one side of which has a few lines only."""
+    """Plan a product with a few rows, or columns, only."""
     few, many = sorted((roles.rows, roles.columns), key=lambda side: side.extent)
     if few.extent > MOST_ROWS or many.extent < MOST_ROWS:
         return decline("neither factor has few rows", sizes=(roles.rows.extent, roles.columns.extent))
@@ -108,7 +108,7 @@ def plan_gemv(roles: Roles) -> GemvPlan | Decline:
 
 
 class _Kernel:
-    """What both layouts share."""
+    """Shared code of both layouts."""
 
     def __init__(self, plan: GemvPlan, memory: Memory):
         self.plan = plan
@@ -127,7 +127,7 @@ class _Kernel:
         raise NotImplementedError
 
     def _vector(self, side: Side, base: Any, sums: Any) -> Any:
-        """Neighbouring factors, as they are added up."""
+        """Load consecutive elements of an operand in the accumulator type."""
         count = self.plan.vector
         position = evaluate(side.position, sums, base)
         element = side.access.element_type
@@ -159,7 +159,7 @@ class _Kernel:
 
 
 class _AlongSums(_Kernel):
-    """A warp for a few lines."""
+    """A warp per few lines, contiguous along K."""
 
     def _block(self, ids: Ids) -> None:
         plan = self.plan
@@ -198,7 +198,7 @@ class _AlongSums(_Kernel):
             when(mine, partial(self._finish, number % self.rows, line, total))
 
     def _across(self, vector: Any) -> Any:
-        """The sum of a vector, in pairs."""
+        """Sum a vector pairwise."""
         kind = vector.type.element_type
         values = [
             create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
@@ -210,7 +210,7 @@ class _AlongSums(_Kernel):
 
 
 class _SideBySide(_Kernel):
-    """A thread for neighbouring lines and every n-th step of the sums."""
+    """A thread per adjacent columns and every n-th k-step."""
 
     def _block(self, ids: Ids) -> None:
         plan, vector = self.plan, self.plan.vector
@@ -245,7 +245,7 @@ class _SideBySide(_Kernel):
         self._meet(ids.thread, warp, deep, across, sums, first_line)
 
     def _meet(self, thread: Any, warp: Any, deep: Any, across: Any, sums: list[Any], first_line: Any) -> None:
-        """Add up what the threads have, and finish: a sum for each thread, or several."""
+        """Combine the threads' sums and apply the epilogue, to one sum per thread or several."""
         plan, lines = self.plan, self.plan.lines
         distances = [ACROSS << bit for bit in range((WARP // ACROSS).bit_length() - 1)]
         memory = shared(DEEP_WARPS * self.rows * lines, self.kind)
@@ -279,7 +279,7 @@ class _SideBySide(_Kernel):
 
 
 def _multiply_add(a: Any, b: Any, c: Any) -> Any:
-    """a·b + c of vectors."""
+    """Compute a * b + c of vectors."""
     if isinstance(c.type.element_type, ir.FloatType):
         return create("vector.fma", c.type, a, b, c)
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)

@@ -1,7 +1,7 @@
-"""Contractions of f32 by multiply-and-add, in large tiles: each thread has up to 8 x 8 sums.
+"""f32 contractions by FMA in large tiles: up to 8 x 8 accumulators per thread.
 
-Two steps of the sums are in shared memory, lines side by side: threads read four of them at once. While a block
-multiplies one step, the next one is on its way to registers, and from there to the other half of the memory.
+Shared memory has two pipeline stages, contiguous along lines, of which threads read four at once. While a block
+multiplies one k-step, the next is loaded to registers, and from there to the other stage.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from mirlo.targets.nvvm.schedule.units import F32
 WIDE = 4
 """Lines that a thread reads at once."""
 WARP_DOWN, WARP_ACROSS = 4, 8
-"""Threads of a warp: a read of either factor is then at most as wide as the banks."""
+"""Threads of a warp along rows and columns: a read of either operand is at most as wide as the banks."""
 WARPS_DOWN, WARPS_ACROSS = 4, 2
 DOWN, ACROSS = WARP_DOWN * WARPS_DOWN, WARP_ACROSS * WARPS_ACROSS
 BUSY = 108
 """Blocks that keep a device busy."""
 MOST_CODE = 1500
-"""Operations of an epilogue over all sums of a thread: tiles are smaller where there would be more."""
+"""Most operations of an epilogue over all accumulators of a thread; tiles are smaller above it."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Sums of a thread, and the steps of the sums that are in shared memory at a time."""
+    """Accumulators of a thread, and the k-steps in shared memory at a time."""
 
     rows: int
     columns: int
@@ -57,7 +57,7 @@ TILES = (Tile(8, 8, 8), Tile(4, 8, 16), Tile(8, 4, 16), Tile(4, 4, 16))
 
 @dataclass(frozen=True)
 class TilesPlan:
-    """A contraction of f32 and the elementwise blocks that follow."""
+    """An f32 contraction and its elementwise epilogue."""
 
     name = "large tiles"
 
@@ -71,7 +71,7 @@ class TilesPlan:
 
 
 def plan_tiles(roles: Roles) -> TilesPlan | Decline:
-    """How to compute a product in large tiles."""
+    """Plan a product in large tiles."""
     kind = str(roles.contraction.product.accumulate_type)
     if kind != "f32":
         return decline("the sums are not f32", type=kind)
@@ -83,7 +83,7 @@ def plan_tiles(roles: Roles) -> TilesPlan | Decline:
 
 
 def choose_tile(roles: Roles) -> Tile | None:
-    """The largest tile that wastes little, keeps the device busy, and whose epilogue is not too much code."""
+    """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in TILES:
@@ -145,7 +145,7 @@ class _Kernel:
             here = [replace(matrix, start=multiply(half, matrix.size)) for matrix in (left, right)]
             following = self._products(here[0], here[1], list(sums))
             write(ahead, create("arith.subi", half.type, index(1), half))
-            # Nobody reads the half that is written here before, nor writes the one that is read there behind it.
+            # After this no thread reads the stage that is written next, or writes the one that is read.
             barrier()
             return following
 

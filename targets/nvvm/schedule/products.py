@@ -1,6 +1,6 @@
-"""The rule for products: on the matrix units where these take them, else in large tiles; few rows in their own way.
+"""The rule for products: on the matrix units if possible, else in large tiles; few rows separately.
 
-Where that leaves units of the chip without work, the sums are divided among more blocks of threads, if that costs less.
+If that leaves multiprocessors idle, K is split among more thread blocks where that costs less.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan, Rounds
 
 @dataclass(frozen=True)
 class Way:
-    """A way to compute a product in tiles, of which there is a choice."""
+    """A strategy for tiled products, with alternatives to its own tile."""
 
     plan: Callable[..., Any]
     tiles: Sequence[Any]
 
     def own(self, roles: Roles, options: Options) -> Any:
-        """The plan with the tile that it chooses."""
+        """Return the plan with its own tile."""
         return self.plan(roles, options)
 
     def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
-        """The plan with the tile of this number, if this way takes the product."""
+        """Return the plan with the tile of this number, if the strategy accepts the product."""
         plan = self.plan(roles, options)
         if isinstance(plan, Decline):
             return plan
@@ -55,13 +55,13 @@ WAYS = (
     Way(plan_tensor_cores, tensorcore.TILES),
     Way(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
 )
-"""The best first."""
+"""Strategies, best first."""
 WAY, TILE, PARTS = "way", "tile", "parts"
-"""What measurements choose: numbers in these lists, and among how many blocks the sums are divided."""
+"""Tuning choices: indices in these lists, and the split-K factor."""
 
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
-    """Ways to compute a product, the best first."""
+    """Return the planners of a product, best first."""
     ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in WAYS)]
     if tuned.get(WAY, len(WAYS)) < len(WAYS) and tuned.get(TILE, -1) in range(len(WAYS[tuned[WAY]].tiles)):
         ways.insert(0, partial(WAYS[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
@@ -69,13 +69,13 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
 
 
 def plan_product(group: Group, options: Options, tuned: Mapping[str, int]) -> Any:
-    """How to compute these blocks, the first of which is the product; or why each way declines."""
+    """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
 def plan_open(group: Group, options: Options) -> Any:
-    """How to compute a product some of whose sizes are known at run time only; not those of the sums."""
+    """Plan a product with dynamic sizes and a static reduction."""
     roles = product_of(group)
     if isinstance(roles, Decline):
         return roles
@@ -86,7 +86,7 @@ def plan_open(group: Group, options: Options) -> Any:
 
 
 def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
-    """How to compute a product."""
+    """Plan a product."""
     way = partial(_first, options=options, tuned=tuned)
     plan = way(roles)
     if tuned.get(PARTS, 1) > 1:
@@ -109,7 +109,7 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
 
 
 def shape_of(plan: Any) -> Shape:
-    """What a block of threads computes, and how fast."""
+    """Return what a thread block computes, and how fast."""
     if isinstance(plan, GemvPlan):
         few, lines = plan.few.extent, plan.lines
         return Shape(few, lines) if plan.few is plan.roles.rows else Shape(lines, few)
@@ -119,7 +119,7 @@ def shape_of(plan: Any) -> Shape:
 
 @schedule("any", target="nvvm", priority=60)
 def products(kernel: Any, context: Any) -> Any:
-    """Products on the matrix units, in large tiles or by few rows, and what is around them by the plans of all GPUs."""
+    """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal

@@ -1,8 +1,8 @@
-"""Results of warpgroups on their way to memory: lines of 128 bytes, by way of shared memory.
+"""Stores of warpgroup results: rows of 128 bytes, through shared memory.
 
-Four threads of a warp have neighbouring numbers of a row, 16 bytes or less of it: written as they are, each piece is an
-access of its own, and a tile with short sums waits longer for these than for its products. Each warp has a place where
-it puts parts of its rows together; only its own threads wait for each other there.
+Four threads of a warp have adjacent elements of a row, 16 bytes or less. Stored directly, each piece is a separate
+access, and a tile with a short reduction waits longer for these than for its products. Each warp assembles its rows
+in its own part of shared memory; only its own threads synchronize.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
 
 LINE = 128
-"""Bytes of a row that are put together at a time."""
+"""Bytes of a row that are assembled at a time."""
 PITCHES = {2: LINE + ACCESS, 4: LINE + 2 * ACCESS}
-"""Bytes from one row to the next, by those of a number: what threads write together lies in different banks."""
+"""Bytes from one row to the next by element size; concurrent accesses hit different banks."""
 WARP_BYTES = ROWS * max(PITCHES.values())
-"""Of the place of a warp."""
+"""Shared memory per warp."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Writes the rows of warps, 16 bytes a thread."""
+    """Stores the rows of warps, 16 bytes per thread."""
 
     roles: Roles
     memory: Memory
     lane: Lane
     place: Any
-    """Where results are put together: numbers of their type, for all warps."""
+    """Shared memory where results are assembled, for all warps."""
     warp: Any
-    """Which of these this one is."""
+    """Index of this warp."""
 
     def store(self, batch: Indices, row: Any, column: Any, sums: list[tuple[Any, Any]]) -> None:
-        """Finish 16 rows of as many columns as there are sums for, and write them; pairs of two sums lie side by side.
+        """Apply the epilogue to 16 rows of as many columns as there are accumulators for, and store them.
 
-        Each pair is that of a row of eight, then that eight rows below it, then of the next eight columns.
+        Accumulators come in pairs of adjacent columns: of a row, then of the row eight below it, then of the next
+        eight columns.
         """
         size = element_bytes(self._kind)
         wide, fragments = LINE // size, LINE // size // COLUMNS
@@ -72,7 +73,7 @@ class Lines:
         return self.place.type.element_type
 
     def _at(self, row: Any, column: Any) -> Any:
-        """The position of a number in the place of this warp."""
+        """Return the position of an element in this warp's memory."""
         size = element_bytes(self._kind)
         start = multiply(self.warp, WARP_BYTES // size)
         return add(start, add(multiply(row, PITCHES[size] // size), column))
@@ -80,7 +81,7 @@ class Lines:
     def _put(
         self, batch: Indices, row: Any, half: int, column: Any, number: int, pair: tuple[Any, Any], also: Access | None
     ) -> None:
-        """Finish two neighbours, and put them into their row, where what they are added to may be."""
+        """Apply the epilogue to two adjacent elements and write them to their row, where the residual may be."""
         contraction = self.roles.contraction
         ((value, _),) = contraction.writes
         own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
@@ -100,7 +101,7 @@ class Lines:
         ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes={"alignment": aligned})
 
     def _pieces(self, row: Any, column: Any, wide: int) -> Iterator[tuple[Any, Any, Any]]:
-        """Pieces of 16 bytes of this thread: where each is in the place of the warp, its row and its first column."""
+        """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
         along = multiply(piece, vector)
@@ -109,7 +110,7 @@ class Lines:
             yield self._at(line, along), add(row, line), add(column, along)
 
     def _fetch(self, access: Access, batch: Indices, row: Any, column: Any, wide: int) -> None:
-        """Read what results are added to where these go."""
+        """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
         found = []
@@ -139,25 +140,25 @@ class Lines:
         ir.Operation.create("vector.store", operands=operands, attributes={"alignment": _bytes(ACCESS)})
 
     def _exists(self, row: Any, column: Any) -> Any:
-        """Whether there are such a row and such columns: all of a piece are there, or none."""
+        """Return whether the row and columns exist: all columns of a piece do, or none."""
         rows, columns = self.roles.rows.extent, self.roles.columns.extent
         both = less(row, rows)
         return create("arith.andi", both.type, both, less(column, columns))
 
     @staticmethod
     def _held(side: Any, at: Any) -> Any:
-        """A line that there is: of what lies beyond the last one nothing is written."""
+        """Clamp a line to the existing ones; nothing is stored for others."""
         return create("arith.minui", at.type, at, index(side.extent - 1))
 
     @staticmethod
     def _wait() -> None:
-        """All threads of the warp have written, or read."""
+        """Synchronize the threads of the warp."""
         everyone = create("arith.constant", _i32(), value=ir.IntegerAttr.get(_i32(), -1))
         ir.Operation.create("nvvm.bar.warp.sync", operands=[everyone])
 
 
 def in_lines(roles: Roles) -> Any:
-    """The type of the one result whose rows can be written in pieces of 16 bytes; None where there is no such."""
+    """Return the type of the only result, if its rows can be stored in 16-byte pieces; else None."""
     writes = roles.contraction.writes
     if len(writes) != 1 or not roles.columns.axes:
         return None
@@ -174,7 +175,7 @@ def in_lines(roles: Roles) -> Any:
 
 
 def _also_read(roles: Roles) -> Access | None:
-    """What is read where the result is written, and is of its type: what a product is added to."""
+    """Return the residual: an operand read where the result is written, with its type."""
     contraction = roles.contraction
     ((value, written),) = contraction.writes
     where = row_major(written.dims, written.shape)

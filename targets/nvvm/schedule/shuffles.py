@@ -1,4 +1,4 @@
-"""Exchange between the threads of a warp, without memory."""
+"""Exchange between the threads of a warp by shuffles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
 def of_neighbour(value: Any, distance: int) -> Any:
-    """The value of the thread whose number in the warp differs in this bit."""
+    """Return the value of the thread whose lane number differs in this bit."""
     i32 = ir.IntegerType.get_signless(32)
     kind = value.type
     if kind == i32 or isinstance(kind, ir.F32Type):
@@ -36,7 +36,7 @@ def of_neighbour(value: Any, distance: int) -> Any:
 
 
 def of_warp(value: Any) -> Any:
-    """An index that is the same in all threads of a warp, so that the assembler knows it."""
+    """Mark an index as uniform across a warp, for the assembler."""
     i32 = ir.IntegerType.get_signless(32)
     number = create("arith.index_cast", i32, value)
     mode = ir.Attribute.parse("#gpu<shuffle_mode idx>")
@@ -47,7 +47,7 @@ def of_warp(value: Any) -> Any:
 def over_team(
     values: Sequence[Any], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
 ) -> list[Any]:
-    """What a team of neighbouring threads of a warp has together, known to each of them; a power of two of threads."""
+    """Reduce over a team of consecutive threads of a warp, a power of two; every thread gets the result."""
     found = list(values)
     distance = 1
     while distance < team:
@@ -57,7 +57,7 @@ def over_team(
 
 
 class ShuffleExchange:
-    """Teams within a warp by shuffles; larger ones meet in shared memory, a value for each warp."""
+    """Reduce within a warp by shuffles, and across warps through shared memory, one value per warp."""
 
     def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any):
         self.inside = min(members, WARP)

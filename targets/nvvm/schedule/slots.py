@@ -1,4 +1,4 @@
-"""Slots in shared memory that tiles go through, from those who copy them to the warpgroups that multiply them."""
+"""Pipeline stages in shared memory, from producers to the warpgroups that consume them."""
 
 from __future__ import annotations
 
@@ -18,42 +18,43 @@ GROUP = 128
 LINES = 64
 """Rows of its products."""
 BESIDE = 2048
-"""Bytes of shared memory that are no slots."""
+"""Bytes of shared memory that are not stages."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Slots that are filled and multiplied in turns, in the same order by all.
+    """A ring buffer of pipeline stages, filled and consumed in the same order.
 
-    Each has two barriers: `full` opens when all bytes have arrived, `empty` when all warps have multiplied them.
+    Each stage has two barriers: `full` completes when all bytes have arrived, `empty` when all warps have consumed
+    them.
     """
 
     base: Any
-    """Where the first slot begins."""
+    """Address of the first stage."""
     size: int
-    """Bytes of a slot."""
+    """Bytes of a stage."""
     count: int
     full: Barriers
     empty: Barriers
 
     @staticmethod
     def of(base: Any, size: int, count: int, states: Any) -> Ring:
-        """Slots behind each other, whose barriers are 16 bytes for each slot from `states` on."""
+        """Return consecutive stages, whose barriers take 16 bytes each from `states` on."""
         full = Barriers(states)
         return Ring(base, size, count, full, Barriers(add(states, 8 * count)))
 
     def make(self, copying: int, multiplying: int) -> None:
-        """Make the barriers, for so many who say that a slot is full and empty."""
+        """Initialize the barriers for this many producers and consumers."""
         for slot in range(self.count):
             self.full.make(slot, copying)
             self.empty.make(slot, multiplying)
 
     def at(self, slot: Any) -> Any:
-        """Where a slot begins."""
+        """Return the address of a stage."""
         return add(self.base, multiply(slot, self.size))
 
     def following(self, slot: Any, turn: Any) -> list[Any]:
-        """The slot after one, and its turn: each time round the turn changes between 0 and 1."""
+        """Return the next stage and its phase, which flips with each round."""
         following = add(slot, 1)
         more = less(following, self.count)
         other = create("arith.subi", turn.type, index(1), turn)
@@ -63,7 +64,7 @@ class Ring:
         ]
 
     def before(self, slot: Any, number: int) -> Any:
-        """The slot so many before one."""
+        """Return the stage this many before one."""
         far = add(slot, self.count - number)
         wrapped = create("arith.subi", slot.type, far, index(self.count))
         return create("arith.select", slot.type, less(far, self.count), far, wrapped)
@@ -71,7 +72,7 @@ class Ring:
 
 @contextmanager
 def only(condition: Any) -> Iterator[None]:
-    """Operations for the threads for which a condition holds."""
+    """Emit operations for the threads for which a condition holds."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):
         yield

@@ -1,4 +1,4 @@
-"""From global to shared memory: how the threads of a block bring a tile of a factor there, step by step."""
+"""Copies of operand tiles from global to shared memory by the threads of a block."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
 QUAD = 4
-"""Bytes that are turned together: as many lines as steps."""
+"""Bytes transposed together: as many lines as K elements."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """A thread's part of bringing a factor to shared memory."""
+    """A thread's part of copying an operand to shared memory."""
 
     read: Callable[[Any], list[Any]]
-    """From global memory to registers, for the first step of a round."""
+    """Load from global memory to registers, given the first k-step of an iteration."""
     write: Callable[[Sequence[Any], Any], None]
-    """To shared memory, the stage of this number."""
+    """Store to a stage of shared memory."""
     copy: Callable[[Any, Any], None] | None
-    """From global to shared memory, for the first step of a round, to a stage; None where it cannot."""
+    """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
 def contiguous(side: Side, axes: Any, count: int) -> bool:
-    """Whether the last of these axes is read so many numbers at a time: side by side, aligned, never over an edge."""
+    """Return whether the last of these axes can be read in vectors: contiguous, aligned, never across an edge."""
     return side.access.outside is None and _side_by_side(side, axes, count)
 
 
 def whole(roles: Roles, side: Side, axes: Any, count: int) -> bool:
-    """The same, but that all of them may lie beyond an edge together: of an image whose channels lie side by side."""
+    """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
         return False
     return _side_by_side(side, axes, count)
@@ -57,7 +57,7 @@ def _side_by_side(side: Side, axes: Any, count: int) -> bool:
 
 @dataclass(frozen=True)
 class Stager:
-    """Brings tiles of one factor to shared memory."""
+    """Copies tiles of one operand to shared memory."""
 
     roles: Roles
     side: Side
@@ -68,16 +68,17 @@ class Stager:
     """The first line of the tile."""
     lines: int
     steps: int
-    """Steps of the sums that are in shared memory at a time."""
+    """K elements in shared memory at a time."""
     thread: Any
     threads: int
 
     def make(self) -> tuple[SharedMatrix, list[Load]]:
-        """The memory of a tile, and what this thread does for it."""
+        """Return the memory of a tile, and this thread's loads."""
         side, sums, vector = self.side, self.roles.sums, self.form.vector
         along_sums = whole(self.roles, side, sums, vector)
         along_lines = not along_sums and whole(self.roles, side, side.axes, vector)
-        # Bytes are multiplied four steps at a time, which must lie side by side: only halves turn when they are read.
+        # int8 is multiplied four K elements at a time, which must be contiguous: only 16-bit elements transpose on
+        # load.
         keeps_sums = self.form.bytes == 1 or along_sums or (not along_lines and side.stride(sums) == 1)
         matrix = SharedMatrix(
             shared(size_of(self.lines, self.steps, keeps_sums, self.form), side.access.element_type),
@@ -88,7 +89,7 @@ class Stager:
         return matrix, self._straight(matrix, vector if along_sums or along_lines else 1, keeps_sums)
 
     def make_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
-        """The same for factors in the type of the sums, neighbouring lines side by side."""
+        """Return the same for operands in the accumulator type, contiguous along lines."""
         side, sums = self.side, self.roles.sums
         kind = self.roles.contraction.product.accumulate_type
         matrix = SharedMatrix(
@@ -102,12 +103,12 @@ class Stager:
         return matrix, self._straight(matrix, 1, nearer, computed=not plain)
 
     def _parts(self, numbers: int) -> list[Any]:
-        """Numbers of what this thread moves, where a move is so many numbers of the tile."""
+        """Return the numbers of this thread's vectors, given how many vectors the tile has."""
         count = -(-self.lines * self.steps // (numbers * self.threads))
         return [add(self.thread, part * self.threads) for part in range(count)]
 
     def _straight(self, matrix: SharedMatrix, width: int, along_sums: bool, computed: bool = False) -> list[Load]:
-        """Neighbouring threads read neighbours in memory, which lie along the sums or along the lines."""
+        """Return loads in which adjacent threads read adjacent memory, along K or along the lines."""
         loads = []
         for number in self._parts(width):
             if along_sums:
@@ -120,17 +121,17 @@ class Stager:
         return loads
 
     def _base(self, line: Any, width: int) -> tuple[Any, list[Any]]:
-        """What the position of a line depends on; lines beyond the last one are read somewhere, and not used."""
+        """Return the fixed part of a line's position; lines beyond the last one read unused data."""
         at = create("arith.minui", line.type, add(self.first, line), index(self.side.extent - width))
         return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
 
     def _held(self, position: Any, width: int) -> Indices:
-        """The axes of the sums, at a position that is kept before their end."""
+        """Return the reduction axes at a position clamped to their end."""
         held = create("arith.minui", position.type, position, index(self.roles.depth - width))
         return values_of(self.roles.sums, held)
 
     def _or_zero(self, position: Any, value: Any) -> Any:
-        """What lies beyond the last step is zero."""
+        """Return zero beyond the last k-step."""
         vector = isinstance(value.type, ir.VectorType)
         zero = emit_constant(0, value.type.element_type if vector else value.type)
         if vector:
@@ -166,7 +167,7 @@ class Stager:
             position = add(begin, step)
             source, there = self._source(base, self._held(position, along))
             target = add(multiply(stage, matrix.size), matrix.place(line, step))
-            # What lies beyond the last step, or beyond an edge, is zero.
+            # Elements beyond the last k-step or out of bounds are zero.
             inside = less(position, self.roles.depth)
             if there is not None:
                 inside = create("arith.andi", inside.type, inside, there)
@@ -179,7 +180,7 @@ class Stager:
         return Load(read, write, copy if able else None)
 
     def _turned(self, matrix: SharedMatrix) -> list[Load]:
-        """Bytes of neighbouring lines: squares of them are turned in registers."""
+        """Return loads that transpose squares of int8 of adjacent lines in registers."""
         loads = []
         for number in self._parts(QUAD * QUAD):
             step, line = split(number, [self.steps // QUAD, self.lines // QUAD])
@@ -211,7 +212,7 @@ class Stager:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
 
     def _source(self, base: tuple[Any, list[Any]], values: Indices) -> tuple[Any, Any]:
-        """Where numbers are read, and whether they are the tensor's, if that is in question; if not, the first are."""
+        """Return the position to read, and whether it is in bounds if that is not certain; else the first element's."""
         position = evaluate(self.side.position, values, base[0])
         there = Reader(self.roles, self.side, self.memory).is_inside(base, values)
         if there is not None:
@@ -235,7 +236,7 @@ class Stager:
 
 
 def _numbers(vector: Any) -> list[Any]:
-    """The numbers of a vector, one by one."""
+    """Return the elements of a vector."""
     (count,) = vector.type.shape
     places = [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]
     return [create("vector.extract", vector.type.element_type, vector, static_position=at) for at in places]

@@ -1,8 +1,8 @@
-"""Contractions on the matrix units: tiles in shared memory, fragments in registers, sums in f32 or i32.
+"""Contractions by `mma.sync`: tiles in shared memory, fragments in registers, f32 or i32 accumulators.
 
-While a block multiplies one step of the sums, it has the next ones under way. Factors that lie side by side in memory
-are copied to shared memory 16 bytes at a time, asynchronously (`cp.async`), several steps ahead; others go through
-registers, one step ahead. `units.py` has the table of what the matrix units take.
+While a block multiplies one k-step, the next ones are in flight. Contiguous operands are copied to shared memory
+asynchronously in 16-byte vectors (`cp.async`), several k-steps ahead; others go through registers, one k-step ahead.
+`units.py` lists the supported formats.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
 
 WARPS = 2
-"""Warps of a block, down and across each."""
+"""Warps of a block along rows, and along columns."""
 STEP_BYTES = 64
-"""Bytes of a line, steps of the sums, that are in shared memory at a time."""
+"""Bytes of K per line in shared memory at a time."""
 BUSY = 108
 """Blocks that keep a device busy."""
 STAGES = 4
-"""Most steps that are in shared memory at the same time."""
+"""Most pipeline stages."""
 MOST_CODE = 2000
-"""Operations of an epilogue over all sums of a thread: tiles are smaller where there would be more."""
+"""Most operations of an epilogue over all accumulators of a thread; tiles are smaller above it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ TILES = (Tile(4, 8), Tile(4, 4), Tile(2, 4), Tile(1, 2))
 
 @dataclass(frozen=True)
 class Formats:
-    """What the two factors are."""
+    """The formats of the two operands."""
 
     rows: Format
     columns: Format
@@ -68,7 +68,7 @@ class Formats:
 
 @dataclass(frozen=True)
 class TensorCorePlan:
-    """A contraction and the elementwise blocks that follow, on the matrix units."""
+    """A contraction and its elementwise epilogue by `mma.sync`."""
 
     roles: Roles
     formats: Formats
@@ -84,7 +84,7 @@ class TensorCorePlan:
 
 
 def plan_tensor_cores(roles: Roles, options: Options) -> TensorCorePlan | Decline:
-    """How to compute a product on the matrix units."""
+    """Plan a product by `mma.sync`."""
     formats = formats_of(roles, options)
     if isinstance(formats, Decline):
         return formats
@@ -97,7 +97,7 @@ def plan_tensor_cores(roles: Roles, options: Options) -> TensorCorePlan | Declin
 
 
 def formats_of(roles: Roles, options: Options) -> Formats | Decline:
-    """What the matrix units take the two factors for."""
+    """Return the matrix-unit formats of the two operands."""
     found = [format_of(side.factor, side.access.element_type, options) for side in (roles.rows, roles.columns)]
     rows, columns = found
     if isinstance(rows, Decline):
@@ -113,7 +113,7 @@ def formats_of(roles: Roles, options: Options) -> Formats | Decline:
 
 
 def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
-    """The largest tile that wastes little, keeps the device busy, and whose epilogue is not too much code."""
+    """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in tiles[:-1]:
@@ -202,7 +202,7 @@ class _Kernel:
 
         def round_(first: Any, *sums: Any) -> list[Any]:
             copies.wait(stages - 2)
-            # From here on all threads see this stage, and none still reads the one before.
+            # From here on all threads see this stage, and none reads the previous one.
             barrier()
             number = create("arith.divui", first.type, first, index(self.steps))
             last = create("arith.remui", first.type, add(number, stages - 1), index(stages))

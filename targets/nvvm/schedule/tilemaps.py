@@ -1,7 +1,7 @@
-"""Factors as the copying engine sees them: tensor maps, and what their tiles look like in shared memory.
+"""Operands copied by tensor maps, and the layout of their tiles in shared memory.
 
-A tile is a box of 128 bytes by so many rows, or several of these. Its 16-byte pieces are permuted in groups of 8
-rows, so that neither the copy nor the products meet in one bank.
+A tile is a box of 128 bytes by some rows, or several of these. Its 16-byte vectors are swizzled in groups of 8 rows,
+so that neither copies nor products have bank conflicts.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.units import ACCESS, DEPTH_BYTES, Format
 
 ROW_BYTES = 128
-"""Of a tile in shared memory."""
+"""Bytes of a tile row in shared memory."""
 GROUP_BYTES = 8 * ROW_BYTES
-"""Of the rows whose pieces are permuted together."""
+"""Bytes of the rows that are swizzled together."""
 MOST_ROWS = 256
-"""Of a box."""
+"""Most rows of a box."""
 MOST_DIMS = 5
 _PERMUTED_128 = 1 << 62
-"""In a descriptor: the kind of permutation."""
+"""Swizzle mode in a descriptor."""
 
 
 @dataclass(frozen=True)
 class TiledTensor:
-    """A tensor of which boxes are copied: its dims, numbers between neighbours, and the box, the innermost last."""
+    """A tensor copied in boxes: its dims, strides, and the box, innermost last."""
 
     sizes: Sequence[int]
     strides: Sequence[int]
     box: Sequence[int]
     form: Format
     offset: int = 0
-    """The number of the buffer that it begins with."""
+    """The element of the buffer where it starts."""
 
     def tensor_map(self, flat: Any) -> Any:
-        """The map of the tensor in this buffer, on the host."""
+        """Create the map of the tensor in this buffer, on the host."""
         sizes, strides, element = list(self.sizes), list(self.strides), flat.type.element_type
         layout = ir.StridedLayoutAttr.get(self.offset, strides)
         whole = ir.Operation.create(
@@ -61,37 +61,37 @@ class TiledTensor:
             f"!nvgpu.tensormap.descriptor<tensor = memref<{shape}x{element}, 3>, swizzle = swizzle_128b, "
             "l2promo = l2promo_256b, oob = zero, interleave = none>"
         )
-        # What the copies make of the numbers on the way: f32 is rounded.
+        # The format after the copy: f32 is rounded.
         form = {"format": ir.StringAttr.get(self.form.name)}
         return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, self.box), **form)
 
 
 @dataclass(frozen=True)
 class MappedSide:
-    """A factor that the copying engine can read: a matrix of lines by steps of the sums, for each of the batch."""
+    """An operand that the copy engine can read: a matrix of lines by K per batch."""
 
     side: Side
     form: Format
     along_sums: bool
-    """Whether steps of the sums lie side by side in memory, or lines."""
+    """Whether memory is contiguous along K, or along lines."""
     lines: int
     steps: int
     pitch: int
-    """Numbers from one line to the next, or from one step to the next."""
+    """Elements from one line to the next, or from one k-step to the next."""
     batch: tuple[tuple[Axis, int], ...]
-    """Axes of the batch that it has, and numbers between neighbours along them."""
+    """Its batch axes and their strides."""
 
     @property
     def row(self) -> int:
-        """Numbers of a tile's row."""
+        """Return the elements of a tile row."""
         return ROW_BYTES // self.form.bytes
 
     def box(self, lines: int) -> tuple[int, int]:
-        """Rows and numbers of what is copied at a time, of a tile of so many lines."""
+        """Return rows and elements of a box, for a tile of this many lines."""
         return (min(lines, MOST_ROWS), self.row) if self.along_sums else (self.row, self.row)
 
     def tensor_map(self, memory: Memory, lines: int) -> Any:
-        """The map, on the host; tiles are so many lines and a row of steps."""
+        """Create the map, on the host, for tiles of this many lines and one row of K."""
         inner, outer = (self.steps, self.lines) if self.along_sums else (self.lines, self.steps)
         sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
         strides = [stride for _, stride in self.batch] + [self.pitch, 1]
@@ -102,7 +102,7 @@ class MappedSide:
         self, tensor_map: Any, target: Any, lines: int, place: tuple[Any, Any, Indices], barriers: Barriers,
         number: Any, blocks: int = 1,
     ) -> None:  # fmt: skip
-        """Start the copy of a tile to each of the blocks: its first line and step, and where it is in the batch."""
+        """Start the copy of a tile to each of the blocks, given its first line, k-step and batch."""
         line, step, batch = place
         outside = [batch[axis.id] for axis, _ in reversed(self.batch)]
         rows, _ = self.box(lines)
@@ -113,17 +113,17 @@ class MappedSide:
 
 
 def descriptor(form: Format, along_sums: bool, address: Any, product: int) -> Any:
-    """What the products of a warpgroup are told of a tile: where it begins, for one of the products of a row."""
-    # Along the sums a product takes 32 bytes of each row, else so many rows as it has steps.
+    """Return the descriptor of a tile for one of the products of a row."""
+    # Along K a product starts 32 bytes further in each row, otherwise as many rows further as it has K elements.
     moved = DEPTH_BYTES if along_sums else form.depth * ROW_BYTES
     beside = ACCESS if along_sums else ROW_BYTES // form.bytes * ROW_BYTES
     return described(add(address, product * moved), beside)
 
 
 def described(address: Any, beside: int) -> Any:
-    """A tile as products of warpgroups take it: where it begins, and after how many bytes the lines beside it do.
+    """Return the descriptor of a tile: its address, and the byte distance of adjacent groups of lines.
 
-    The latter is looked at only where neighbouring lines lie side by side: boxes hold 128 bytes of these.
+    The distance matters only for tiles contiguous along lines, whose boxes hold 128 bytes of them.
     """
     i64 = ir.IntegerType.get_signless(64)
     at = create("arith.index_cast", i64, address)
@@ -133,7 +133,7 @@ def described(address: Any, beside: int) -> Any:
 
 
 def mapped(roles: Roles, side: Side, form: Format) -> MappedSide | Decline:
-    """A factor as the copying engine sees it, or why it does not."""
+    """Return an operand as the copy engine reads it, or decline."""
     position, what = side.position, str(form.name)
     if side.access.outside is not None:
         return decline("a factor is read beyond its edges")
@@ -157,7 +157,7 @@ def mapped(roles: Roles, side: Side, form: Format) -> MappedSide | Decline:
 
 
 def _stride(axes: Sequence[Axis], position: Form) -> int | None:
-    """Numbers between neighbours along the space of these axes; None where it is not the same everywhere."""
+    """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None
     stride = found = position.terms.get(axes[-1].id, 0)

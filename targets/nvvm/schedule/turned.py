@@ -1,7 +1,6 @@
-"""Elementwise blocks that read a tensor across how they write: tiles of it are turned in shared memory.
+"""Elementwise blocks with transposed reads: tiles are transposed in shared memory.
 
-Threads side by side read neighbours of the one, and write neighbours of the other; without this each of their reads
-would be a piece of memory of its own.
+Both global reads and global writes are then coalesced.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from mirlo.targets.gpu.schedule.neighbours import load_together
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 
 THREADS = 256
-"""Of a block."""
+"""Threads per block."""
 EDGES = (64, 32)
-"""Of a tile: the first where blocks are enough."""
+"""Tile extents; the first if there are enough blocks."""
 SHORTEST = 16
-"""A loop that is shorter is not worth a tile."""
+"""Shortest loop that is tiled."""
 BANK = 4
-"""Bytes of a bank; lines of a tile are as many longer, so that a column of it lies in different banks."""
+"""Bytes of a bank; tile rows are padded by it, so that a column hits different banks."""
 MOST_CODE = 600
-"""Operations of a thread."""
+"""Most operations per thread."""
 MOST_SHARED = 48 * 1024
-"""Bytes of tiles."""
+"""Most bytes of tiles."""
 BUSY = 256
 """Blocks that keep a device busy."""
 
 
 @dataclass
 class TurnedPlan:
-    """Elementwise blocks over one domain, some of whose operands lie along another loop than what is written."""
+    """Elementwise blocks over one domain, with operands contiguous along another loop than the output."""
 
     name = "turned"
 
     points: PointsPlan
     along: int
-    """The loop along which these operands lie; what is written lies along the last one."""
+    """The loop along which these operands are contiguous; the output is along the last one."""
     edge: int
     across: list[tuple[Place, Any, OperandView]] = field(default_factory=list)
-    """These operands, with their blocks and what they are called in their bodies."""
+    """These operands, with their blocks and their names in the bodies."""
 
     def emit(self, memory: Memory) -> None:
         """Emit the launch at the insertion point."""
@@ -74,7 +73,7 @@ class TurnedPlan:
         self.corner = (multiply(down, self.edge), multiply(across, self.edge))
         self.outer = outer
         tiles = [self._tile(operand) for _, _, operand in self.across]
-        # Lines of the tile run along the last loop: neighbours of the operand lie in one.
+        # Tile rows run along the last loop, so that adjacent elements of the operand are in one row.
         read = []
         for number in self._lines(line):
             point = self._point(lane, number)
@@ -95,7 +94,7 @@ class TurnedPlan:
         return shared(self.edge * pitch, operand.element_type), pitch
 
     def _point(self, down: Any, across: Any, given: dict[Any, Any] | None = None) -> Point:
-        """The point of a place in the tile; beyond an edge, one that is there."""
+        """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
         indices: list[Any] = [None] * len(extents)
         for axis, value in zip(self.others, self.outer, strict=True):
@@ -108,7 +107,7 @@ class TurnedPlan:
         return Point(Frame(self.memory, None, self.points.made), indices, given=given)
 
     def _turned(self, down: Any, across: Any, tiles: list[tuple[Any, int]]) -> Point:
-        """The point of a place in the tile, which is given what was read across."""
+        """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
             given[argument] = memref.LoadOp(tile, [add(multiply(across, pitch), down)]).result
@@ -124,7 +123,7 @@ class TurnedPlan:
             when(self._exists(line, lane), partial(self.points.store, [point]))
 
     def _exists(self, down: Any, across: Any) -> Any:
-        """Whether a place in the tile is one of the tensor's; None where all are."""
+        """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
         condition = None
         for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
@@ -135,7 +134,7 @@ class TurnedPlan:
 
 
 def plan_turned(group: Group) -> TurnedPlan | Decline:
-    """How to compute elementwise blocks that read across."""
+    """Plan elementwise blocks with transposed reads."""
     points = plan_points(group)
     if isinstance(points, Decline):
         return points
@@ -162,7 +161,7 @@ def plan_turned(group: Group) -> TurnedPlan | Decline:
 
 
 def _across(points: PointsPlan, axis: int) -> list[tuple[Place, Any, OperandView]]:
-    """Operands from memory whose neighbours are those of this loop."""
+    """Return the operands from memory that are contiguous along this loop."""
     made = set(points.made)
     return [
         (place, argument, operand)

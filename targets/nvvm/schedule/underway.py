@@ -1,8 +1,8 @@
-"""Products of warpgroups whose sums, and perhaps the first factor, are single registers, several of them under way.
+"""Warpgroup products on single registers, for accumulators and optionally the lhs, with several in flight.
 
-The dialect's operations know factors in shared memory only, and nothing ties sums to the wait for them: what is
-computed from them might move before it. Here a run of products is one piece of assembly, from the fence to the end of
-their group, and the wait takes the registers and gives them back.
+The dialect's operations take operands in shared memory only, and do not tie accumulators to the wait, so code that
+uses them might move before it. Here a sequence of products is one piece of inline assembly, from the fence to the
+commit of their group, and the wait takes the registers and returns them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
 FENCE = "fence.acq_rel.cta;"
 QUARTERS = 4
-"""Registers of the first factor of one product."""
+"""Registers of the lhs of one product."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """A factor in shared memory: where it begins, and how many bytes further each of the products does."""
+    """An operand in shared memory: its address, and the byte offset of each product."""
 
     address: Any
     moved: Sequence[int]
     along_sums: bool = True
-    """Whether steps of the sums lie side by side, or lines."""
+    """Whether it is contiguous along K, or along lines."""
     beside: int = ACCESS
-    """Bytes from 128 bytes of lines that lie side by side to the next."""
+    """Byte distance of adjacent 128-byte groups of lines, if contiguous along lines."""
 
 
 def multiply(
     form: Format, columns: int, left: InMemory | Sequence[Any], right: InMemory, sums: Sequence[Any]
 ) -> list[Any]:
-    """64 rows by so many columns, added to these sums or, where there are none, to zero: a group of products.
+    """Issue products of 64 rows by `columns`, added to accumulators or, without them, to zero, as one group.
 
-    The first factor lies in memory or in registers of two numbers, four for each product. The sums are registers
-    whose numbers nobody knows before they are waited for (`settle`).
+    The lhs is in memory, or in four registers of two elements per product. The values of the accumulators are
+    undefined until the wait (`settle`).
     """
     count = columns * LINES // 128
     starts = [right] if not isinstance(left, InMemory) else [left, right]
@@ -57,7 +57,7 @@ def multiply(
 
 
 def _assembly(form: Format, columns: int, left: Any, right: InMemory, adds: bool, first: int) -> str:
-    """The text; `first` is the number of the first operand that is no sum."""
+    """Return the assembly; `first` is the number of the first operand after the accumulators."""
     count = columns * LINES // 128
     total = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     shape = f"m{LINES}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
@@ -80,7 +80,7 @@ def _assembly(form: Format, columns: int, left: Any, right: InMemory, adds: bool
 
 
 def settle(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> list[Any]:
-    """Wait until at most so many groups are under way; these sums are known then, and this first factor is read."""
+    """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
     made = _asm(
         f"wgmma.wait_group.sync.aligned {under_way};", [*sums, *factor], constraints, [str(v.type) for v in sums]
@@ -89,20 +89,20 @@ def settle(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> l
 
 
 def zeros(kind: Any, count: int) -> Any:
-    """So many sums, all zero, as the dialect's products take them: written here, before the fence that follows.
+    """Return zero accumulators for the dialect's products, written before the fence that follows.
 
-    The first product must not add to registers that nobody wrote since the tile before, either: the assembler takes
-    that tile's sums for a part of this one's then, and lets products wait for each other.
+    The first product must not add to registers left from the previous tile: the assembler would connect the two
+    tiles' accumulators and serialize the products.
     """
     zero = emit_constant(0, kind)
     return _tied([zero] * count)
 
 
 def known(sums: Sequence[Any]) -> list[Any]:
-    """Registers of sums that were waited for, so that nothing that is computed of them moves before the wait.
+    """Return accumulators after the wait, so that no use of them moves before it.
 
-    LLVM is held back by the piece of assembly, NVIDIA's assembler by the fence in it: without it, it takes what is
-    computed later for something between the products, and lets these wait for each other.
+    The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses
+    as lying between the products and serialize them.
     """
     return registers(_tied(sums, FENCE), sums[0].type, len(sums))
 
@@ -113,9 +113,9 @@ def _tied(sums: Sequence[Any], text: str = "") -> Any:
 
 
 def stay_before(value: Any, limit: float, unused: Any) -> None:
-    """Keep a wait that follows behind what this number is computed from, which is never above the limit.
+    """Keep a following wait after the computation of this value, which never exceeds the limit.
 
-    The assembler would wait first, where it is to wait anyway, and compute then; but it moves no wait before a store.
+    The assembler would otherwise wait first and compute later; but it does not move a wait before a store.
     """
     bits = struct.pack(">f", limit).hex().upper()
     text = f"{{\n.reg .pred never;\nsetp.gt.f32 never, $0, 0f{bits};\n@never st.shared.f32 [$1], $0;\n}}"
@@ -130,18 +130,18 @@ def stay_before(value: Any, limit: float, unused: Any) -> None:
 
 
 def registers(held: Any, kind: Any, count: int) -> list[Any]:
-    """The registers that a piece of assembly gives."""
+    """Return the result registers of a piece of assembly."""
     return [create("llvm.extractvalue", kind, held, position=ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
 
 
 def steps_along(rows: int, products: int, step_bytes: int, row_bytes: int) -> list[int]:
-    """Where each product begins in tiles of so many rows that hold steps of the sums side by side."""
+    """Return the byte offset of each product in tiles of this many rows that are contiguous along K."""
     per_row = row_bytes // step_bytes
     return [i // per_row * rows * row_bytes + i % per_row * step_bytes for i in range(products)]
 
 
 def _letter(value: Any) -> str:
-    """The constraint of a register: `f`, or `r` for whole numbers."""
+    """Return the constraint of a register: `f`, or `r` for integers."""
     return "f" if isinstance(value.type, ir.FloatType) else "r"
 
 

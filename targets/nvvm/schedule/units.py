@@ -1,6 +1,6 @@
-"""What matrix units multiply: a table of number formats, and which of them the factors of a product are.
+"""Matrix units: a table of operand formats, and the format of a product's operands.
 
-Products are 16 x 8 numbers by 32 bytes of the sums, whatever the format: 16 numbers of two bytes, 8 of four, 32 of one.
+Products are 16 x 8 elements by 32 bytes of K in any format: 16 elements of two bytes, 8 of four, 32 of one.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ from mirlo.passes.schedule.blocks.contraction.body import Factor
 from mirlo.targets.nvvm.options import Options
 
 ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
-"""Of one product."""
+"""Extents of one product."""
 ACCESS = 16
 """Bytes that a thread moves at once."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """Numbers that a matrix unit takes."""
+    """An operand format of a matrix unit."""
 
     name: str
-    """As PTX calls it."""
+    """Its name in PTX."""
     bytes: int
     sums: str
-    """Element type of what products are added up in."""
+    """Element type of the accumulators."""
     family: str
-    """What a chip must have; numbers of one family may be multiplied with each other, if they are mixed."""
+    """The feature a chip must have; `mixed` formats of one family can be multiplied with each other."""
     mixed: bool = False
-    """Whether the two factors may have different formats of the family."""
+    """Whether the two operands may have different formats of the family."""
     like: str | None = None
-    """The element type that its bytes are, where the code only knows bytes."""
+    """The element type that its bytes encode, where the IR only has bytes."""
 
     @property
     def depth(self) -> int:
-        """Steps of the sums of one product."""
+        """Return the K elements of one product."""
         return DEPTH_BYTES // self.bytes
 
     @property
     def vector(self) -> int:
-        """Numbers that a thread moves at once."""
+        """Return the elements that a thread moves at once."""
         return ACCESS // self.bytes
 
     @property
     def pair(self) -> int:
-        """Neighbouring numbers that share a register."""
+        """Return the adjacent elements that share a register."""
         return 4 // self.bytes
 
     def fits(self, other: Format) -> bool:
-        """Whether it is multiplied with another format."""
+        """Return whether it can be multiplied with another format."""
         return self == other or (self.mixed and self.family == other.family)
 
 
 F16 = Format("f16", 2, "f32", "f16")
 BF16 = Format("bf16", 2, "f32", "bf16")
 F32 = Format("f32", 4, "f32", "f32")
-"""Of no matrix unit: what is multiplied and added by each thread."""
+"""Not a matrix-unit format: multiplied and added by each thread."""
 TF32 = Format("tf32", 4, "f32", "tf32")
 S8, U8 = (Format(name, 1, "i32", "i8", mixed=True) for name in ("s8", "u8"))
 FLOATS8 = (
@@ -73,7 +73,7 @@ _EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
 
 
 def format_of(factor: Factor, element: Any, options: Options) -> Format | Decline:
-    """The format of a factor of a product, from what the body does to its elements before it multiplies them."""
+    """Return the format of an operand, from what the body does to its elements before multiplying them."""
     found = _format(factor, element)
     if isinstance(found, Decline):
         return found
@@ -99,7 +99,7 @@ def _format(factor: Factor, element: Any) -> Format | Decline:
 
 
 def _float8(factor: Factor) -> Format | Decline:
-    """The format that bytes are decoded from, by what the body makes of each of them."""
+    """Return the format that bytes are decoded from, by evaluating the body on each of them."""
     made = _decoded(factor)
     for form in FLOATS8:
         assert form.like is not None
@@ -118,7 +118,7 @@ _BINARY = {
 
 
 def _decoded(factor: Factor) -> np.ndarray | None:
-    """What the body makes of each byte; None where it does something that is not known here."""
+    """Return the body's value for each byte; None if it contains unknown operations."""
     values: dict[Any, np.ndarray] = {factor.argument: np.arange(256, dtype=np.uint8)}
     with np.errstate(all="ignore"):
         for op in factor.body_ops:

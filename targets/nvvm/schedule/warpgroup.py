@@ -1,8 +1,8 @@
-"""Contractions by products of warpgroups (`wgmma`, sm_90a): one warpgroup has tiles copied, the others multiply them.
+"""Contractions by warpgroups (`wgmma`, sm_90a): a producer warpgroup copies tiles, consumers multiply them.
 
-A block is there for as long as the kernel: it computes one tile of the result after the other, and the copies for the
-next one are under way while sums are stored. Each step of the sums, 128 bytes of every line, has a slot in shared
-memory with two barriers: `full` opens when all bytes have arrived, `empty` when all warps have multiplied them.
+Thread blocks are persistent and compute one output tile after another; copies for the next tile are in flight while
+results are stored. Each k-step, 128 bytes of every line, has a pipeline stage in shared memory with two barriers:
+`full` completes when all bytes have arrived, `empty` when all warps have consumed them.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from mirlo.targets.nvvm.schedule.underway import known, registers, zeros
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 STAGES = 8
-"""Most slots."""
+"""Most pipeline stages."""
 COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
-"""Of a thread; together they are what the unit has."""
+"""Registers per producer and per consumer thread; together all of a multiprocessor."""
 GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
-"""The same where threads copy on their own, and keep where their lines are."""
+"""The same if producer threads gather, and keep the addresses of their lines."""
 LATER = 2
-"""Steps after which threads look whether their own copies have arrived."""
+"""k-steps after which producers wait for their own copies."""
 MOST_CODE = 4000
-"""Operations of an epilogue over all sums of a thread: tiles are narrower where there would be more."""
+"""Most operations of an epilogue over all accumulators of a thread; tiles are narrower above it."""
 NEAR = 16
-"""Rows of tiles that are computed at about the same time: they share what they read in the second-level cache."""
+"""Rows of tiles computed at about the same time, which share operands in the L2 cache."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block computes at a time: rows by columns, 64 rows a warpgroup."""
+    """The tile of a thread block: rows by columns, 64 rows per warpgroup."""
 
     groups: int
     width: int
     speed: float
-    """Of the matrix units with tiles like this, as is estimated: narrow ones wait for shared memory."""
+    """Estimated share of the matrix units' peak: narrow tiles wait for shared memory."""
     together: int = 1
-    """Blocks, one above the other, that share columns: each copies its part of them to all."""
+    """Thread blocks of a cluster, stacked along rows: each copies a part of the shared columns to all."""
 
     @property
     def height(self) -> int:
         return self.groups * LINES
 
     def high(self, roles: Roles) -> int:
-        """Tiles one above the other."""
+        """Return the tiles along the rows."""
         return -(-roles.rows.extent // (self.height * self.together)) * self.together
 
     @property
@@ -78,7 +78,7 @@ TILES = (
 
 @dataclass(frozen=True)
 class WarpgroupPlan:
-    """A contraction and the elementwise blocks that follow, by warpgroups."""
+    """A contraction and its elementwise epilogue by warpgroups."""
 
     name = "warpgroups"
 
@@ -95,7 +95,7 @@ class WarpgroupPlan:
 
 
 def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
-    """How to compute a product in warpgroups."""
+    """Plan a product by warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
     formats = formats_of(roles, options)
@@ -121,7 +121,7 @@ def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
 
 
 def choose_tile(roles: Roles, units: int) -> Tile | None:
-    """The tile with which the units multiply most of the time, and what they multiply is used."""
+    """Return the tile with the best utilization of the matrix units."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     best, most = None, 0.0
     for tile in TILES:
@@ -143,7 +143,7 @@ class _Kernel:
         self.high = plan.tile.high(plan.roles)
         self.wide = -(-plan.roles.columns.extent // plan.tile.width)
         self.tiles = plan.roles.batches * self.high * self.wide
-        # Blocks of a cluster have tiles one above the other: a cluster goes from one such column of tiles to the next.
+        # Blocks of a cluster have stacked tiles: a cluster processes one such column of tiles after another.
         self.together = plan.tile.together
         self.clusters = min(plan.options.chip.units, self.tiles) // self.together
         self.shared_lines = plan.tile.width // self.together
@@ -193,13 +193,13 @@ class _Kernel:
             self._each_tile(cluster, 0, self._multiply)
             scf.YieldOp([])
         if self.together > 1:
-            # No block may be gone while others still copy to it, or arrive at its barriers.
+            # No block may exit while others copy to it or arrive at its barriers.
             bulk.meet(cluster=True)
 
-    # Tiles and slots, in the same order for those who copy and those who multiply
+    # Tiles and stages, in the same order for producers and consumers
 
     def _each_tile(self, cluster: Any, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
-        """`body` for each tile of a block, with the slot and its turn that come next; it returns those after it."""
+        """Run `body` for each tile of a block, with the next stage and phase; it returns those after it."""
 
         def one(tile: Any, *at: Any) -> list[Any]:
             return body(self._place(tile), list(at))
@@ -207,7 +207,7 @@ class _Kernel:
         for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
 
     def _place(self, tile: Any) -> tuple[dict[int, Any], Any, Any]:
-        """The batch, the first row and the first column of a tile; those of a cluster count as one."""
+        """Return the batch, first row and first column of a tile; those of a cluster count as one."""
         high = self.high // self.together
         near = next(n for n in range(min(NEAR // self.together, high), 0, -1) if high % n == 0)
         batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
@@ -216,11 +216,11 @@ class _Kernel:
         return values, multiply(down, self.tile.height), multiply(across, self.tile.width)
 
     def _sides(self, slot: Any) -> tuple[Any, Any]:
-        """Where the tiles of both factors are."""
+        """Return the addresses of both operands' tiles."""
         left = self.ring.at(slot)
         return left, add(left, self.left_bytes)
 
-    # The warpgroup that copies: one thread of it
+    # Producer: one thread of its warpgroup
 
     def _copy(self, place: Any, at: list[Any]) -> list[Any]:
         values, row, _ = place
@@ -238,14 +238,14 @@ class _Kernel:
         return for_loop(0, self.roles.depth, self.step, step, at)
 
     def _copy_columns(self, place: Any, first: Any, slot: Any) -> None:
-        """All blocks of a cluster get the same columns, in parts that one of them each copies."""
+        """Copy the shared columns to all blocks of a cluster; each block copies a part."""
         values, _, column = place
         _, right = self._sides(slot)
         part = multiply(self.rank, self.shared_lines)
         mine, corner = add(right, multiply(part, ROW_BYTES)), (add(column, part), first, values)
         self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.ring.full, slot, self.together)
 
-    # The same where the rows are no matrix: all threads of the warpgroup copy pieces of these
+    # Producer that gathers rows: all threads of its warpgroup
 
     def _gather(self, place: Any, at: list[Any]) -> list[Any]:
         values, row, _ = place
@@ -278,11 +278,11 @@ class _Kernel:
 
     @staticmethod
     def _arrived(under_way: int) -> None:
-        """All copies of this thread have arrived, but those of so many steps; products see them."""
+        """Wait for this thread's copies except those of this many k-steps, and make them visible to products."""
         copies.wait(under_way)
         bulk.publish_copies()
 
-    # Those that multiply
+    # Consumers
 
     def _multiply(self, place: Any, at: list[Any]) -> list[Any]:
         def step(sums: Any, slot: Any, turn: Any, begins: bool) -> Any:
@@ -297,7 +297,7 @@ class _Kernel:
 
         def following(_: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
             sums = step(sums, slot, turn, False)
-            # The products of the step before are done: what they read may be written over.
+            # The products of the previous k-step are done: their stage may be overwritten.
             self._release(self.ring.before(slot, 1))
             return [sums, *self.ring.following(slot, turn)]
 
@@ -313,7 +313,7 @@ class _Kernel:
         return [slot, turn]
 
     def _release(self, slot: Any) -> None:
-        """Each warp says that it has multiplied what is in a slot, to all who copy to it."""
+        """Let each warp signal all producers that it has consumed a stage."""
         with only(less(self.lane.number, self.together)):
             if self.together > 1:
                 self.ring.empty.arrive_at(slot, self.lane.number)

@@ -1,4 +1,4 @@
-"""Attention on NVIDIA's GPUs: on the matrix units where they take it."""
+"""Attention on NVIDIA GPUs: on the matrix units if they support it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 TOGETHER = 4
-"""Blocks that a unit has at the same time, of few rows or of one warp: each of them waits most of the time."""
+"""Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
 LARGEST = 256
-"""The longest query whose fragments fit registers."""
+"""The largest query size whose fragments fit registers."""
 
 
 @dataclass(frozen=True)
 class MmaAttentionPlan:
-    """An attention on the matrix units."""
+    """Attention by `mma.sync`."""
 
     name = "attention on tensor cores"
 
@@ -47,7 +47,7 @@ class MmaAttentionPlan:
     tile: Tile
     parts: Dim
     no_groups: str = ""
-    """Why it is not computed by warpgroups, on chips that have these."""
+    """Why warpgroups do not compute it, on chips that have them."""
 
     def emit(self, memory: Memory, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
@@ -59,7 +59,7 @@ class MmaAttentionPlan:
 
 
 def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPlan | Decline:
-    """How to compute an attention by warpgroups."""
+    """Plan an attention by warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
     if str(found.sum_type) != "f32":
@@ -69,7 +69,7 @@ def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPl
 
 
 def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan | Decline:
-    """How to compute an attention on the matrix units, by warps."""
+    """Plan an attention by `mma.sync`."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     form = _common_form(found, options)
@@ -88,7 +88,7 @@ def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan |
 
 @dataclass(frozen=True)
 class DecodePlan:
-    """An attention of few rows."""
+    """Attention with few rows."""
 
     name = "attention of few rows"
 
@@ -105,7 +105,7 @@ class DecodePlan:
 
 
 def plan_decode(found: Attention, options: Options) -> DecodePlan | Decline:
-    """How to compute an attention of few rows."""
+    """Plan an attention with few rows."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
     rows = found.count(found.rows)
@@ -128,12 +128,12 @@ def plan_decode(found: Attention, options: Options) -> DecodePlan | Decline:
 
 
 def _reads(found: Attention) -> list[tuple[Read, int]]:
-    """Query, key and value, and the loop along which each lies in memory."""
+    """Return query, key and value, with the loop along which each is contiguous."""
     return [(found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)]
 
 
 def _common_form(found: Attention, options: Options) -> Format | Decline:
-    """What query, key and value are for the matrix units."""
+    """Return the common matrix-unit format of query, key and value."""
     forms: list[Format] = []
     for read, loop in _reads(found):
         form = format_of(read.factor, read.operand.element_type, options)
@@ -148,7 +148,7 @@ def _common_form(found: Attention, options: Options) -> Format | Decline:
 
 
 def _side_by_side(read: Read, loop: int, count: int) -> bool:
-    """Whether a tensor is read so many numbers at a time along a loop: contiguous, aligned, never over an edge."""
+    """Return whether a tensor can be read in vectors along a loop: contiguous, aligned, never across an edge."""
     if read.operand.outside is not None:
         return False
     flat = read.place.flat(read.operand)
@@ -163,7 +163,7 @@ def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
 
 
 def choose_tile(found: Attention) -> Tile:
-    """Warps of 16 rows each, as many as there are rows for; keys as many as registers hold scores of."""
+    """Return warps of 16 rows each, as many as there are rows for, and as many keys as registers hold scores for."""
     rows = D.guess(found.count(found.rows))
     columns = min(128, -(-found.value_size // 16) * 16)
     warps = 4 if rows > 32 else 2 if rows > 16 else 1
@@ -181,7 +181,7 @@ PLANNERS: tuple[Callable[[Attention, Options], Plan | Decline], ...] = (
 
 
 def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
-    """How to compute these blocks, if they are an attention."""
+    """Plan these blocks if they are an attention."""
 
     def plan(found: Attention) -> Plan:
         reasons = []
@@ -202,7 +202,7 @@ def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> Attent
 
 @schedule("any", target="nvvm", priority=80)
 def attention(kernel: Any, context: Any) -> Any:
-    """Attention on the matrix units, or by tiles of sums; what is around it by the other plans."""
+    """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
     refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
         return refusal

@@ -1,4 +1,4 @@
-"""What measurements may choose for attention: warpgroups or not, tiles, among how many blocks keys are divided."""
+"""Tuning choices of attention: warpgroups or not, tiles, and the number of key splits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mirlo.targets.nvvm.schedule.attention.mma import Tile
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
 GROUPS, STAGES = "groups", "stages"
-"""Of warpgroups; none of them stands for the matrix units as warps use them."""
+"""Choices for warpgroups; without them, `mma.sync` is used."""
 NOT_WANTED = decline("measurements found it slower than another way")
 FEWEST_STAGES = 2
 MOST_REGISTERS = 208
-"""Of a thread, for what it keeps from tile to tile: the rest is for what is on its way."""
+"""Most registers per thread for values kept between tiles; the rest is for values in flight."""
 MOST_PARTS = 64
 
 
 def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
-    """Tiles of the matrix units whose fragments fit registers, those like the plan's own first."""
+    """Yield `mma.sync` tiles whose fragments fit registers, those like the plan's own first."""
     for warps in (4, 8, 2):
         for rows in (1, 2):
             for keys in (64, 32, 128):
@@ -35,7 +35,7 @@ def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
 
 
 def group_tiles(plan: GroupAttentionPlan) -> Iterator[GroupTile]:
-    """Tiles of warpgroups that registers and shared memory hold, with as many slots as fit and with two."""
+    """Yield warpgroup tiles that fit registers and shared memory, with the most stages and with two."""
     for tile, _ in grouped.tiles(plan.found, plan.factors, plan.chip):
         yield tile
         if tile.stages > FEWEST_STAGES:
@@ -43,12 +43,12 @@ def group_tiles(plan: GroupAttentionPlan) -> Iterator[GroupTile]:
 
 
 def is_wanted(by_groups: bool, values: Mapping[str, int]) -> bool:
-    """Whether a way to compute attention is left to choose from."""
+    """Return whether the tuned values allow this strategy."""
     return not by_groups or values.get(GROUPS) != 0
 
 
 def choices(plan: Any) -> list[dict[str, int]]:
-    """What may be tried in place of a plan."""
+    """Return the alternatives to a plan."""
     found = []
     if isinstance(plan, GroupAttentionPlan):
         others: Any = (tile for tile in group_tiles(plan) if tile != plan.tile)
@@ -63,7 +63,7 @@ def choices(plan: Any) -> list[dict[str, int]]:
 
 
 def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
-    """A plan with what measurements found; what does not fit it, of another version, is left out."""
+    """Return a plan with tuned values applied; values that do not fit it, from another version, are ignored."""
     if isinstance(plan, GroupAttentionPlan):
         return _with_groups(plan, values)
     parts = values.get(PARTS, plan.parts)

@@ -1,8 +1,8 @@
-"""Attention of a few rows, as decoders have them: every key and value is read once, 16 bytes a thread at a time.
+"""Attention with few rows, as in decoders: every key and value is read once, in vectors of 16 bytes.
 
-A team of neighbouring threads has a key: each of them a part of its head. They add up a score by shuffles, keep the
-maximum of what they have seen so far, and add the weighted value to what they have summed up of it. Teams, and blocks
-of threads where keys are divided among several, put together what they have only at the end.
+A team of consecutive threads processes a key; each has a part of its head. They reduce the score by shuffles, update
+the running maximum, and accumulate the weighted value. Teams, and thread blocks that split the keys, combine their
+results only at the end.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ class Teams:
     members: int
     """Threads of a team."""
     vector: int
-    """Numbers in 16 bytes."""
+    """Elements in 16 bytes."""
     unrolled: int
-    """Keys that a team has under way together."""
+    """Keys per team that are in flight together."""
 
     @property
     def count(self) -> int:
-        """Teams of a block."""
+        """Return the teams of a block."""
         return WARPS * WARP // self.members
 
     @property
     def keys(self) -> int:
-        """Keys of a block at a time."""
+        """Return the keys of a block per iteration."""
         return self.count * self.unrolled
 
 
 def teams_of(found: Attention, unrolled: int = 4) -> Teams:
-    """As many threads for a key as it takes to read it at once, up to a warp."""
+    """Return teams with as many threads as one read of a key takes, up to a warp."""
     vector = ACCESS // element_bytes(found.key.operand.element_type)
     pieces = max(found.size, found.value_size) // vector
     return Teams(min(WARP, 1 << max(pieces - 1, 0).bit_length()), vector, unrolled)
 
 
 class DecodeKernel:
-    """The kernel of one attention of few rows."""
+    """The kernel of one attention with few rows."""
 
     def __init__(self, work: Work, teams: Teams, parts: Dim):
         self.work = work
@@ -88,7 +88,7 @@ class DecodeKernel:
         together = teams.members * teams.vector
         self.of_head = -(-self.found.size // together)
         self.of_value = -(-self.found.value_size // together)
-        """Vectors of a thread."""
+        """Vectors per thread."""
 
     def emit(self) -> None:
         self.work.touch()
@@ -113,7 +113,7 @@ class DecodeKernel:
         self._meet(ids.thread, part, done)
 
     def _query(self, row: dict[int, Any]) -> list[Any]:
-        """This thread's part of a row; zero beyond its end."""
+        """Load this thread's part of a query row; zero beyond its end."""
         found, vector = self.found, self.teams.vector
         made = []
         for number in range(self.of_head):
@@ -128,7 +128,7 @@ class DecodeKernel:
         return multiply(add(self.member, number * self.teams.members), self.teams.vector)
 
     def _vector(self, read: Read, loops: dict[int, Any], loop: int, number: int) -> Any:
-        """Neighbouring numbers of a tensor, in f32."""
+        """Load consecutive elements of a tensor as f32."""
         vector, extent = self.teams.vector, self.found.size_along(loop)
         column = self._column(number)
         if extent % (self.teams.members * vector):
@@ -142,7 +142,7 @@ class DecodeKernel:
         return widened(read.factor.emit(loaded, vector), self.f32)
 
     def _step(self, first_key: Any, carried: list[Any]) -> list[Any]:
-        """Some keys of each team."""
+        """Process some keys of each team."""
         found, teams, rows = self.found, self.teams, self.of_block
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         keys = [add(first_key, add(self.team, u * teams.count)) for u in range(teams.unrolled)]
@@ -169,7 +169,7 @@ class DecodeKernel:
         return [*new_peaks, *new_totals, *new_sums]
 
     def _score(self, row: int, key: Any, head: list[Any]) -> Any:
-        """A score with its mask, known to all threads of the team."""
+        """Return a masked score, known to all threads of the team."""
         found = self.found
         total = None
         for query, own in zip(self.query[row], head, strict=True):
@@ -189,7 +189,7 @@ class DecodeKernel:
         return create("vector.extract", self.f32, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
 
     def _meet(self, thread: Any, part: Any, done: list[Any]) -> None:
-        """Put together what the teams have, and finish: an element for each thread, or several."""
+        """Combine the results of the teams and apply the epilogue, to one element per thread or several."""
         found, teams, rows = self.found, self.teams, self.of_block
         wide = found.value_size
         peaks, totals = (shared(rows * teams.count, self.f32) for _ in range(2))

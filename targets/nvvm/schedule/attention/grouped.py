@@ -1,4 +1,4 @@
-"""Whether warpgroups compute an attention, and with what tiles."""
+"""Planning of attention by warpgroups: whether it applies, and its tiles."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from mirlo.targets.nvvm.schedule.slots import BESIDE
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
 RATE = 2.2e12
-"""Multiply-and-adds a second of a unit's warpgroups, about."""
+"""Approximate multiply-adds per second of a multiprocessor's warpgroups."""
 FEWEST_ROWS = 48
-"""Rows of a head that are worth a warpgroup."""
+"""Fewest rows of a head for a warpgroup."""
 LARGEST = 256
 STAGES = 4
-"""Most slots for tiles of keys, and of values."""
+"""Most pipeline stages for tiles of keys, and of values."""
 SMALL, SLOWER = 64, 0.88
-"""Heads whose exponentials take as long as their products, and what two warpgroups lose there that three do not."""
+"""Heads whose exponentials take as long as their products, and the relative speed of two warpgroups there."""
 OTHER_REGISTERS = 32
-"""Of a thread, for what is not a score, weight or sum."""
+"""Registers per thread for anything but scores, weights and accumulators."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Warpgroups and keys of a tile, and how fast such tiles are, as is estimated."""
+    """Warpgroups and keys of a tile, and the estimated relative speed of such tiles."""
 
     groups: int
     keys: int
     speed: float
     unmasked: bool = False
-    """Only without masks: these take registers, and half of a wide tile may be hidden."""
+    """Only without masks: masks take registers, and half of a wide tile may be masked."""
     simple: bool = False
-    """Only where keys fill tiles, no heads share keys and there is no mask but bounds: registers are few."""
+    """Only if keys fill tiles, no heads share keys, and bounds are the only mask: registers are scarce."""
 
 
 WAYS = (
@@ -53,7 +53,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class GroupAttentionPlan:
-    """An attention by warpgroups."""
+    """Attention by warpgroups."""
 
     name = "attention on warpgroups"
 
@@ -73,7 +73,7 @@ class GroupAttentionPlan:
 
 
 def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
-    """How to compute an attention of these numbers by warpgroups."""
+    """Plan an attention in this format by warpgroups."""
     if not all(isinstance(extent, int) for extent in found.extents):
         return decline("sizes are known at run time only, which tensor maps must be made for")
     if max(found.size, found.value_size) > LARGEST:
@@ -96,7 +96,7 @@ def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPla
 
 
 def factors_of(found: Attention, form: Format) -> Factors | Decline:
-    """Queries, keys and values as they are copied; rows of a tile are those that lie the same distance apart."""
+    """Return queries, keys and values as they are copied; the rows of a tile have a uniform stride."""
     inner = found.rows
     while len(inner) > 1 and uniform_pitch(found, found.query, inner) is None:
         inner = inner[1:]
@@ -116,7 +116,7 @@ def factors_of(found: Attention, form: Format) -> Factors | Decline:
 
 
 def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
-    """Tiles that registers and shared memory hold, and how fast they are."""
+    """Yield tiles that fit registers and shared memory, with their estimated speed."""
     for way in WAYS:
         _, registers = REGISTERS[way.groups]
         taken = OTHER_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
@@ -133,13 +133,13 @@ def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[Grou
 
 
 def _is_simple(found: Attention, keys: int) -> bool:
-    """Whether tiles of so many keys are all whole, and rows are those of one head."""
+    """Return whether all tiles of this many keys are full, and rows belong to one head."""
     heads = [loop for loop in found.rows if known(found.extents[loop]) > 1]
     return len(heads) <= 1 and known(found.keys) % keys == 0
 
 
 def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | None:
-    """The tile that takes the least time, as is estimated from what is multiplied for nothing."""
+    """Return the tile with the lowest estimated time, counting wasted products."""
 
     keys = known(found.keys)
 
@@ -147,7 +147,7 @@ def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | N
         whole = -(-keys // tile.keys) * tile.keys
         length = (keys + tile.height + tile.keys) / 2 if found.bounds else whole
         rounds = jobs(found, factors, tile) / chip.units
-        # Jobs that are not all as long share units evenly; of others the last round has as many as the first.
+        # Jobs of unequal length balance across multiprocessors; equal ones run in whole waves.
         rounds = max(rounds, 1.0) if found.bounds else ceil(rounds)
         return rounds * tile.height * length / speed
 
@@ -156,12 +156,12 @@ def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | N
 
 
 def jobs(found: Attention, factors: Factors, tile: GroupTile) -> int:
-    """Tiles of rows."""
+    """Return the number of row tiles."""
     heads = known(found.count(found.batch)) * known(found.count(factors.outer))
     return heads * -(-factors.query.lines // tile.height)
 
 
 def even_parts(found: Attention, tile: GroupTile, parts: int) -> int:
-    """As many parts as have a tile of keys, where each has as many as the first one."""
+    """Return the number of non-empty parts if each has as many key tiles as the first one."""
     whole = -(-known(found.keys) // tile.keys)
     return -(-whole // -(-whole // min(parts, whole)))

@@ -1,9 +1,10 @@
-"""Attention by warpgroups (`wgmma`, sm_90a): one has queries, keys and values copied, the others have 64 rows each.
+"""Attention by warpgroups (`wgmma`, sm_90a): a producer copies queries, keys and values; consumers have 64 rows
+each.
 
-A block is there for as long as the kernel: it computes one tile of rows after the other, of those with the most keys
-first, and the first keys of the next tile are on their way while rows are finished. Scores of the next keys and the
-product of the weights with the values are under way together; while a warpgroup makes weights of its scores, in
-registers, another one has the matrix units: they let each other go first in turns.
+Thread blocks are persistent and process tiles of rows, those with the most keys first; the first keys of the next
+tile are in flight while rows are finished. The scores of the next keys and the product of the weights with the
+values are in flight together. While a warpgroup computes weights from scores, in registers, another one uses the
+matrix units: they alternate.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from mirlo.targets.nvvm.schedule.underway import InMemory
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
-"""Of a thread that copies and of one that multiplies, by the warpgroups that do: together what the unit has."""
+"""Registers per producer and per consumer thread, by the number of consumer warpgroups; together all of them."""
 FIRST_TURN = 1
-"""The barrier at which the first warpgroup waits until it is its turn; those of the others follow. 0 is the block's."""
+"""The named barrier where the first warpgroup waits for its turn; those of the others follow. 0 is the block's."""
 NEVER = 1e30
 """Above the sum of any row's weights."""
 TURNS_UP_TO = 128
-"""Size of heads up to which warpgroups take turns: with larger ones products take longer than the weights anyway."""
+"""Largest head size for which warpgroups alternate: with larger heads the products take longer than the weights."""
 
 
 class GroupKernel:
@@ -105,7 +106,7 @@ class GroupKernel:
             bulk.publish_barriers()
         bulk.meet(cluster=False)
 
-    # The warpgroup that copies: one thread of it
+    # Producer: one thread of its warpgroup
 
     def _copy(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
         job = visit.job
@@ -128,13 +129,13 @@ class GroupKernel:
         return self.keys.following(slot, turn)
 
     def _fetch(self, ring: Ring, read: MappedRead, tensor_map: Any, job: Job, tile: Any, slot: Any, turn: Any) -> None:
-        """Bring a tile of keys or values to its slot, when that is empty."""
+        """Copy a tile of keys or values to its stage, once that is empty."""
         ring.empty.wait(slot, turn)
         ring.full.expect(slot, ring.size)
         first = multiply(tile, self.tile.keys)
         read.copy(tensor_map, ring.at(slot), self.tile.keys, first, job.loops, ring.full, slot)
 
-    # Those that multiply
+    # Consumers
 
     def _attend(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
         job = visit.job
@@ -167,7 +168,7 @@ class GroupKernel:
         return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
 
     def _step(self, tile: Any, *carried: Any, inside: bool) -> list[Any]:
-        """A tile of keys, and the weights of the one before times their values."""
+        """Process a tile of keys, and multiply the previous weights with their values."""
         peaks, totals, words, sums, (slot, turn) = self._apart(carried)
         following = self.keys.following(slot, turn)
         self.keys.full.wait(*following)
@@ -188,7 +189,7 @@ class GroupKernel:
         return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
 
     def _apart(self, carried: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
-        """What goes on from tile to tile: peaks, totals, weights, sums, and the slot of the values with its turn."""
+        """Split the carried values: maxima, totals, weights, accumulators, and the values' stage with its phase."""
         ends = [2, 4, 4 + self.tile.keys * LINES // GROUP // PAIR, len(carried) - 2, len(carried)]
         peaks, totals, words, sums, place = (
             list(carried[first:last]) for first, last in zip([0, *ends], ends, strict=False)
@@ -196,18 +197,18 @@ class GroupKernel:
         return peaks, totals, words, sums, place
 
     def _next_turn(self) -> Any:
-        """The barrier of the warpgroup whose turn is next."""
+        """Return the barrier of the warpgroup whose turn is next."""
         following = add(self.number, 1)
         more = less(following, self.tile.groups)
         return create("arith.select", following.type, more, add(following, FIRST_TURN), index(FIRST_TURN))
 
     def _release(self, ring: Ring, slot: Any) -> None:
-        """Each warp says that it has multiplied what is in a slot."""
+        """Let each warp signal that it has consumed a stage."""
         with only(less(self.lane.number, 1)):
             ring.empty.arrive(slot)
 
     def _scores(self, slot: Any) -> list[Any]:
-        """Scores of a tile of keys, under way."""
+        """Issue the scores of a tile of keys."""
         products = -(-self.found.size // self.form.depth)
         queries = add(self.query.base, multiply(self.group_row, ROW_BYTES))
         left, right = (
@@ -217,7 +218,7 @@ class GroupKernel:
         return underway.multiply(self.form, self.tile.keys, left, right, [])
 
     def _weighted(self, words: Sequence[Any], slot: Any, sums: Sequence[Any]) -> list[Any]:
-        """Weights times values, added to the sums, under way."""
+        """Issue the product of weights and values, accumulated."""
         depth = self.form.depth
         moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
         values = InMemory(self.values.at(slot), moved, along_sums=False, beside=self.tile.keys * ROW_BYTES)
@@ -228,7 +229,7 @@ class GroupKernel:
         return masked(self.work, by_rows(scores), [row.loops for row in self.rows], first, self.tile.keys, inside)
 
     def _words(self, weights: Sequence[Sequence[Any]]) -> list[Any]:
-        """Weights as the first factor: four registers of two for each 16 keys."""
+        """Pack weights as the lhs operand: four registers of two elements for each 16 keys."""
         element = self.found.value.operand.element_type
         upper, lower = weights
         pairs = [pair for step in range(0, self.tile.keys, 2 * COLUMNS) for pair in pairs_of(upper, lower, step)]
@@ -245,7 +246,7 @@ class GroupKernel:
                 when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
 
     def _keep(self, parts: Parts, job: Job, row: Any, peak: Any, total: Any, sums: Sequence[Any]) -> None:
-        """Keep what a part of the keys makes of a row."""
+        """Store the partial result of a row."""
         line = parts.line(job.part, job.batch_number, row)
         in_full = times(peak, emit_constant(self.factor, self.f32))
         parts.store_row(line, in_full, total, less(self.lane.member, 1))
@@ -256,12 +257,12 @@ class GroupKernel:
 
 
 def by_rows(registers: Sequence[Any]) -> list[list[Any]]:
-    """What a thread has of a warpgroup's product: pairs of neighbours of two rows in turns."""
+    """Group a thread's accumulators by row: pairs of adjacent columns of two rows alternate."""
     return [[value for i, value in enumerate(registers) if i // PAIR % 2 == half] for half in range(2)]
 
 
 def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
-    """`body` for the numbers below `after` down to `last`."""
+    """Run `body` for the numbers below `after` down to `last`."""
     count = create("arith.subi", after.type, after, last)
 
     def one(i: Any, *held: Any) -> Sequence[Any]:
@@ -272,5 +273,5 @@ def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried
 
 
 def other(turn: Any) -> Any:
-    """The turn after one of a single slot."""
+    """Return the next phase of a single stage."""
     return create("arith.subi", turn.type, index(1), turn)

@@ -1,4 +1,4 @@
-"""Which rows and keys the blocks of a kernel have, one job after the other."""
+"""Assignment of rows and keys to persistent thread blocks, one job after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.targets.nvvm.schedule.attention.memory import anew
 from mirlo.targets.nvvm.schedule.bulk import i32
 
 CACHED = 24 << 20
-"""Bytes of keys and values that stay in the second-level cache: blocks that run together read no more."""
+"""Bytes of keys and values that stay in the L2 cache: blocks that run concurrently read no more."""
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,29 @@ class Job:
     """A tile of rows, and the tiles of keys that it sees, from the last one down."""
 
     loops: Loops
-    """The loops of the rows that are the same in all rows of the tile."""
+    """Loop indices shared by all rows of the tile."""
     batch_number: Any
     before: Any
     """Rows of the batch before the first head of these rows."""
     first_row: Any
-    """Within its head."""
+    """The first row within its head."""
     part: Any
     begin: Any
     """The first tile of keys."""
     edge: Any
-    """The first that some row sees in part only; the last tile, if there is none before."""
+    """The first tile that is partly masked for some row; the last tile, if there is none before."""
     last: Any
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A job, when its turn comes."""
+    """A job at the time it is processed."""
 
     job: Job
     odd: Any
-    """0 and 1 in turns."""
+    """Alternates between 0 and 1."""
     again: Callable[[], Job]
-    """The same job, found out once more: it takes no registers in between."""
+    """Recompute the job, so that it takes no registers in between."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class Row:
     """A row of a thread."""
 
     number: Any
-    """In its batch."""
+    """The row's number in its batch."""
     loops: Loops
     exists: Any
-    """Whether there is such a row; None where that is sure."""
+    """Whether the row exists; None if that is certain."""
 
 
 class Jobs:
-    """All tiles of rows, and the blocks that share them: those with the most keys are computed first."""
+    """All tiles of rows, and the blocks that share them: those with the most keys are first."""
 
     def __init__(self, work: Work, factors: Factors, tile: GroupTile, parts: int, units: int):
         self.work, self.factors, self.tile, self.parts = work, factors, tile, parts
@@ -80,7 +80,7 @@ class Jobs:
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
     def each(self, block: Any, body: Callable[[Visit, list[Any]], list[Any]], carried: Sequence[Any]) -> None:
-        """`body` for each job of a block; every other round goes backwards, so that blocks have as much to do."""
+        """Run `body` for each job of a block; every other round is reversed to balance the blocks."""
         whole, rest = divmod(self.count, self.blocks)
         back = create("arith.subi", block.type, index(self.blocks - 1), block)
         rounds = index(whole)
@@ -89,7 +89,7 @@ class Jobs:
             rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
 
         def find(turn: Any) -> Job:
-            # What is found out anew each time takes no registers meanwhile.
+            # Values that are recomputed each time take no registers meanwhile.
             last = create("arith.subi", block.type, index(self.blocks - 1), anew(block))
             mine = create("arith.select", block.type, less(remainder(turn), 1), block, last)
             return self._job(add(multiply(turn, self.blocks), mine))
@@ -106,7 +106,7 @@ class Jobs:
         work, tile = self.work, self.tile
         section, turn, within, part = split(number, [self.heads // self.near, self.high, self.near, self.parts])
         batch_number, outer = split(add(multiply(section, self.near), within), [work.batches, self.outers])
-        # The last rows see most keys where there is a bound.
+        # With a causal bound the last rows see most keys.
         down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
         first = multiply(down, tile.height)
         batch, before = work.batch(batch_number), multiply(outer, self.rows)
@@ -115,7 +115,7 @@ class Jobs:
         seen = work.seen(batch, *ends)
         tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
         begin, end = tiles_of(part, self.parts, self.tiles, tiles)
-        # Rows that see no key at all see a tile whose keys are all hidden.
+        # Rows that see no key process one tile whose keys are all masked.
         end = create("arith.maxui", end.type, end, add(begin, 1))
         last_tile = create("arith.subi", end.type, end, index(1))
         by_all = work.seen(batch, *ends, by_all=True)
@@ -125,7 +125,7 @@ class Jobs:
         return Job({**batch, **same}, batch_number, before, first, part, begin, edge, last_tile)
 
     def row(self, job: Job, own: Any) -> Row:
-        """The row of this number in the tile of a job."""
+        """Return the row with this number in the tile of a job."""
         row = add(job.first_row, own)
         exists = less(row, self.rows) if self.rows % self.tile.height else None
         number = add(job.before, at_most(row, self.rows, self.tile.height))
@@ -133,7 +133,7 @@ class Jobs:
 
 
 def narrow_loop(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
-    """So many times `body(i, *carried)`; indices go on in 32 bits, half of the registers."""
+    """Run `body(i, *carried)` `count` times; indices have 32 bits, to save registers."""
 
     def one(i: Any, *held: Any) -> list[Any]:
         following = body(i, *(_as(kind, value) for kind, value in zip(kinds, held, strict=True)))

@@ -1,4 +1,4 @@
-"""Finished rows of attention: 16 bytes of the result a thread, where it lies side by side in memory."""
+"""Stores of finished attention rows: 16 bytes per thread, if the result is contiguous."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS
 
 @dataclass(frozen=True)
 class Lines:
-    """How the threads that share rows write them."""
+    """Stores by the threads that share rows."""
 
     work: Work
     lane: Lane
 
     def store(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
-        """Write a row from this thread's part of it: pairs of neighbouring columns, eight columns apart.
+        """Store a row from this thread's part of it: pairs of adjacent columns, eight columns apart.
 
-        `row` are the row's loops, `exists` is whether there is such a row, None where that is sure.
+        `row` are the row's loop indices; `exists` is whether the row exists, None if that is certain.
         """
         if self.side_by_side:
             self._together(total, sums, row, exists)
@@ -42,7 +42,7 @@ class Lines:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the one result has numbers of 16 bits, of which eight of a row begin at multiples of 16 bytes."""
+        """Return whether the only result has 16-bit elements, of which eight of a row are aligned to 16 bytes."""
         found, kept = self.work.found, self.work.kept
         if len(kept) != 1:
             return False
@@ -56,7 +56,7 @@ class Lines:
         return all(number % COLUMNS == 0 for number in (*others, flat.constant))
 
     def _column(self, number: int) -> Any:
-        """The column of one of this thread's numbers."""
+        """Return the column of one of this thread's elements."""
         return add(multiply(self.lane.member, PAIR), number // PAIR * COLUMNS + number % PAIR)
 
     def _together(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
@@ -93,7 +93,7 @@ class Lines:
 
 
 def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
-    """Four words of each of four threads, rows and columns exchanged: a thread gets its own word of all."""
+    """Transpose four words of each of four threads."""
     _, high, low = split(member, [1, 2, 2])
     odd, upper = equal(low, 1), equal(high, 1)
 

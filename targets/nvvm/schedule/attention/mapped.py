@@ -1,4 +1,4 @@
-"""Queries, keys and values as warpgroups have them copied: matrices of lines, one for each head, tiles of these."""
+"""Queries, keys and values as tensor maps copy them: one matrix per head, in tiles."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
 @dataclass(frozen=True)
 class Outside:
-    """A dim of lines' beginnings: one loop, or several that count through memory evenly, the innermost last."""
+    """An outer dim of the rows: one loop, or several with a uniform stride, innermost last."""
 
     loops: tuple[int, ...]
     extents: tuple[int, ...]
     stride: int
-    """Numbers between neighbours."""
+    """Elements between consecutive indices."""
 
     @property
     def extent(self) -> int:
         return prod(self.extents)
 
     def index(self, indices: Mapping[int, Any]) -> Any:
-        """Where in this dim loops are."""
+        """Return the index in this dim for given loop indices."""
         found = None
         for loop, extent in zip(self.loops, self.extents, strict=True):
             found = indices[loop] if found is None else add(multiply(found, extent), indices[loop])
@@ -40,7 +40,7 @@ class Outside:
 
 
 def _merged(dims: Sequence[Outside]) -> list[Outside]:
-    """The same with neighbours as one where they count evenly: tensor maps have few dims."""
+    """Merge adjacent dims with uniform strides: tensor maps have few dims."""
     found: list[Outside] = []
     for dim in dims:
         if found and found[-1].stride == dim.extent * dim.stride:
@@ -52,35 +52,35 @@ def _merged(dims: Sequence[Outside]) -> list[Outside]:
 
 @dataclass(frozen=True)
 class MappedRead:
-    """A tensor of attention: lines of numbers that lie side by side, the same distance apart."""
+    """A tensor of attention: contiguous rows at a uniform pitch."""
 
     read: Read
     form: Format
     lines: int
     width: int
     pitch: int
-    """Numbers from one line to the next."""
+    """Elements from one row to the next."""
     outside: tuple[Outside, ...]
-    """The other dims, the outermost first."""
+    """The other dims, outermost first."""
     offset: int = 0
-    """The number of the tensor that the first line begins with."""
+    """The element of the tensor where the first row starts."""
 
     @property
     def row(self) -> int:
-        """Numbers of a tile's row in shared memory."""
+        """Return the elements of a tile's row in shared memory."""
         return ROW_BYTES // self.form.bytes
 
     def bytes(self, lines: int) -> int:
-        """Of shared memory for a tile of so many lines."""
+        """Return the shared memory for a tile of this many rows."""
         return self.boxes * lines * ROW_BYTES
 
     @property
     def boxes(self) -> int:
-        """Rows of shared memory for a line: each is a part of its own of a tile."""
+        """Return the number of boxes that a row is split into; each is a separate part of a tile."""
         return -(-self.width // self.row)
 
     def tensor_map(self, memory: Memory, lines: int) -> Any:
-        """The map, on the host, for tiles of so many lines."""
+        """Create the tensor map, on the host, for tiles of this many rows."""
         sizes = [dim.extent for dim in self.outside] + [self.lines, self.width]
         strides = [dim.stride for dim in self.outside] + [self.pitch, 1]
         box = [1] * len(self.outside) + [lines, self.row]
@@ -91,17 +91,17 @@ class MappedRead:
         self, tensor_map: Any, target: Any, lines: int, first: Any, loops: Mapping[int, Any],
         barriers: Barriers, number: Any,
     ) -> None:  # fmt: skip
-        """Start the copy of a tile, from its first line on; what is beyond the edges is zero."""
+        """Start the copy of a tile from its first row on; out-of-bounds elements are zero."""
         others = [dim.index(loops) for dim in reversed(self.outside)]
         for box in range(self.boxes):
-            # The first number of a box is known here, the line is not.
+            # The first element of a box is static, the row is not.
             corner = [box * self.row, first, *others]
             copy_tile(add(target, box * lines * ROW_BYTES), tensor_map, corner, barriers, number)
 
 
 @dataclass(frozen=True)
 class GroupTile:
-    """What a block has at a time: rows of so many warpgroups that multiply, keys, slots for tiles of keys."""
+    """The tile of a thread block: rows by consumer warpgroups, keys, pipeline stages."""
 
     groups: int
     keys: int
@@ -124,21 +124,21 @@ class Factors:
     key: MappedRead
     value: MappedRead
     outer: tuple[int, ...]
-    """Loops of the rows that the rows of a tile do not run over."""
+    """Row loops that are constant within a tile."""
 
     def shared_bytes(self, tile: GroupTile) -> int:
-        """Of all slots."""
+        """Return the bytes of all stages."""
         return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
 
 
 def known(size: Dim) -> int:
-    """A size of an attention all of whose sizes are known."""
+    """Return a size of an attention with static sizes."""
     assert isinstance(size, int)
     return size
 
 
 def mapped_read(found: Attention, read: Read, form: Format, across: int, down: Sequence[int]) -> MappedRead | Decline:
-    """A tensor whose lines run over the loops `down` and whose numbers lie side by side along `across`."""
+    """Return a tensor whose rows run over the loops `down`, contiguous along `across`."""
     if read.operand.outside is not None:
         return decline("a factor is read beyond its edges")
     flat = read.place.flat(read.operand)
@@ -165,11 +165,11 @@ def mapped_read(found: Attention, read: Read, form: Format, across: int, down: S
 
 
 def uniform_pitch(found: Attention, read: Read, down: Sequence[int]) -> int | None:
-    """Numbers from one line to the next along loops, the last one running fastest; None where it is not the same."""
+    """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
     flat = read.place.flat(read.operand)
     wide = [loop for loop in down if known(found.extents[loop]) > 1]
     if not wide:
-        return known(found.extents[-1]) * ACCESS  # one line: any distance will do
+        return known(found.extents[-1]) * ACCESS  # a single row: any pitch is right
     pitch = stride = flat.coefficient(wide[-1])
     for loop in reversed(wide):
         if flat.coefficient(loop) != stride:

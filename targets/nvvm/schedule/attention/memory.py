@@ -1,4 +1,4 @@
-"""Fragments of attention, from shared memory."""
+"""Fragments of attention operands, read from shared memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, SharedMatrix,
 
 
 class SecondFactor:
-    """Reads the second factor of a product from shared memory: pairs of fragments, some lines or steps apart."""
+    """Reads the rhs operand from shared memory: pairs of fragments at given distances."""
 
     def __init__(self, lane: Lane, matrix: SharedMatrix, lines: int, steps: int):
         self.matrix = matrix
         other, along, own = split(lane.number, [2, 2, 8])
         line, step = multiply(other, lines), multiply(along, 8)
         step = add(step, multiply(other, steps)) if steps else step
-        # The positions of all fragments differ by constants from this one, and are not worth registers.
+        # All fragment addresses differ from this one by constants, which should not take registers.
         self.base = anew(
             matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
         )
 
     def read(self, line: int, step: int, pair: bool) -> list[Registers]:
-        """The fragments that begin there, two or only the first of them."""
+        """Return the fragments at a position, two or only the first."""
         matrix = self.matrix
         outer, inner = (line, step) if matrix.along_sums else (step, line)
         place = add(self.base, outer * matrix.pitch + inner)
@@ -38,7 +38,7 @@ class SecondFactor:
 
 
 def anew(value: Any) -> Any:
-    """An index that the back end takes for another one each time: what depends on it is not kept in registers."""
+    """Return an index that the back end treats as new each time, so that derived values are not kept in registers."""
     i64 = ir.IntegerType.get_signless(64)
     made = ir.Operation.create(
         "llvm.inline_asm", results=[i64], operands=[create("arith.index_cast", i64, value)],

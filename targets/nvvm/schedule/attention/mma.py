@@ -1,9 +1,9 @@
-"""Attention on the matrix units: queries in registers, keys and values in shared memory, weights never leave a warp.
+"""Attention by `mma.sync`: queries in registers, keys and values in shared memory, weights never leave a warp.
 
-Each warp has some rows. Of a tile of keys it makes scores in fragments, their maxima by shuffles within four threads,
-and the weights, which in these registers are the first factor of the product with the values. While scores are computed
-the values are copied, while weights are multiplied the next keys (`cp.async`). Tiles that a bound of the mask hides are
-not visited, those that it does not touch are computed without it.
+Each warp has some rows. For a tile of keys it computes scores in fragments, their maxima by shuffles within four
+threads, and the weights, whose registers are the lhs operand of the product with the values. Values are copied
+during the scores, and the next keys during the second product (`cp.async`). Fully masked tiles are skipped, and
+fully visible ones computed without the mask.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from mirlo.targets.nvvm.schedule.fragments import (
 from mirlo.targets.nvvm.schedule.units import COLUMNS, F16, ROWS, Format
 
 STEP = 16
-"""Steps of the sums of one product."""
+"""K elements of one product."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block of threads and its warps have."""
+    """The tile of a thread block and its warps."""
 
     warps: int
     rows: int
-    """Fragments of 16 rows of a warp."""
+    """Fragments of 16 rows per warp."""
     keys: int
-    """Of a tile."""
+    """Keys per tile."""
     columns: int
     """Elements of a row of values, whole pairs of fragments."""
 
@@ -69,7 +69,7 @@ class Tile:
 
 
 class MmaKernel:
-    """The kernel of one attention on the matrix units."""
+    """The kernel of one attention by `mma.sync`."""
 
     def __init__(self, work: Work, form: Format, tile: Tile, parts: Dim):
         self.work = work
@@ -123,7 +123,7 @@ class MmaKernel:
         self._finish(part, carried)
 
     def _range(self, part: Any) -> tuple[Any, Any, Any]:
-        """Tiles of this part: the first, the first that the mask's bounds cross, and the last."""
+        """Return the tiles of this part: the first, the first that a bound crosses, and the last."""
         work, tile = self.work, self.tile
         last_row = at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
         seen = work.seen(self.batch, self.first_row, last_row)
@@ -137,7 +137,7 @@ class MmaKernel:
     # Memory
 
     def _place_memory(self) -> None:
-        """Keys and values have memory of their own; queries lie there only until they are in registers."""
+        """Allocate keys and values separately; queries share that memory until they are in registers."""
         tile, element = self.tile, self.found.key.operand.element_type
         shapes = [(tile.keys, self.depth, True), (tile.columns, tile.keys, False)]
         keys, values = (SharedMatrix(None, *shape, self.form) for shape in shapes)
@@ -178,12 +178,12 @@ class MmaKernel:
         self._copy(found.value, self.values, tile.keys, tile.columns, found.value_loop, self.first_column, source)
 
     def _first_key(self, number: Any) -> Any:
-        """The first key of a tile; of the last one, in place of what would follow it."""
+        """Return the first key of a tile; of the last tile for tiles beyond it."""
         held = create("arith.minui", number.type, number, index(self.tiles - 1))
         return multiply(held, self.tile.keys)
 
     def _key(self, first: Any, line: Any) -> tuple[dict[int, Any], Any]:
-        """Where a key lies, and whether there is one, if that is not sure."""
+        """Return the indices of a key, and whether it exists, if that is not certain."""
         key = add(first, line)
         if self.found.keys % self.tile.keys == 0:
             return {**self.batch, self.found.key_loop: key}, None
@@ -193,7 +193,7 @@ class MmaKernel:
     def _copy(
         self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: Any, source: Any
     ) -> None:
-        """Bring lines of a tensor to shared memory, 16 bytes at a time; what is beyond its edges is zero."""
+        """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
         buffer = self.work.memory.slot(read.operand.value).buffer
         for line, column in self._pieces(lines, width // vector):
@@ -212,9 +212,9 @@ class MmaKernel:
             async_copy(buffer, place, matrix.memory, target, count, vector)
 
     def _pieces(self, lines: int, across: int) -> Iterator[tuple[Any, Any]]:
-        """Line and column of each piece that this thread copies; those without one of their own copy the last again."""
+        """Yield row and column of each vector that this thread copies; extra threads repeat the last one."""
         if self.threads % across == 0:
-            # Lines a fixed number apart: addresses that differ by a constant.
+            # Rows have a constant distance, so addresses differ by constants.
             together = self.threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
@@ -232,7 +232,7 @@ class MmaKernel:
         lines = 2 * tile.rows
         peaks, totals, sums = carried[:lines], carried[lines : 2 * lines], carried[2 * lines :]
         wait()
-        # All see these keys now, and nobody reads the values before them any more.
+        # All threads see these keys now, and none reads the previous values any more.
         barrier()
         self._copy_values(number)
         commit()
@@ -247,7 +247,7 @@ class MmaKernel:
         return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
 
     def _scores(self) -> list[list[Any]]:
-        """Fragments of a tile of scores: for each of the rows' fragments one for 8 keys."""
+        """Return fragments of a tile of scores: for each row fragment one per 8 keys."""
         tile = self.tile
         zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
         sums = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
@@ -260,7 +260,7 @@ class MmaKernel:
         return sums
 
     def _by_rows(self, scores: list[list[Any]]) -> list[list[Any]]:
-        """This thread's scores of each of its rows."""
+        """Return this thread's scores of each of its rows."""
         return [
             [number_of(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
             for r in range(self.tile.rows)
@@ -268,7 +268,7 @@ class MmaKernel:
         ]
 
     def _weighted(self, weights: list[list[Any]], fades: list[Any], sums: list[Any]) -> list[Any]:
-        """The weights times the values, added to the sums, which fade first."""
+        """Rescale the accumulators and add the weights times the values."""
         tile = self.tile
         count = tile.columns // COLUMNS
         kind = ir.VectorType.get([2, 2], self.f32)
@@ -287,7 +287,7 @@ class MmaKernel:
         return sums
 
     def _as_factor(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
-        """Weights of 16 keys as the first factor of a product: each register two neighbours of a row."""
+        """Return the weights of 16 keys as the lhs operand: two adjacent elements of a row per register."""
         element = self.found.value.operand.element_type
         pairs = [packed(element, a, b) for a, b in pairs_of(upper, lower, step)]
         return Registers(self.form, tuple(pairs if self.form is F16 else map(as_word, pairs)))

@@ -1,7 +1,7 @@
-"""A tile of scores in the registers of a thread: masks, and what becomes of rows when more keys come.
+"""A tile of scores in the registers of a thread: masks, and the online softmax.
 
-Matrix units of all kinds leave scores in the same places: each thread has pairs of neighbouring keys, eight keys apart,
-of rows that four threads share.
+All matrix units place scores alike: each thread has pairs of adjacent keys, eight keys apart, of rows that four
+threads share.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TEAM = 4
 def masked(
     work: Work, scores: Sequence[Sequence[Any]], rows: Sequence[Mapping[int, Any]], first: Any, keys: int, inside: bool
 ) -> list[list[Any]]:
-    """A thread's scores of each of its rows with the masks on them, in units of the factor of all scores.
+    """Return a thread's masked scores of each of its rows, without the common scale.
 
-    `first` is the thread's first key in a tile of so many; `inside` says that all of them are within all bounds.
+    `first` is the thread's first key in a tile of `keys`; `inside` says that all of them are within all bounds.
     """
     found = work.found
     is_ragged = bool(found.keys % keys) and not inside
@@ -54,14 +54,14 @@ def masked(
 
 
 def _in_tile(end: Any, first: Any, keys: int) -> Any:
-    """Keys from the thread's first one up to an end, none or a tile's at most, in 32 bits: tests of it are short."""
+    """Return the keys from the thread's first one to an end, clamped to the tile, in 32 bits for cheap comparisons."""
     apart = create("arith.subi", end.type, end, first)
     apart = create("arith.maxsi", apart.type, apart, index(0))
     return i32(create("arith.minsi", apart.type, apart, index(keys)))
 
 
 def _above(count: Any, number: int) -> Any:
-    """Whether a count is above a number."""
+    """Return whether a count is above a number."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     greater = ir.IntegerAttr.get(i64, 4)
     return create("arith.cmpi", i1, count, emit_constant(number, count.type), predicate=greater)
@@ -69,18 +69,18 @@ def _above(count: Any, number: int) -> Any:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What a tile of scores makes of rows."""
+    """The effect of a tile of scores on rows."""
 
     peaks: list[Any]
     totals: list[Any]
     """This thread's part of the sum of each row's weights."""
     fades: list[Any]
-    """What sums of the tiles before are multiplied with."""
+    """Factors for the accumulators of previous tiles."""
     weights: list[list[Any]]
 
 
 def weigh(scores: Sequence[Sequence[Any]], peaks: Sequence[Any], totals: Sequence[Any], factor: float) -> Weighed:
-    """Weights of the keys of a tile; the largest score so far and the sum of the weights go on."""
+    """Return the weights of a tile's keys; update the running maximum and sum."""
     f32 = peaks[0].type
     own = [fold(larger, line) for line in scores]
     met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], TEAM)
@@ -94,24 +94,24 @@ def weigh(scores: Sequence[Sequence[Any]], peaks: Sequence[Any], totals: Sequenc
 
 
 def in_all(totals: Sequence[Any]) -> list[Any]:
-    """The sum of each row's weights, from the parts of the threads that share it."""
+    """Reduce the sum of each row's weights over the threads that share it."""
     return over_team(totals, lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], TEAM)
 
 
 def pairs_of(upper: Sequence[Any], lower: Sequence[Any], step: int) -> list[tuple[Any, Any]]:
-    """Weights of 16 keys of two rows as they are the first factor of a product: two neighbours a register."""
+    """Return the weights of 16 keys of two rows as lhs registers: two adjacent elements each."""
     first = step // COLUMNS * PAIR
     return [(line[at], line[at + 1]) for at in (first, first + PAIR) for line in (upper, lower)]
 
 
 def packed(element: Any, a: Any, b: Any) -> Any:
-    """Two numbers rounded to 16 bits, as a vector."""
+    """Round two values to 16 bits and return them as a vector."""
     wide = create("vector.from_elements", ir.VectorType.get([2], a.type), a, b)
     return create("arith.truncf", ir.VectorType.get([2], element), wide)
 
 
 def as_word(pair: Any) -> Any:
-    """Two numbers of 16 bits as one register."""
+    """Return two 16-bit values as one register."""
     i32 = ir.IntegerType.get_signless(32)
     words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)
     return create("vector.extract", i32, words, static_position=ir.DenseI64ArrayAttr.get([0]))

@@ -1,4 +1,4 @@
-"""Arithmetic of the softmax in f32, by the hardware's power of two."""
+"""f32 arithmetic of the softmax, with the hardware's power of two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG2_E = math.log2(math.e)
 
 
 def exp2(value: Any) -> Any:
-    """2^x: off by two units in the last place; what is below 2^-126 is zero, which saves a test and a product."""
+    """Compute 2^x within two units in the last place; results below 2^-126 are flushed to zero, which saves a test."""
     made = ir.Operation.create(
         "llvm.inline_asm", results=[value.type], operands=[value],
         attributes={
@@ -24,12 +24,12 @@ def exp2(value: Any) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a·b + c, rounded once."""
+    """Compute a * b + c, rounded once."""
     return create("math.fma", c.type, a, b, c)
 
 
 def fold(combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
-    """All values combined in pairs, so that the operations do not wait for each other."""
+    """Combine all values pairwise, for instruction-level parallelism."""
     found = list(values)
     while len(found) > 1:
         rest = found[len(found) // 2 * 2 :]
