@@ -1,4 +1,4 @@
-"""Rows on NVIDIA's GPUs: threads read 16 bytes at a time, and meet by shuffles; several warps, in shared memory."""
+"""Rows on NVIDIA GPUs: 16-byte accesses, reductions by warp shuffles, and across warps through shared memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mirlo.targets.nvvm.schedule.turned import plan_turned
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MOST_CODE, plan_wide_points
 
 MOST_THREADS = 512
-"""Of a row."""
+"""Most threads per row."""
 
 
 def plan_warp_rows(group: Group) -> RowsPlan | Decline:
-    """The plan of all GPUs, with the exchange of warps and as many elements a thread as fill an access."""
+    """Plan rows as on all GPUs, with reductions by shuffles and as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("a product has plans of its own")
     plan = plan_rows(group)
@@ -41,12 +41,12 @@ def plan_warp_rows(group: Group) -> RowsPlan | Decline:
 
 
 def width_of(rows: Rows) -> int:
-    """Neighbouring elements that a thread takes at once."""
+    """Return the consecutive elements that a thread processes at once."""
     start = len(rows.rows)
     walks = [walk for walk in rows.walks if len(walk.space.extents) > start]
     if not walks:
         return 1
-    # What walks hand on to each other stays in registers.
+    # Values passed between loops stay in registers.
     handed = set(rows.group.made) - rows.group.kept if rows.in_step else set()
     sizes = [size for walk in walks for size, _ in _side_by_side(walk, handed)]
     if not sizes:
@@ -65,7 +65,7 @@ def width_of(rows: Rows) -> int:
 
 
 def _side_by_side(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, Linear]]:
-    """Size and position of what neighbouring elements of a row read and write side by side, but for these values."""
+    """Yield element size and position of contiguous accesses of a row, except those of these values."""
     axis = len(walk.space.extents) - 1
     for i, place in enumerate(walk.space.places):
         outputs = [] if i in walk.reductions else place.block.outputs
@@ -84,7 +84,7 @@ def _is_aligned(where: Linear, width: int) -> bool:
 
 
 def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
-    """What all threads of a row have together: by shuffles; of several warps, by a value of each."""
+    """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
     found = over_team(partial, reducer.combine, min(team.threads, WARP))
     warps = team.threads // WARP
     if warps <= 1:
@@ -109,12 +109,12 @@ def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[
 
 
 AROUND = (plan_turned, plan_wide_points, plan_warp_rows)
-"""Plans for what is around products."""
+"""Plans for blocks around products."""
 
 
 @schedule("any", target="nvvm", priority=57)
 def warp_rows(kernel: Any, context: Any) -> Any:
-    """Rows by shuffles and accesses of 16 bytes; what is around them by the plans of all GPUs."""
+    """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
