@@ -3,7 +3,7 @@
 The key holds all that the result depends on: the content of the model's file and of those that it refers to, the
 options, the machine, the sources of Mirlo and of installed packages that extend it, the versions of the libraries.
 Where something cannot be part of a key, such as rules that a script registered, the model is compiled as if there were
-no such cache; `Unkept` says why. Nothing here imports the compiler: an answer costs what reading the files costs.
+no such cache; `Uncacheable` says why. Nothing here imports the compiler: an answer costs what reading the files costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, digest_of_file
+from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
 
-LEAST_SECONDS = 0.2
-"""Models that compile faster are not kept."""
+MIN_COMPILE_SECONDS = 0.2
+"""Models that compile faster are not cached."""
 _LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
-_FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "tools")
+_FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver")
 _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders")
 
 
 @dataclass(frozen=True)
-class Unkept:
-    """Why a compilation has no place in the cache."""
+class Uncacheable:
+    """Why a compilation cannot be cached."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Question:
-    """A compilation whose result the cache may have."""
+class CacheKey:
+    """The key of a compilation whose result the cache may have."""
 
     cache: Cache
     model: Path
     key: str
 
-    def answer(self) -> Executable | None:
-        """The compiled model, or None where there is none that is whole."""
+    def lookup(self) -> Executable | None:
+        """Return the compiled model, or None where there is none that is whole."""
         from mirlo.runtime.errors import ArtifactError
         from mirlo.runtime.executable import Executable
         from mirlo.runtime.load import load
@@ -64,7 +64,7 @@ class Question:
             return None  # a file that the model refers to is gone: the compilation will tell
         return loaded if isinstance(loaded, Executable) else None
 
-    def keep(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
+    def store(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
         """Store what the model was compiled to. `files` are those that it refers to."""
         from mirlo.runtime.artifact import save
 
@@ -86,30 +86,39 @@ class Question:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
-def ask(cache: Cache | None, model: Any, target: Target, options: Mapping[str, Any]) -> Question | Unkept:
-    """The question for a compilation; `options` are all that `mirlo.compile` was given and that change the result."""
+def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:
+    """Return the cache that `compile(cache=...)` asks for, None for none."""
+    if isinstance(cache, Cache):
+        return cache
+    if isinstance(cache, bool):
+        return Cache(default_folder()) if cache else None
+    return Cache(Path(cache))
+
+
+def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[str, Any]) -> CacheKey | Uncacheable:
+    """Return the key of a compilation; `options` are all arguments of `mirlo.compile` that change the result."""
     if cache is None:
-        return Unkept("there is no cache")
+        return Uncacheable("there is no cache")
     if not isinstance(model, (str, os.PathLike)) or Path(model).suffix.lower() != ".onnx":
-        return Unkept("only models in .onnx files are kept whole")
+        return Uncacheable("only models in .onnx files are kept whole")
     if target.fingerprint is None:
-        return Unkept(f"target '{target.name}' does not say what of the machine its code depends on")
+        return Uncacheable(f"target '{target.name}' does not say what of the machine its code depends on")
     added = extended(target)
     if added is not None:
-        return Unkept(added)
+        return Uncacheable(added)
     if options.get("strategies") == "measure":
-        return Unkept("strategies are measured anew")
+        return Uncacheable("strategies are measured anew")
     given = {name: value for name, value in options.items() if value}
     try:
         text = json.dumps(given, sort_keys=True)
     except TypeError as error:
-        return Unkept(f"an option cannot be part of a key: {error}")
+        return Uncacheable(f"an option cannot be part of a key: {error}")
     try:
         digest = digest_of_file(model)
     except OSError as error:
-        return Unkept(f"the model cannot be read: {error.strerror or error}")
+        return Uncacheable(f"the model cannot be read: {error.strerror or error}")
     parts = [digest, target.name, target.fingerprint(), text, compiler_version()]
-    return Question(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
+    return CacheKey(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
 
 
 def extended(target: Target) -> str | None:

@@ -6,15 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.core import dims as D
+from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.specialized import Specialized
 
 Shapes = dict[str, list[int | str]]
+
+
+def compile_specialized(
+    request: CompileRequest, wanted: Sequence[Mapping[str, int]], compile_request: CompileFunction
+) -> Specialized:
+    """Compile a request for any sizes, and once more for each of these sizes of its symbols."""
+
+    def build(shapes: Any, number: int | None = None) -> Any:
+        name = "any" if number is None else f"specialized{number}"
+        folder = None if request.save_ir is None else Path(request.save_ir) / name
+        return compile_request(replace(request, shapes=shapes, save_ir=folder))
+
+    return specialized(build(request.shapes), wanted, build)
 
 
 def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Any]) -> Specialized:

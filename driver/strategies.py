@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,11 @@ from mirlo.passes.session import Session
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
 
 ROUNDS = 5
 
-Compile = Callable[..., "Executable"]
+CompileAlone = Callable[[Any, Mapping[str, str]], "Executable | Program"]
 """Compiles a module for the target at hand, with strategies."""
 
 
@@ -66,7 +67,7 @@ class Measured:
         except (OSError, ValueError) as error:
             raise FileError(f"cannot read measured strategies from '{self.cache}': {error}") from error
 
-    def chooser(self, target: str, settings: str, session: Session, compile: Compile) -> Callable[..., str | None]:
+    def chooser(self, target: str, settings: str, session: Session, compile: CompileAlone) -> Callable[..., str | None]:
         """The function that legalization asks; `settings` tell apart what compiles to different code."""
 
         def choose(op: Any, rules: Sequence[Rule]) -> str | None:
@@ -112,7 +113,7 @@ def _alone(op: Any) -> Any:
     return module
 
 
-def _time(module: Any, operator: str, name: str, target: str, compile: Compile) -> float | None:
+def _time(module: Any, operator: str, name: str, target: str, compile: CompileAlone) -> float | None:
     """Microseconds of the operator by the rule of this name; None where the rule does not take it."""
     wanted = {operator: name}
     session = Session(options={"strategies": wanted})
@@ -123,7 +124,7 @@ def _time(module: Any, operator: str, name: str, target: str, compile: Compile) 
         won = next(note for note in session.notes if isinstance(note, LegalizationRecord))
         if won.rule is None or won.rule.name != name:
             return None
-        executable = compile(module, strategies=wanted)
+        executable = compile(module, wanted)
     except PassFailed:
         return None
     return min(executable.profile(repeats=10).microseconds for _ in range(ROUNDS))

@@ -6,21 +6,50 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT
 from mirlo.runtime.errors import MirloError
 
+if TYPE_CHECKING:
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.cache import Cache
+
 GROUP = "mirlo.targets"
 
 
 class TargetError(MirloError, ValueError):
     """A target that is unknown, broken or claimed twice."""
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """The options of a target's pipeline and emitter, checked."""
+
+    target: str = "llvm"
+    threads: int = 1
+    opt_level: int = 2
+    target_options: str = ""
+    """The options in braces after the name of the target: `nvvm{chip=sm_90a}`."""
+    jobs: int | None = None
+    """Processes that compile kernels at the same time; None for as many as help."""
+    cache: Cache | None = None
+    """Where compiled kernels are stored and looked up."""
+    meanwhile: Callable[[Iterable[str]], None] | None = None
+    """A callback for the names of the weights, run while workers compile; emitters need not call it."""
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise ValueError(f"jobs: expected 1 or more, found {self.jobs}")
+        if self.threads < 1:
+            raise ValueError(f"threads: expected 1 or more, found {self.threads}")
+        if not 0 <= self.opt_level <= 3:
+            raise ValueError(f"opt_level: expected 0 to 3, found {self.opt_level}")
 
 
 @dataclass(frozen=True)
@@ -33,11 +62,11 @@ class Target:
     """The target whose rules are tried after this one's; the default rules come last in any case."""
     rule_modules: tuple[str, ...] = ()
     """Modules that register the target's rules when imported."""
-    pipeline: Callable[[Any], str] | None = None
+    pipeline: Callable[[CompileOptions], str] | None = None
     """Text of the pass pipeline from relax to what `emit` takes, for given options."""
-    emit: Callable[..., Any] | None = None
-    """Make the run-time artifact of a module that went through the pipeline."""
-    prepare: Callable[[Any], None] | None = None
+    emit: Callable[[Any, CompileOptions], Artifact] | None = None
+    """Make the run-time artifact of a module (`ir.Module`) that went through the pipeline."""
+    prepare: Callable[[CompileOptions], None] | None = None
     """Called with the options before the pipeline runs on a large model: a chance to start what `emit` will need."""
     fingerprint: Callable[[], str] | None = None
     """What of this machine the code depends on, as text; without it compiled models are not kept in the cache."""
@@ -48,7 +77,7 @@ class Target:
     """What a prim function is expected to take with some choices, in any unit; None where that is not known.
 
     `mirlo tune` measures first what is expected to be fast, and not at all what is expected to be slow."""
-    pipelines: dict[str, Callable[[Any], str]] = field(default_factory=dict)
+    pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the way)."""
     codegen: Any = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or where one is, `"module:Class"`."""

@@ -97,3 +97,13 @@ def default_database() -> Path:
     from mirlo.runtime.cache import default_folder
 
     return default_folder() / "tuning.json"
+
+
+def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Database | None:
+    """Return the database that `compile(tune=...)` asks for, None where there is nothing in it."""
+    if isinstance(tune, Database):
+        return tune
+    if isinstance(tune, (bool, int, float)):
+        path = default_database()
+        return Database(path) if tune and path.exists() else None
+    return Database(tune)

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.driver.build import build
+from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, Entry
 
 ROUNDS = 9
@@ -44,10 +46,9 @@ def time_inside(
     shapes: Mapping[str, Sequence[int | str]] | None, seconds: float,
 ) -> Inside:  # fmt: skip
     """The model with and without these entries, in turns; at least three of each, whatever time is left."""
-    from mirlo.driver.compile import compile as compile_model
 
     def compiled(tuning: Database) -> Any:
-        return compile_model(model, target, shapes=shapes, threads=threads, tune=tuning, cache=False)
+        return build(CompileRequest(model, target, threads, shapes, tuning=tuning))
 
     both = [compiled(Without(database, keys)), compiled(database)]
     inputs = both[0].random_inputs(0)

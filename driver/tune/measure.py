@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mirlo.driver.build import build
+from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import Task
 from mirlo.runtime.errors import MirloError
 
@@ -82,7 +84,6 @@ def compile_task(task: Task, values: dict[str, int], target: str, threads: int) 
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
     from mirlo.dialects.tir.view import prim_functions
-    from mirlo.driver.compile import compile as compile_model
     from mirlo.passes.schedule.tuned import operations_named, set_tuned
 
     with make_context(), ir.Location.unknown():
@@ -92,9 +93,7 @@ def compile_task(task: Task, values: dict[str, int], target: str, threads: int) 
         elif values:
             set_tuned(prim_functions(module.operation)[0], values)
         store = _weights(module)
-    return compile_model(
-        module, target, threads=threads, pipeline=task.rest, params=store, cache=False, jobs=1, tune=False
-    )
+    return build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
 
 
 def _weights(module: Any) -> Any:

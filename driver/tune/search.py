@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from mirlo.driver.tune.database import Database, Entry
+from mirlo.driver.request import CompileRequest
+from mirlo.driver.tune.database import Database, Entry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.tasks import Task, tasks_of
+from mirlo.passes.targets import TargetError
 
 WORTH = 0.97
 """A choice is kept if it takes less than this part of the time, in both measurements."""
@@ -99,6 +101,19 @@ def tune(
     work.run(operators=False, share=1.0)
     work.report.seconds = time.monotonic() - work.start
     return work.report
+
+
+def tuned_request(request: CompileRequest) -> CompileRequest:
+    """Search for the time that a request gives; the request with what the usual database then holds."""
+    target = request.single_target
+    if target is None or request.tune_seconds is None:
+        raise TargetError("tune: a number of seconds is for one target; run 'mirlo tune' for that which makes kernels")
+    database = Database(default_database())
+    tune(
+        request.model, database, target=target, threads=request.threads, shapes=request.shapes,
+        seconds=request.tune_seconds, tell=lambda _: request.progress("tune"),
+    )  # fmt: skip
+    return replace(request, tuning=database, tune_seconds=None)
 
 
 @dataclass

@@ -9,7 +9,6 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
-from mirlo.driver.compile import CompileOptions
 from mirlo.driver.cutout import again
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.graph.constants import is_constant
@@ -24,7 +23,7 @@ from mirlo.passes.schedule.tuned import (
     operations_named,
     tuning_key,
 )
-from mirlo.passes.targets import Target, TargetError, find_target
+from mirlo.passes.targets import CompileOptions, Target, TargetError, find_target
 
 
 @dataclass(frozen=True)

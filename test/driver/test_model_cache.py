@@ -12,9 +12,10 @@ from commands import mirlo, output_of, python
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo as package
-from mirlo.driver import compile as compiling
+from mirlo.driver import build as building
 from mirlo.driver import model_cache
-from mirlo.driver.model_cache import Question, Unkept, ask
+from mirlo.driver.compiler import Compiler
+from mirlo.driver.model_cache import CacheKey, Uncacheable, cache_key
 from mirlo.passes.targets import declared_target
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache
 
@@ -39,7 +40,7 @@ def _write(folder: Path, scale: float = 1.0, external: bool = False) -> Path:
 @pytest.fixture
 def keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep small models too, in a process whose tests have extended the compiler."""
-    monkeypatch.setattr(compiling, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(building, "MIN_COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(model_cache, "extended", lambda target: None)
 
 
@@ -49,7 +50,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch):
         def called(*arguments: object) -> None:
             raise AssertionError("the model was compiled")
 
-        monkeypatch.setattr(compiling, "_compile", called)
+        monkeypatch.setattr(Compiler, "run", called)
 
     return forbid
 
@@ -122,23 +123,25 @@ def test_damage_is_found_and_mended(tmp_path: Path, no_compiler, kind: str, wher
 
 
 def _reason(model: object, **options: object) -> str:
-    found = ask(Cache(Path("nowhere")), model, LLVM, options)
-    assert isinstance(found, Unkept), found
+    found = cache_key(Cache(Path("nowhere")), model, LLVM, options)
+    assert isinstance(found, Uncacheable), found
     return found.reason
 
 
 def test_what_cannot_be_part_of_a_key_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path)
-    assert "extended" in str(ask(Cache(tmp_path), path, LLVM, {})) or "mirlo.extend" not in model_cache.sys.modules
+    assert (
+        "extended" in str(cache_key(Cache(tmp_path), path, LLVM, {})) or "mirlo.extend" not in model_cache.sys.modules
+    )
     monkeypatch.setattr(model_cache, "extended", lambda target: None)
     assert isinstance(
-        ask(Cache(tmp_path), path, LLVM, {"threads": 2, "strategies": {"relax.conv": "im2col"}}), Question
+        cache_key(Cache(tmp_path), path, LLVM, {"threads": 2, "strategies": {"relax.conv": "im2col"}}), CacheKey
     )
     assert "option" in _reason(path, legalize={"relax.relu": print})
     assert "option" in _reason(path, strategies={"relax.relu": print})
     assert "measured" in _reason(path, strategies="measure")
     assert ".onnx" in _reason(path.read_bytes())
-    assert "no cache" in str(ask(None, path, LLVM, {}))
+    assert "no cache" in str(cache_key(None, path, LLVM, {}))
     assert "cannot be read" in _reason(tmp_path / "other.onnx")
 
 
@@ -149,23 +152,23 @@ from pathlib import Path
 import mirlo
 from mirlo.passes.targets import declared_target
 from mirlo.runtime.cache import Cache
-from mirlo.driver.model_cache import Question, ask
-before = ask(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
+from mirlo.driver.model_cache import CacheKey, cache_key
+before = cache_key(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
 @mirlo.legalize("relax.relu")
 def mine(op, builder): ...
-after = ask(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
-print(isinstance(before, Question), after)
+after = cache_key(Cache(Path("nowhere")), sys.argv[1], declared_target("llvm"), {})
+print(isinstance(before, CacheKey), after)
 """
     out = output_of(python("-c", script, _write(tmp_path)))
-    assert out.startswith("True Unkept") and "extended" in out
+    assert out.startswith("True Uncacheable") and "extended" in out
 
 
 def test_an_answer_imports_nothing_of_the_compiler(tmp_path: Path) -> None:
     path = _write(tmp_path)
     script = f"""
 import sys, mirlo
-from mirlo.driver import compile as compiling
-compiling.LEAST_SECONDS = 0.0
+from mirlo.driver import build as building
+building.MIN_COMPILE_SECONDS = 0.0
 exe = mirlo.compile({str(path)!r}, shapes={{"x": [4, 32]}}, cache={str(tmp_path / "cache")!r})
 print(sorted({{name.split(".")[0] for name in sys.modules}} & {{"torch_mlir", "mlir", "onnx"}}))
 """
@@ -192,3 +195,11 @@ def test_the_command(tmp_path: Path) -> None:
     assert Cache(folder).entries() == []
     assert "expected a size" in mirlo("cache", "limit", "much").stderr
     assert json.loads((folder / "limit").read_text()) == 1536
+
+
+def test_the_key_holds_the_sources_that_compile() -> None:
+    """A folder that the driver may import decides what is compiled."""
+    script = (
+        "import mirlo.driver.compiler, sys; print(*{n.split('.')[1] for n in sys.modules if n.startswith('mirlo.')})"
+    )
+    assert set(output_of(python("-c", script)).split()) <= set(model_cache._FOLDERS)

@@ -6,11 +6,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.driver.compile import CompileOptions
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
-from mirlo.passes.targets import find_target
+from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.passes.verify_calls import VerifyCalls
 
 GRAPH = """

@@ -7,7 +7,7 @@ import numpy as np
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.driver import compile as compiling
+from mirlo.driver.compiler import Compiler
 from mirlo.runtime.params import ParameterStore
 
 CHAIN = """
@@ -30,8 +30,8 @@ def test_only_what_is_named_is_held(monkeypatch) -> None:
     for name, array in arrays.items():
         store.add(name, array)
     made = []
-    original = compiling._compile
-    monkeypatch.setattr(compiling, "_compile", lambda *given: made.append(original(*given)) or made[-1])
+    original = Compiler.run
+    monkeypatch.setattr(Compiler, "run", lambda self: made.append(original(self)) or made[-1])
     with make_context(), ir.Location.unknown():
         executable = mirlo.compile(ir.Module.parse(CHAIN), params=store)
     ((artifact, session),) = made

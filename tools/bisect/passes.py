@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mirlo.driver.compile import CompileOptions
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.targets import find_target
+from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Part
 from mirlo.tools.bisect.trial import Settings, Trial, try_part

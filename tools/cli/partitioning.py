@@ -50,12 +50,17 @@ def _survey(arguments: Arguments) -> Survey:
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         if arguments.cost != "priority":
-            from mirlo.driver.place.compiling import decide_alone
+            from mirlo.driver.model_cache import open_cache
+            from mirlo.driver.place.alone import decide_alone
+            from mirlo.driver.request import CompileRequest
+            from mirlo.driver.tune.database import open_database
 
-            decision = decide_alone(
-                arguments.model, targets, arguments.cost, arguments.threads or 1, arguments.shapes, arguments.cache,
-                arguments.jobs, progress,
+            request = CompileRequest(
+                arguments.model, threads=arguments.threads or 1, shapes=arguments.shapes, jobs=arguments.jobs,
+                cache=open_cache(arguments.cache), tuning=open_database(True), placement=arguments.cost,
+                progress=progress,
             )  # fmt: skip
+            decision = decide_alone(request, targets)
             nodes = as_text(decision.nodes)
         progress("place")
         return replace(place(open_model(arguments.model, arguments.shapes), targets, nodes), decision=decision)

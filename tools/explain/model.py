@@ -9,9 +9,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.driver.compile import CompileOptions, bound_strategies, open_database
+from mirlo.driver.bind_strategies import bind_strategies
+from mirlo.driver.build import build
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import StrategyRecord
+from mirlo.driver.tune.database import open_database
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.locations import describe, names_of
@@ -84,7 +86,7 @@ def explain_model(
 
     `tune` says which database of measured choices is used, as for `mirlo.compile`.
     """
-    from mirlo.passes.targets import TargetError, find_target
+    from mirlo.passes.targets import CompileOptions, TargetError, find_target
 
     chosen = find_target(target)
     if chosen.pipeline is None:
@@ -95,7 +97,7 @@ def explain_model(
     session.options["legalize"] = dict(legalize or {})
     session.options[TUNING] = open_database(tune)
     options = CompileOptions(target, threads)
-    session.options["strategies"] = bound_strategies(strategies, options, session)
+    session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or chosen.pipeline(options))
     watch = _Watch()
     failure = None

@@ -43,14 +43,14 @@ def _import_compiler() -> None:
     from mirlo.passes.graph.rewrite import load_rules
     from mirlo.passes.legalize.legalize import load_default_rules
     from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.targets import find_target
+    from mirlo.passes.targets import CompileOptions, find_target
 
     target = find_target("llvm")
     load_converters()
     load_default_rules()
     load_rules("mirlo.passes.graph.rules")
     if target.pipeline is not None:
-        Pipeline(target.pipeline(None))
+        Pipeline(target.pipeline(CompileOptions()))
 
 
 _import_compiler()

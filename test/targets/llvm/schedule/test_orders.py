@@ -98,11 +98,10 @@ def test_lanes_may_run_along_the_sum_or_not(dot: int) -> None:
 
 def _scheduled(text: str, values: dict[str, int], threads: int = 1) -> str:
     """The function after `schedule`."""
-    from mirlo.driver.compile import CompileOptions
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.schedule.tuned import TUNING
     from mirlo.passes.session import Session
-    from mirlo.passes.targets import find_target
+    from mirlo.passes.targets import CompileOptions, find_target
 
     pipeline = find_target("llvm").pipeline
     assert pipeline is not None

@@ -1,0 +1,44 @@
+"""The requested strategies as legalization takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
+from mirlo.driver.strategies import Measured
+from mirlo.driver.tune.database import open_database
+from mirlo.passes.session import Session
+from mirlo.passes.targets import CompileOptions
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+
+
+def bind_strategies(
+    strategies: Strategies | Measured | str | None,
+    options: CompileOptions,
+    session: Session,
+    compile_request: CompileFunction,
+) -> Strategies | Callable[..., str | None] | None:
+    """Return the strategies for legalization: names, functions, or a function that measures for this compilation."""
+    if not strategies:
+        return None
+    if strategies == "measure":
+        strategies = Measured()
+    if isinstance(strategies, str):
+        raise ValueError(f"strategies: expected names by operator, or 'measure', found '{strategies}'")
+    if not isinstance(strategies, Measured):
+        return strategies
+
+    def compile_alone(module: Any, strategies: Mapping[str, str]) -> Executable | Program:
+        return compile_request(
+            CompileRequest(
+                module, options.target, options.threads, strategies=strategies, opt_level=options.opt_level,
+                params=session.params, cache=options.cache, jobs=options.jobs, tuning=open_database(True),
+            )
+        )  # fmt: skip
+
+    settings = f"threads={options.threads} opt_level={options.opt_level}"
+    return strategies.chooser(options.target, settings, session, compile_alone)

@@ -1,0 +1,51 @@
+"""From a request to something that can be called: the model cache around the compiler."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mirlo.driver.model_cache import MIN_COMPILE_SECONDS, CacheKey, Uncacheable, cache_key
+from mirlo.driver.request import CompileRequest
+from mirlo.passes.targets import declared_target
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+
+
+def build(request: CompileRequest) -> Executable | Program:
+    """Compile a request, or load its result from the model cache."""
+    if request.cache is not None:
+        request.progress("cache")
+    key = _key_of(request)
+    cached = key.lookup() if isinstance(key, CacheKey) else None
+    if cached is not None:
+        return cached
+    # Imported here: a model that the cache has needs nothing of the compiler.
+    from mirlo.driver.compiler import Compiler
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+
+    start = time.perf_counter()
+    compiled, session = Compiler(request, build).run()
+    seconds = time.perf_counter() - start
+    if isinstance(key, CacheKey) and isinstance(compiled, Artifact) and seconds >= MIN_COMPILE_SECONDS:
+        request.progress("keep")
+        key.store(compiled, session.params, session.params.files)
+    if request.cache is not None and request.cache.problem is not None:
+        session.warning(f"nothing was kept in the cache: {request.cache.problem}")
+    request.progress("load")
+    if isinstance(compiled, Artifact):
+        return Executable(compiled, session.params)
+    return Program(compiled, session.params)
+
+
+def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:
+    target = request.single_target
+    if target is None:
+        return Uncacheable("models for several targets are not kept whole")
+    return cache_key(
+        request.cache, request.model, declared_target(target.partition("{")[0].strip()), request.key_options()
+    )

@@ -1,0 +1,184 @@
+"""The compiler: from a model to the artifact of a target by import, passes and emission."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.models import OpenedModel, open_model, require_sizes
+from mirlo.driver.programs.detect import needs_program
+from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.stages import ReleaseWeights, SaveStages, Steps
+from mirlo.passes.byoc.artifacts import detach_artifacts
+from mirlo.passes.byoc.way import Targets
+from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.memory.weights import RELEASE
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.tuned import TUNING
+from mirlo.passes.session import Session
+from mirlo.passes.targets import CompileOptions, Target, TargetError, find_target
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.compiled_program import CompiledProgram
+
+MIN_OPERATORS_FOR_WORKERS = 100
+"""Operators, constants included, of a graph whose kernels are worth several processes."""
+
+
+class Compiler:
+    """One compilation of a request. `compile_request` compiles the alternatives that are measured on the way."""
+
+    def __init__(self, request: CompileRequest, compile_request: CompileFunction) -> None:
+        self.request = request
+        self.compile_request = compile_request
+        self.targets = Targets.parse(request.target)
+        self.target, self.options = _host_of(request, self.targets)
+        self.model: OpenedModel
+
+    def run(self) -> tuple[Artifact | CompiledProgram, Session]:
+        """Compile the model: its artifact, or those of a program of several parts."""
+        self._import()
+        module, session = self.model.module, self.model.session
+        folder = None if self.request.save_ir is None else Path(self.request.save_ir)
+        if not needs_program(module):
+            return self._compile(module, folder), session
+        from mirlo.driver.programs.build import build_program
+
+        def compile_part(part: Any, number: int) -> Artifact:
+            return self._compile(part, None if folder is None else folder / f"part{number}")
+
+        return build_program(module, session, self.target.name, compile_part), session
+
+    def _import(self) -> None:
+        """Open the model, and set the options of its session."""
+        request = self.request
+        request.progress("import")
+        self.model = open_model(request.model, request.shapes, request.params, request.trust_file)
+        session = self.model.session
+        self.options = replace(self.options, meanwhile=session.params.settle)
+        # Parts of a program share the weights: what one of them does not name, another may.
+        session.options[RELEASE] = not needs_program(self.model.module)
+        session.options["legalize"] = dict(request.legalize or {})
+        session.options["intrinsics"] = dict(request.intrinsics or {})
+        session.options[SCHEDULES] = dict(request.schedules or {})
+        session.options[TUNING] = request.tuning
+        session.options["strategies"] = self._strategies(session)
+
+    def _compile(self, module: Any, folder: Path | None) -> Artifact:
+        """Run the passes and the emitter on a module."""
+        session, target = self.model.session, self.target
+        require_sizes(module, target.name)
+        if target.prepare is not None and _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS:
+            target.prepare(self.options)
+        pipeline = self._pipeline(module)
+        with module.context, ir.Location.unknown():
+            # Whoever saves stages looks for the pass that did it.
+            pipeline.run(module, session, self._instruments(folder), trusting=folder is None)
+            self.request.progress("emit")
+            externals = detach_artifacts(module)
+            assert target.emit is not None  # `_host_of` checks it
+            artifact = replace(target.emit(module, self.options), externals=externals)
+        session.params.align(spec.name for spec in artifact.params)
+        return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_placement(session)})
+
+    def _pipeline(self, module: Any) -> Pipeline:
+        """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""
+        request, recorded = self.request, self.model.pipeline
+        if request.pipeline is not None:
+            return Pipeline(request.pipeline) if isinstance(request.pipeline, str) else request.pipeline
+        assert self.target.pipeline is not None  # `_host_of` checks it
+        first = _precision_passes(request.precision, recorded)
+        if recorded:
+            return Pipeline(recorded)
+        pipeline = Pipeline(self.target.pipeline(self.options))
+        pipeline.prepend(self._placement_passes(module, first))
+        pipeline.prepend(first)
+        return pipeline
+
+    def _placement_passes(self, module: Any, first: str) -> str:
+        """Return the passes that give parts of the model to code generators, as the requested placement does."""
+        request, targets = self.request, self.targets
+        if request.placement == "priority" or not targets.generators:
+            return str(targets.steps())
+        from mirlo.passes.byoc.restrict import as_text
+
+        if isinstance(request.placement, str):
+            from mirlo.driver.place.compiling import decide
+
+            session = self.model.session
+            decision = decide(module, session, targets, request, self.compile_request, first)
+            session.notes.append(decision)
+            nodes: Mapping[str, Sequence[int]] = decision.nodes
+        else:
+            nodes = request.placement
+        return targets.steps(as_text(nodes)) if any(nodes.values()) else ""
+
+    def _strategies(self, session: Session) -> Any:
+        if not self.request.strategies:
+            return self.request.strategies
+        from mirlo.driver.bind_strategies import bind_strategies
+
+        return bind_strategies(self.request.strategies, self.options, session, self.compile_request)
+
+    def _instruments(self, folder: Path | None) -> list[Instrument]:
+        session = self.model.session
+        instruments: list[Instrument] = [Steps(self.request.progress)]
+        if session.options[RELEASE]:
+            instruments.append(ReleaseWeights(session))
+        if folder is not None:
+            instruments.append(SaveStages(folder, session))
+        return instruments
+
+
+def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, CompileOptions]:
+    """Return the target that compiles what no code generator takes, with its options."""
+    host = targets.host
+    if host is None:
+        raise TargetError(
+            f"target '{targets.names[-1]}' compiles parts of models: name what compiles the rest, '{targets},llvm'"
+        )
+    target = find_target(host.name)
+    if target.pipeline is None or target.emit is None:
+        raise TargetError(f"target '{target.name}' makes no code: it has no pipeline or no emitter")
+    if host.options and not target.takes_options:
+        raise TargetError(f"target '{target.name}' takes no options, found '{host}'")
+    return target, request.options(target.name, host.options)
+
+
+def _precision_passes(dtype: str | None, recorded: str | None) -> str:
+    """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
+    if dtype is None:
+        return ""
+    if recorded:
+        raise ValueError("precision: the IR of a stage in between is past that: compile what it was made from")
+    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
+
+
+def _memory_plan(session: Session) -> dict[str, Any]:
+    """Return the figures of the last memory plan, for reports."""
+    from mirlo.passes.memory.plan import MemoryRecord
+
+    records = [note for note in session.notes if isinstance(note, MemoryRecord)]
+    return {"memory": {"bound": records[-1].bound, "in_place": records[-1].in_place}} if records else {}
+
+
+def _placement(session: Session) -> dict[str, Any]:
+    """Return what placement by cost decided, for reports."""
+    if "mirlo.driver.place.decision" not in sys.modules:
+        return {}
+    from mirlo.driver.place.decision import Decision
+
+    decisions = [note for note in session.notes if isinstance(note, Decision)]
+    return {"placement": {"by": decisions[-1].how, "taken": decisions[-1].best}} if decisions else {}
+
+
+def _operator_count(module: Any) -> int:
+    count = 0
+    for function in module.body.operations:
+        for region in function.operation.regions:
+            count += sum(len(block.operations) for block in region.blocks)
+    return count

@@ -1,0 +1,103 @@
+"""The request of one compilation: what `mirlo.compile` was given, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo.passes.targets import CompileOptions
+
+if TYPE_CHECKING:
+    from mirlo.driver.strategies import Measured
+    from mirlo.driver.tune.database import Database
+    from mirlo.passes.pipeline import Pipeline
+    from mirlo.runtime.cache import Cache
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.params import ParameterStore
+    from mirlo.runtime.program import Program
+
+Progress = Callable[[str], None]
+"""Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
+Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
+"""By operator, the name of the requested rule, or a function from the operator to that name."""
+CompileFunction = Callable[["CompileRequest"], "Executable | Program"]
+"""Compiles a request: measured placement and strategies compile alternatives with it."""
+PRECISIONS = ("bf16", "f16")
+"""Element types that products may be computed from instead of f32."""
+PLACEMENTS = ("priority", "estimated", "measured")
+"""How several targets share a model."""
+
+
+def _ignore_progress(step: str) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """The arguments of one compilation; `mirlo.compile` documents them."""
+
+    model: Any
+    target: str | Sequence[str] = "llvm"
+    threads: int = 1
+    shapes: Mapping[str, Sequence[int | str]] | None = None
+    pipeline: Pipeline | str | None = None
+    legalize: Mapping[str, Callable[..., Any]] | None = None
+    intrinsics: Mapping[str, Callable[..., Any]] | None = None
+    strategies: Strategies | Measured | str | None = None
+    schedules: Mapping[str, Any] | None = None
+    opt_level: int = 2
+    save_ir: str | Path | None = None
+    params: ParameterStore | None = None
+    cache: Cache | None = None
+    jobs: int | None = None
+    tuning: Database | None = None
+    tune_seconds: float | None = None
+    """The time of a search before the compilation; None for no search."""
+    precision: str | None = None
+    placement: str | Mapping[str, Sequence[int]] = "priority"
+    trust_file: bool = False
+    """Whether a file of IR may name passes that reach outside of the module."""
+    progress: Progress = field(default=_ignore_progress, repr=False)
+
+    def __post_init__(self) -> None:
+        self.options("")  # checks the numbers
+        if isinstance(self.placement, str) and self.placement not in PLACEMENTS:
+            raise ValueError(f"placement: expected {', '.join(PLACEMENTS)}, found {self.placement!r}")
+        if self.placement != "priority" and self.pipeline is not None:
+            raise ValueError("placement: a pipeline of your own says so itself, with the pass partition")
+        if self.precision not in (None, *PRECISIONS):
+            raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
+        if self.precision is not None and self.pipeline is not None:
+            raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
+
+    def options(self, target: str, target_options: str = "") -> CompileOptions:
+        """Return the options for the pipeline and the emitter of a target."""
+        return CompileOptions(target, self.threads, self.opt_level, target_options, self.jobs, self.cache)
+
+    @property
+    def single_target(self) -> str | None:
+        """The target, where it is one; None for a list of several."""
+        return self.target if isinstance(self.target, str) and "," not in self.target else None
+
+    def key_options(self) -> dict[str, Any]:
+        """Return what changes the result, the model aside; an `object` stands for what no cache key can hold."""
+        target = self.single_target or ""
+        return {
+            "target": "" if target == target.partition("{")[0].strip() else target,
+            "threads": self.threads,
+            "shapes": self.shapes,
+            "pipeline": self.pipeline,
+            "legalize": self.legalize,
+            "intrinsics": self.intrinsics,
+            "strategies": self.strategies,
+            "schedules": self.schedules and object(),  # a saved schedule is in a file of its own
+            "opt_level": self.opt_level,
+            "save_ir": self.save_ir and object(),
+            "params": self.params,
+            "tuning": self.tuning.digest if self.tuning is not None else None,
+            "precision": self.precision,
+            "placement": self.placement,
+            "trust_file": self.trust_file,
+        }
