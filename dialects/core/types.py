@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -119,6 +120,8 @@ def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim,
 
 
 LARGEST_DIM = 1 << 62
+LARGEST_TENSOR = 1 << 58
+"""Elements of a tensor, of up to 16 bytes each: with more, sizes in bytes do not fit into 64 bits."""
 
 
 def _require_sizes(shape: Sequence[Dim]) -> None:
@@ -126,6 +129,14 @@ def _require_sizes(shape: Sequence[Dim]) -> None:
     for dim in shape:
         if isinstance(dim, int) and not -LARGEST_DIM < dim < LARGEST_DIM:
             raise OpError(f"a dim of {dim} elements is beyond any memory")
+
+
+def _require_elements(shape: Sequence[Dim]) -> None:
+    """A tensor whose size in bytes can be computed, whatever the symbols in its shape stand for."""
+    known = [dim for dim in shape if isinstance(dim, int)]
+    if prod(known) >= LARGEST_TENSOR:
+        listed = ", ".join(map(str, shape))
+        raise OpError(f"a tensor of shape [{listed}] is beyond any memory: it has {prod(known)} elements or more")
 
 
 def dim_attributes(shape: tuple[Dim, ...]) -> Any:
@@ -158,6 +169,7 @@ def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
 def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
     """A `tensor<...>` of this MLIR element type; symbolic dims travel in its encoding."""
     _require_sizes(shape)
+    _require_elements(shape)
     if all(isinstance(dim, int) for dim in shape):
         return ir.RankedTensorType.get(list(shape), element)
     sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in shape]

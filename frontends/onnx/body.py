@@ -18,6 +18,7 @@ from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.equations import solve, taken_for_equal
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
+from mirlo.frontends.onnx.expansion import Expansion, RoundsTooMany
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
 from mirlo.frontends.onnx.inputs import identifier
@@ -41,9 +42,6 @@ SYMBOL_LENGTH = 24
 
 MOST_AGREED = 8
 """So many dims of the inputs of a node are taken for others that they must be equal to."""
-
-EXPANSION_DEPTH = 32
-"""Functions that call functions deeper than this call themselves, or might as well."""
 
 
 class Skipped(Exception):
@@ -94,6 +92,7 @@ class Body:
         """What symbols for sizes that data tells must be; None where no more is to be found out."""
         self._of_data: list[str] = []
         """Symbols for sizes that data tells, in the order in which they were made."""
+        self.expansion = Expansion(model)
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
@@ -117,8 +116,8 @@ class Body:
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         step, scope = self._steps[-1]
         inner = Scope(scope.opsets, None, f"{step.name}/", scope.depth + 1)
-        if inner.depth > EXPANSION_DEPTH:
-            raise NodeError(f"gradients are nested more than {EXPANSION_DEPTH} deep")
+        if inner.depth > functions.EXPANSION_DEPTH:
+            raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
         made = {output for node in scope.nodes for output in node.output}
         inner.values.update({key: value for key, value in scope.values.items() if key not in made})
         inner.values.update(given)
@@ -204,9 +203,14 @@ class Body:
         try:
             if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
                 raise Skipped
+            if len(self._steps) > 1:
+                self.expansion.count(self._steps[-2][0])
             with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
+        except RoundsTooMany:
+            self._steps.pop()
+            raise
         except Skipped:
             values = self.observer.skipped(step, scope)
         except (OnnxImportError, OpError) as error:
@@ -273,12 +277,13 @@ class Body:
         self, body: Any, step: Step, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in the place of the node that calls it."""
-        if scope.depth >= EXPANSION_DEPTH:
-            raise NodeError(f"functions are nested more than {EXPANSION_DEPTH} deep: '{body.name}' calls itself?")
+        if scope.depth >= functions.EXPANSION_DEPTH:
+            deepest = functions.EXPANSION_DEPTH
+            raise NodeError(f"functions are nested more than {deepest} deep: '{body.name}' calls itself?")
         if len(inputs) > len(body.input):
             raise NodeError(f"function '{body.name}' takes {len(body.input)} inputs, got {len(inputs)}")
         given = list(inputs) + [None] * (len(body.input) - len(inputs))
-        nodes = functions.instantiate(body, step.proto, [value is not None for value in given])
+        nodes = self.expansion.instance(body, step, tuple(value is not None for value in given))
         inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
         inner.values.update({name: value for name, value in zip(body.input, given, strict=True) if value is not None})
         wanted = {formal: name for formal, name in zip(body.output, step.proto.output, strict=False) if name}

@@ -11,6 +11,13 @@ from mirlo.frontends.onnx.kinds import type_proto
 from mirlo.frontends.onnx.model import LoadedModel, opsets_of
 from mirlo.frontends.onnx.values import AnyValue
 
+EXPANSION_DEPTH = 32
+"""Functions that call functions deeper than this call themselves, or might as well."""
+
+EXPANDED_NODES = 50_000
+"""Nodes that a model may come to beyond those of its main graph: a few functions that call each other twice, or loops
+in loops, are millions. So many take about half a minute to compile."""
+
 
 def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
     """The model's own function for an operator, or None."""

@@ -17,6 +17,7 @@ from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import MOST, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
+from mirlo.frontends.onnx.expansion import require_expandable
 from mirlo.frontends.onnx.inputs import Shapes, input_types
 from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.model import LoadedModel
@@ -42,6 +43,7 @@ def import_model(
     """
     load_converters()
     loaded = models.load(model)
+    require_expandable(loaded)
     missing = unsupported_nodes(loaded)
     if missing:
         raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))

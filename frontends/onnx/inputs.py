@@ -17,7 +17,8 @@ from mirlo.runtime.kinds import Kind
 Shapes = Mapping[str, Sequence[int | str]]
 """Input name to its shape: numbers, or names of symbols."""
 
-_FUNCTION_NAMES = ("floordiv", "mod", "min", "max")
+LONGEST_NUMBER = 18
+"""Digits of a number that fits into 64 bits, whatever its digits are."""
 
 
 def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
@@ -104,16 +105,21 @@ class _Symbols:
             dim = D.parse(text)
         except ValueError:
             return self.fresh(text)
-        if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN:
+        if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN and _is_countable(dim):
             self._taken |= dim.symbols()
             return dim
         return self.fresh(text)
 
 
+def _is_countable(dim: D.SymbolicDim) -> bool:
+    """Whether the numbers in a dim are such that compiled code, which counts in 64 bits, can hold them."""
+    return all(len(digits) <= LONGEST_NUMBER for digits in re.findall("[0-9]+", str(dim)))
+
+
 def identifier(text: str) -> str:
     """A text as the name of a dim."""
     name = re.sub(r"[^A-Za-z0-9_.]", "_", text)
-    return f"d_{name}" if not name or name[0] in "0123456789." or name in _FUNCTION_NAMES else name
+    return next(found for found in (name, f"d_{name}", f"d_{name.replace('.', '_')}") if D.is_symbol_name(found))
 
 
 def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:

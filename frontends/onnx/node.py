@@ -13,6 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
+from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, as_dim, constant
@@ -21,6 +22,9 @@ from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 class Builder(Protocol):
     """What nodes need from the import that they are part of."""
+
+    expansion: Expansion
+    """What was copied so far of functions and loops."""
 
     def ssa(self, value: AnyValue) -> Any:
         """The SSA value of a tensor; a known one becomes a constant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,25 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 
 def unsupported_nodes(model: LoadedModel) -> list[Unsupported]:
     """Nodes of the model, of graphs within nodes and of the functions that are called, that cannot be imported."""
-    return list(_Search(model).nodes(model.proto.graph.node, model.opsets(), ""))
+    return list(_Search(model).run())
 
 
 class _Search:
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
         self.seen: set[tuple[str, str, str]] = set()
+        self.waiting: deque[tuple[Any, Mapping[str, int], str, int]] = deque()
+        """Nodes of a graph or function to look at, their operator sets, what their names start with, and how many
+        functions they are inside of."""
+        self.depth = 0
+
+    def run(self) -> Iterator[Unsupported]:
+        """Search functions in the order of their depth: deeper than import goes there is nothing to find."""
+        self.waiting.append((self.model.proto.graph.node, self.model.opsets(), "", 0))
+        while self.waiting:
+            nodes, opsets, prefix, self.depth = self.waiting.popleft()
+            if self.depth <= functions.EXPANSION_DEPTH:
+                yield from self.nodes(nodes, opsets, prefix)
 
     def nodes(self, nodes: Sequence[Any], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:
         for index, node in enumerate(nodes):
@@ -44,7 +57,7 @@ class _Search:
         key = (domain, operator, overload)
         if body is not _BY_TYPE and key not in self.seen:
             self.seen.add(key)
-            yield from self.nodes(body.node, functions.opsets(body, opsets), f"{name}/")
+            self.waiting.append((body.node, functions.opsets(body, opsets), f"{name}/", self.depth + 1))
 
 
 _BY_TYPE = object()

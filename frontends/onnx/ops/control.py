@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.expansion import RoundsTooMany
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
@@ -15,6 +16,8 @@ from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 
 MOST_ROUNDS = 1024
 """More would make functions that take too long to compile."""
+MOST_UNROLLED = 8192
+"""Nodes of all rounds of a loop that is unrolled, those of loops inside of it as often as they are there."""
 
 
 @converter("If")
@@ -37,10 +40,30 @@ def loop(node: Node) -> Any:
             f"got {len(body.input)} and {len(body.output)}"
         )
     limit, going = (node.value(i) if node.has(i) else None for i in range(2))
-    made = None
-    if all(value is None or value.is_constant for value in (limit, going)):
-        made = _unrolled(node, body, carried)
-    return _compiled(node, body, limit, going, carried) if made is None else made
+    expansion, made = node.builder.expansion, None
+    declined = expansion.declined
+    if id(body) not in declined and all(value is None or value.is_constant for value in (limit, going)):
+        before = dict(declined)
+        expansion.unrolling += 1
+        try:
+            made = _unrolled(node, body, carried)
+        except RoundsTooMany:
+            if expansion.unrolling > 1:
+                declined[id(body)] = body
+                raise
+        finally:
+            expansion.unrolling -= 1
+        if made is not None:
+            # What was found in rounds that stay says nothing of the same loops elsewhere, where more may be known.
+            _restore(declined, before)
+            return made
+    declined[id(body)] = body
+    return _compiled(node, body, limit, going, carried)
+
+
+def _restore(found: dict[int, Any], before: dict[int, Any]) -> None:
+    found.clear()
+    found.update(before)
 
 
 def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | None:
@@ -50,7 +73,7 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
     if going and limit is not None and limit > MOST_ROUNDS:
         return None
     collected: list[list[AnyValue]] = [[] for _ in body.output[1 + len(carried) :]]
-    done = 0
+    done, start = 0, node.builder.expansion.nodes
     while going and (limit is None or done < limit):
         if done >= MOST_ROUNDS:
             return None
@@ -63,6 +86,9 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
         for sequence, value in zip(collected, results[len(carried) :], strict=True):
             sequence.append(value)
         done += 1
+        rounds = done if limit is None or not going else int(limit)
+        if (node.builder.expansion.nodes - start) // done * rounds > MOST_UNROLLED:
+            raise RoundsTooMany
     return [*carried, *(stacked(node, sequence, 0) for sequence in collected)]
 
 

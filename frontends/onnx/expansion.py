@@ -1,0 +1,88 @@
+"""How many nodes the functions and loops of a model come to, where they are copied: counted, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.frontends.onnx import functions
+from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
+from mirlo.frontends.onnx.graph import Step
+from mirlo.frontends.onnx.model import LoadedModel
+
+Key = tuple[str, str, str]
+
+
+class RoundsTooMany(Exception):
+    """The rounds of loops in loops come to more nodes than are unrolled; the outermost one must not be."""
+
+
+class Expansion:
+    """What an import copied so far."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        self.nodes = 0
+        """How many nodes of functions, branches and rounds were imported."""
+        self.unrolling = 0
+        """How many loops are being unrolled, each inside the one before."""
+        self.declined: dict[int, Any] = {}
+        """Bodies of loops that are not to be unrolled, by identity: where a loop around them is imported once more,
+        with less known, they are not tried again."""
+        self._instances: dict[Any, tuple[Any, list[Any]]] = {}
+        """The nodes of functions that were called in the same way before, with the function."""
+
+    def count(self, caller: Step) -> None:
+        """Count a node that is inside of the function, loop or branch that `caller` is."""
+        self.nodes += 1
+        if self.nodes > functions.EXPANDED_NODES:
+            raise NodeError(
+                f"'{caller.proto.op_type}' (node '{caller.name}') and the functions and loops around it come to more "
+                f"than {functions.EXPANDED_NODES} nodes: functions that call each other several times, and loops of "
+                "rounds that are known, are copied at each place"
+            )
+
+    def instance(self, body: Any, step: Step, present: tuple[bool, ...]) -> list[Any]:
+        """The nodes of a function; of the model's own, those of an equal call before: loops in them are the same."""
+        call = step.proto
+        if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:
+            return functions.instantiate(body, call, present)
+        key = (id(body), present, tuple(attribute.SerializeToString() for attribute in call.attribute))
+        if key not in self._instances:
+            self._instances[key] = (body, functions.instantiate(body, call, present))
+        return self._instances[key][1]
+
+
+def require_expandable(model: LoadedModel) -> None:
+    """Refuse a model whose functions, copied at each call, are too many nodes to compile."""
+    if not model.functions:
+        return
+    sizes: dict[Key, int] = {}
+    total = _size(model, model.proto.graph.node, sizes, 0)
+    if total - len(model.proto.graph.node) <= functions.EXPANDED_NODES:
+        return
+    key = min((key for key, size in sizes.items() if size > functions.EXPANDED_NODES // 2), key=sizes.__getitem__,
+              default=max(sizes, key=sizes.__getitem__))  # fmt: skip
+    raise OnnxImportError(
+        f"{model.name}: the functions of the model, copied at each call, come to {total} nodes, more than "
+        f"{functions.EXPANDED_NODES}: a call of '{key[1]}' alone to {sizes[key]}; functions that call each other "
+        "several times multiply: have the exporter write such a part as a Loop"
+    )
+
+
+def _size(model: LoadedModel, nodes: Sequence[Any], sizes: dict[Key, int], depth: int) -> int:
+    """Nodes of a graph or body, with those of the functions that they call."""
+    total = 0
+    for node in nodes:
+        total += 1
+        key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type, node.overload)
+        body = model.functions.get(key)
+        if body is not None and depth <= functions.EXPANSION_DEPTH:  # deeper ones are refused when they are imported
+            if key not in sizes:
+                sizes[key] = 0  # what calls itself is refused as well
+                sizes[key] = _size(model, body.node, sizes, depth + 1)
+            total += sizes[key]
+        for attribute in node.attribute:
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                total += _size(model, graph.node, sizes, depth)
+    return total

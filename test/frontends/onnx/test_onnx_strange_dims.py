@@ -1,0 +1,56 @@
+"""Names of dims that are no names, and sizes that nothing can hold: compiled, or refused with the input or node."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.importer import import_model
+
+NAMES = [
+    "None", "True", "if", "lambda", "a..b", ".", "..", "a.1", "a..b + 1", "1.a", "a.if", "min", "floordiv", "a[0]",
+    "f(x)", "2**99999", "9223372036854775807*a", "a*99999999999999999999", "18446744073709551616",
+    "a//0", "a b", "\n", "é",
+    "(" * 2000 + "a" + ")" * 2000, "a" * 3000,
+]  # fmt: skip
+
+
+def model_of(node, shape, *constants):
+    initializers = [numpy_helper.from_array(np.array(array), f"c{i}") for i, array in enumerate(constants)]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+    names = ["x", *(tensor.name for tensor in initializers)]
+    made = helper.make_node(node, names, ["y"], name="the_node")
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([made], "g", inputs, [output], initializer=initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name[:24]))
+def test_any_text_names_a_dim(name):
+    module, _ = import_model(model_of("Relu", [name, 2]))
+    assert "relax.relu" in str(module)
+
+
+def test_a_dim_named_for_a_keyword_runs():
+    executable = mirlo.compile(model_of("Relu", ["None", 2]), cache=False, jobs=1)
+    assert executable.run({"x": -np.ones((3, 2), np.float32)})["y"].shape == (3, 2)
+
+
+@pytest.mark.parametrize("shape", [[2**32, 2**32], [2**21] * 3, [2**62], [2**40, "n", 2**40]])
+def test_an_input_that_no_memory_holds_is_refused(shape):
+    with pytest.raises(OnnxImportError, match=r"input 'x': .*beyond any memory"):
+        import_model(model_of("Relu", shape))
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "constants"),
+    [
+        ("Reshape", [4], [[2**40, 2**40]]),
+        ("Expand", [1], [[2**31, 2**31]]),
+        ("Tile", [4, 4], [[2**31, 2**33]]),
+    ],
+)
+def test_a_result_that_no_memory_holds_is_refused_by_node(node, shape, constants):
+    with pytest.raises(OnnxImportError, match=r"node 'the_node' .*(beyond any memory|elements)"):
+        import_model(model_of(node, shape, *constants))
