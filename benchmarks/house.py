@@ -1,0 +1,184 @@
+"""Figures of the code base: `python -m benchmarks.house [--against REVISION]`.
+
+Counts lines by folder, lines with `Any`, import cycles, strictly typed files, imperative docstrings, class names
+that are used twice, and long functions of the code that ships. `--against` adds a column for another revision, read from git.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LONG = 40
+"""Lines of a function that is counted as long."""
+_NO_VERBS = """
+    a above after all an and any are as at because before below beside between both by each every few for from half
+    how if in inside into is it its just many more most no none not nothing of on one only or other others out over
+    same several so some such that the their them then there these this those to two under what when where whether
+    which while who whose why with without
+"""
+NO_VERBS = frozenset(_NO_VERBS.split())
+"""First words of docstrings that are not imperative: articles, pronouns, conjunctions, prepositions, question words."""
+
+
+class House:
+    """The parsed files of a checkout."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        folders = sorted(p.parent for p in root.glob("*/__init__.py") if p.parent.name not in ("test", "benchmarks"))
+        self.paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+        self.texts = {path: path.read_text(encoding="utf-8") for path in self.paths}
+        self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
+
+    def figures(self) -> dict[str, int | str]:
+        """Return all figures by name."""
+        found: dict[str, int | str] = {}
+        lines = Counter[str]()
+        for path, text in self.texts.items():
+            lines[path.relative_to(self.root).parts[0]] += len(text.splitlines())
+        found.update({f"lines of {folder}": count for folder, count in sorted(lines.items())})
+        found["lines"] = sum(lines.values())
+        found["files"] = len(self.paths)
+        found["lines with Any"] = sum(
+            bool(re.search(r"\bAny\b", line)) for t in self.texts.values() for line in t.splitlines()
+        )
+        cycles = import_cycles(self.imports)
+        found["import cycles"] = len(cycles)
+        found["files in import cycles"] = sum(map(len, cycles))
+        found["strictly typed files"] = sum(self._is_strict(path) for path in self.paths)
+        docstrings = [text for node in self._functions if (text := ast.get_docstring(node))]
+        imperative = sum(is_imperative(text) for text in docstrings)
+        found["imperative docstrings of functions"] = f"{imperative} of {len(docstrings)}"
+        names = Counter(
+            n.name
+            for tree in self.trees.values()
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ClassDef) and n.name[0] != "_"
+        )
+        found["class names used twice"] = sum(count > 1 for count in names.values())
+        found[f"functions over {LONG} lines"] = sum((n.end_lineno or 0) - n.lineno > LONG for n in self._functions)
+        return found
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """The modules that each module imports, imports in functions and for type checking included."""
+        modules = {self._module(path): path for path in self.paths}
+        found: dict[str, set[str]] = {}
+        for module, path in modules.items():
+            names = {name for node in ast.walk(self.trees[path]) for name in _imported(node)}
+            near = {name if name in modules else name.rpartition(".")[0] for name in names}
+            found[module] = {name for name in near if name in modules and name != module}
+        return found
+
+    @cached_property
+    def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        nodes = (node for tree in self.trees.values() for node in ast.walk(tree))
+        return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    @cached_property
+    def _strict(self) -> list[re.Pattern[str]]:
+        """Patterns of the modules that the type checker's settings list as strict."""
+        text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
+        sections = re.findall(r"\[\[tool\.mypy\.overrides\]\]\n(.*?)(?=\n\[|\Z)", text, re.DOTALL)
+        names = [
+            n
+            for s in sections
+            if "disallow_any_explicit = true" in s or "# strict" in s
+            for n in re.findall(r'"(mirlo[\w.*]*)"', s)
+        ]
+        return [re.compile(re.escape(name).replace(r"\.\*", r"(\..*)?") + r"\Z") for name in names]
+
+    def _is_strict(self, path: Path) -> bool:
+        return any(pattern.match(self._module(path)) for pattern in self._strict)
+
+    def _module(self, path: Path) -> str:
+        parts = ("mirlo", *path.relative_to(self.root).with_suffix("").parts)
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_imperative(docstring: str) -> bool:
+    """Return whether a docstring seems to begin with a verb in the imperative mood."""
+    first = re.match(r"[\w']+", docstring.strip())
+    if first is None:
+        return False
+    word = first.group().lower()
+    return word not in NO_VERBS and not (word.endswith("s") and not word.endswith(("ss", "us")))
+
+
+def import_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules that import each other: strongly connected components with several members."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+    for start in imports:
+        work: list[tuple[str, Iterator[str]]] = [] if start in index else [(start, iter(sorted(imports[start])))]
+        while work:
+            module, rest = work[-1]
+            if module not in index:
+                index[module] = low[module] = len(index)
+                stack.append(module)
+            for other in rest:
+                if other not in index:
+                    work.append((other, iter(sorted(imports[other]))))
+                    break
+                if other in stack:
+                    low[module] = min(low[module], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[module])
+                if low[module] == index[module]:
+                    at = stack.index(module)
+                    members, stack[at:] = stack[at:], []
+                    found += [sorted(members)] if len(members) > 1 else []
+    return found
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@contextmanager
+def _checkout(revision: str) -> Iterator[Path]:
+    """Extract a revision to a temporary folder."""
+    packed = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the figures as a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", metavar="REVISION", help="a revision whose figures are printed as well")
+    flags = parser.parse_args(arguments)
+    columns = {"now": House(ROOT).figures()}
+    if flags.against:
+        with _checkout(flags.against) as folder:
+            columns = {flags.against: House(folder).figures(), **columns}
+    print(f"| figure | {' | '.join(columns)} |\n| --- |{' ---: |' * len(columns)}")
+    for name in dict.fromkeys(name for figures in columns.values() for name in figures):
+        print(f"| {name} | {' | '.join(str(figures.get(name, '')) for figures in columns.values())} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
