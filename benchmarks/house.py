@@ -1,8 +1,7 @@
 """Figures of the code base: `python -m benchmarks.house [--against REVISION]`.
 
-Counts lines by folder, lines with `Any`, import cycles, strictly typed files, imperative docstrings, class names
-that are used twice, and long functions of the code that ships. `--against` adds a column for another revision, read from git.
-"""
+Counts lines by folder, lines with `Any`, import cycles, strictly typed files, imperative docstrings, class names that
+are used twice, and long functions of the code that ships. `--against` adds a column for another revision from git.
 
 from __future__ import annotations
 
