@@ -2,6 +2,7 @@
 
 Counts lines by folder, lines with `Any`, import cycles, strictly typed files, imperative docstrings, class names that
 are used twice, and long functions of the code that ships. `--against` adds a column for another revision from git.
+"""
 
 from __future__ import annotations
 
