@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from mirlo.runtime.locks import UNCUT
+
 _LAZY = {
     "Executable": "mirlo.runtime.executable",
     "MirloError": "mirlo.runtime.errors",
@@ -27,7 +29,8 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    with UNCUT:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

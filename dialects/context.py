@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from functools import cache
@@ -14,6 +15,8 @@ from mirlo.dialects.core.installed import offered
 
 _LOADING = threading.Lock()
 """Two threads that load dialects at once crash the process, even into contexts of their own."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LOADING._at_fork_reinit)  # type: ignore[attr-defined]
 
 GROUP = "mirlo.dialects"
 """The entry point group in which packages name their dialects: `npu = "mirlo_npu.dialect:DIALECT"`."""

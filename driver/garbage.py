@@ -7,13 +7,14 @@ every 700 new ones takes a tenth of its time.
 from __future__ import annotations
 
 import gc
-import threading
 from contextlib import ContextDecorator
 from typing import Literal
 
+from mirlo.runtime.locks import make_lock
+
 _OBJECTS = 50_000
 """New objects before the collector looks at them."""
-_lock = threading.Lock()
+_lock = make_lock()
 _running = 0
 _usual = gc.get_threshold()
 

@@ -22,6 +22,7 @@ from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import read_regular
 from mirlo.runtime.params import ParameterStore
 
 IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
@@ -138,7 +139,7 @@ def _refuse_shapes(shapes: Any, what: str) -> None:
 
 def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
     session = Session(ParameterStore() if params is None else params.copy())

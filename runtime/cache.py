@@ -14,11 +14,15 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import open_regular, read_regular
 
 DEFAULT_LIMIT = 4 << 30
 OBJECTS, MODELS, MANIFESTS = "objects", "models", "manifests"
@@ -94,7 +98,7 @@ class Cache:
         """The content of an entry. A damaged one is removed and counts as missing."""
         for entry in self._candidates(kind, key):
             with contextlib.suppress(OSError):
-                content = entry.path.read_bytes()
+                content = read_regular(entry.path)
                 if digest_of(content) == entry.digest:
                     self._used(entry)
                     return content
@@ -126,7 +130,7 @@ class Cache:
         if self.limit is not None:
             return self.limit
         try:
-            return int((self.folder / "limit").read_text(encoding="ascii"))
+            return int(read_regular(self.folder / "limit"))
         except (OSError, ValueError):
             return DEFAULT_LIMIT
 
@@ -186,8 +190,9 @@ class Cache:
             write(temporary)
             _make_private_file(temporary)
             os.replace(temporary, folder / f"{key}-{digest(temporary)}")
-        except OSError as error:
-            self.problem = f"{self.folder}: {error.strerror or error}"
+        except (OSError, MirloError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = f"{self.folder}: {reason}"
             _remove(temporary)
             return
         except BaseException:
@@ -287,13 +292,22 @@ def _make_private(folder: Path) -> None:
 
 def default_folder() -> Path:
     """Where this user's caches lie on this system."""
+    try:
+        return _user_folder() / "mirlo" / "compiled"
+    except RuntimeError:
+        # No HOME, and a user that the system does not know, as in containers.
+        user = os.getuid() if hasattr(os, "getuid") else "user"
+        return Path(tempfile.gettempdir()) / f"mirlo-{user}" / "compiled"
+
+
+def _user_folder() -> Path:
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "mirlo" / "compiled"
+    return base
 
 
 def digest_of(content: bytes | memoryview) -> str:
@@ -304,7 +318,7 @@ def digest_of(content: bytes | memoryview) -> str:
 
 def digest_of_file(path: str | os.PathLike[str]) -> str:
     """The digest of a file's content, which is read by blocks: a mapping would count as memory of this process."""
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if hasattr(os, "pread"):
             return _digest_of_blocks(lambda at: os.pread(file.fileno(), _BLOCK, at), size)
@@ -336,6 +350,8 @@ def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:
                 continue
             with contextlib.suppress(OSError):
                 status = item.stat()
+                if not stat.S_ISREG(status.st_mode):
+                    continue
                 found.append(Entry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
     except OSError:
         pass

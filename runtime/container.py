@@ -34,6 +34,7 @@ import numpy as np
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
+from mirlo.runtime.files import open_regular
 from mirlo.runtime.memory import LARGE, require_available
 
 ALIGNMENT = 64
@@ -73,7 +74,7 @@ class MappedFile:
     def __init__(self, path: str | os.PathLike[str], error: type[MirloError]) -> None:
         self.path = Path(path)
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
                 self.size = os.fstat(file.fileno()).st_size
                 # An empty file cannot be mapped; it has no bytes to give either.
                 self._bytes: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
@@ -179,7 +180,7 @@ def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
 def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
     """Whether a file that can be read starts as one of this kind."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_MAGIC) + len(kind.tag)) == _MAGIC + kind.tag
     except OSError:
         return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.errors import ArtifactError, PackedFunctionError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.locks import UNCUT
 
 if TYPE_CHECKING:
     from mirlo.runtime.program import Program
@@ -18,6 +19,11 @@ def load(path: str | os.PathLike[str], device: int | None = None) -> Executable 
 
     `device` is the number of the GPU that it runs on, where there are several.
     """
+    with UNCUT:
+        return _load(path, device)
+
+
+def _load(path: str | os.PathLike[str], device: int | None) -> Executable | Program:
     artifact, store = artifacts.load(path)
     try:
         if artifact.loader == "program":

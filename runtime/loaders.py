@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.runtime import archive, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ class LoadedCode:
 
 Loader = Callable[[Artifact], LoadedCode]
 _LOADERS: dict[str, Loader] = {}
-_llvm_lock = threading.Lock()
 
 
 def register_loader(name: str, loader: Loader) -> None:
@@ -90,7 +89,7 @@ def define_symbol(name: str, address: int) -> None:
 def compile_llvm(text: str, opt: int = 2) -> Any:
     """An engine with the functions of LLVM IR, compiled for this machine; they live as long as it does."""
     llvm = _llvm()
-    with _llvm_lock:
+    with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
         engine.finalize_object()
@@ -107,7 +106,7 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
     _check_machine(artifact, llvm)
     if artifact.threads > 1:
         threads.ensure(artifact.threads)
-    with _llvm_lock:
+    with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine()
         # The first engine makes LLVM see the symbols of the process, so the check of symbols comes after it.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
@@ -188,7 +187,7 @@ def _platform(triple: str) -> tuple[str, str]:
 def _llvm() -> Any:
     import llvmlite.binding as llvm
 
-    with _llvm_lock:
+    with UNCUT:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
     return llvm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from mirlo.runtime.container import (
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.locks import make_lock
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
 
@@ -48,7 +48,7 @@ class _Later:
         self._make: Callable[[], np.ndarray] | None = make
         self._loose = loose
         self._array: np.ndarray | None = None
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def array(self) -> np.ndarray:
         with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable, Memory
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import bind
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
 from mirlo.runtime.program_file import part_row, read_part
@@ -64,7 +64,7 @@ class Specialized(Executable):
         self.builds = tuple(Executable(build, store, device) for build in ordered)
         """Those for some sizes, in the order in which they are asked."""
         self._seen: dict[Shapes, _Seen] = {}
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         values = bind(self.inputs, arrays, named) if named else arrays

@@ -10,10 +10,11 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from mirlo.runtime.locks import UNCUT, make_lock
 
 SYMBOL = "mirlo_parallel"
 """`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
@@ -45,7 +46,7 @@ class _Pool:
     keep: Any
 
 
-_lock = threading.Lock()
+_lock = make_lock()
 _pool: _Pool | None = None
 
 
@@ -65,7 +66,8 @@ def available_cores() -> int:
 def ensure(threads: int) -> None:
     """Have a pool for calls on so many threads, and its symbol defined for code that is loaded from now on."""
     global _pool
-    with _lock:
+    # In this order: a thread that loads a model has the first when it comes here.
+    with UNCUT, _lock:
         if _pool is None:
             _pool = _compile()
             os.register_at_fork(after_in_child=_after_fork)

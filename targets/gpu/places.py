@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.locks import make_lock
 
 ALIGNMENT = 256
 """Alignment of tensors in device memory, in bytes; enough for every device."""
@@ -91,7 +91,7 @@ class WhenCalled:
 
     def __init__(self, place: Callable[[], Any]):
         self._place = place
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._model: Any = None
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -211,21 +213,58 @@ def _externals(module: Any) -> list[str]:
 
 def _object_code(module: Any, opt_level: int, exported: str, used: list[Any]) -> bytes:
     """Machine code of this host, as an object file."""
+    try:
+        externals = _externals(module)
+        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
+        used.append(engine)
+        for name in externals:
+            # The engine links what it compiles; the real functions are found when the object is loaded.
+            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
+        # Looking a symbol up makes the engine compile; without it the object is empty.
+        engine.raw_lookup(exported)
+        return _dump(engine)
+    except RuntimeError as error:
+        raise PassError(f"LLVM made no code: {error}") from error
+
+
+def _dump(engine: Any) -> bytes:
+    """Return the object file that an engine has compiled."""
+    if _has_file_limit() and os.path.isdir("/proc/self/fd"):
+        return _dump_through_pipe(engine)
     with _scratch_file() as path:
-        try:
-            externals = _externals(module)
-            engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
-            used.append(engine)
-            for name in externals:
-                # The engine links what it compiles; the real functions are found when the object is loaded.
-                engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
-            # Looking a symbol up makes the engine compile; without it the object is empty.
-            engine.raw_lookup(exported)
-            engine.dump_to_object_file(path)
-        except RuntimeError as error:
-            raise PassError(f"LLVM made no code: {error}") from error
+        engine.dump_to_object_file(path)
         with open(path, "rb") as file:
             return file.read()
+
+
+def _has_file_limit() -> bool:
+    """Return whether files of this process must not grow beyond a size (`ulimit -f`): LLVM ends it where one does."""
+    try:
+        import resource
+    except ImportError:
+        return False
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+
+
+_COLLECT = "import sys; content = sys.stdin.buffer.read(); sys.stdout.buffer.write(content)"
+
+
+def _dump_through_pipe(engine: Any) -> bytes:
+    """Return the object file by way of another process, since pipes have no limit: this one cannot read meanwhile."""
+    source, target = os.pipe()
+    try:
+        command = [sys.executable, "-S", "-c", _COLLECT]
+        collector = subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE)
+        os.close(source)
+        source = -1
+        engine.dump_to_object_file(f"/proc/self/fd/{target}")
+        os.close(target)
+        target = -1
+        return collector.communicate()[0]
+    finally:
+        for handle in (source, target):
+            if handle >= 0:
+                os.close(handle)
 
 
 @contextlib.contextmanager

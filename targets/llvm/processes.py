@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.passes.registry import PassError
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.threads import available_cores
 from mirlo.targets.llvm.object_code import Entry, compile_text
 from mirlo.targets.llvm.worker import receive, send
@@ -47,7 +48,7 @@ class _Process:
     """A compiling process, used by one thread at a time."""
 
     popen: Any
-    lock: Any = field(default_factory=threading.Lock)
+    lock: Any = field(default_factory=make_lock)
 
     def tell(self, task: Task, opt_level: int) -> None:
         """Hand a task over; `answer` gives what became of the tasks, in their order."""
@@ -78,7 +79,7 @@ class _Gone(Exception):
 
 
 _processes: list[_Process] = []
-_lock = threading.Lock()
+_lock = make_lock()
 
 
 def helpers(jobs: int | None) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.locks import make_recursive_lock
 
 
 class CudaError(ArtifactError):
@@ -65,7 +65,7 @@ class Gpu:
         self.pool: Any = None
         """Its memory pool: `memory.pool_of`."""
         self._context: Any = None
-        self._lock = threading.RLock()
+        self._lock = make_recursive_lock()
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -5,7 +5,6 @@ Shared by the loaders of NVIDIA's libraries.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mirlo.runtime.external import ExternalFunctions
+from mirlo.runtime.locks import make_lock
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import on_gpu
 from mirlo.targets.nvvm.library_plan import Function
@@ -76,7 +76,7 @@ class Program:
         self._functions = functions
         self._params = params
         self._make_call, self._open, self._close = make_call, open_handle, close_handle
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._places: dict[int, Place] = {}
         self._calls: dict[str, list[Call]] = {}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.runtime.device_array import CUDA
+from mirlo.runtime.locks import make_recursive_lock
 from mirlo.targets.nvvm.device import CudaError, Gpu, check, gpu
 
 SMALLEST = 512
@@ -57,7 +57,7 @@ class Pool:
 
     def __init__(self, on: Gpu) -> None:
         self.gpu = on
-        self._lock = threading.RLock()
+        self._lock = make_recursive_lock()
         self._idle: defaultdict[int, list[Block]] = defaultdict(list)
 
     def take(self, size: int, stream: int) -> Block:

@@ -8,7 +8,6 @@ used in place.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
+from mirlo.runtime.locks import make_recursive_lock
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.frames import Frame, Frames
 from mirlo.targets.gpu.functions import Functions
@@ -62,7 +62,7 @@ class Model:
         self._interpret = interpret
         self.artifact = artifact
         self.gpu = gpu
-        self.lock = threading.RLock()
+        self.lock = make_recursive_lock()
         check_chip(artifact, gpu)
         with self.lock, gpu.entered():
             self._held = Held(gpu)

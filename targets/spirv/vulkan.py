@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.locks import make_recursive_lock
 
 WAIT = 2**64 - 1
 _KINDS = {2: 0, 1: 1, 3: 2, 4: 3, 0: 4}
@@ -54,7 +54,7 @@ class Device:
 
     def __init__(self, number: int = 0) -> None:
         vk = api()
-        self.lock = threading.RLock()
+        self.lock = make_recursive_lock()
         self._instance = self._make_instance(vk)
         devices = vk.vkEnumeratePhysicalDevices(self._instance)
         if not devices:

@@ -11,18 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import execution_engine, ir, passmanager
+from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.targets.llvm import intrinsics as _rules  # noqa: F401  (registers the rules)
-
-TO_LLVM = (
-    "builtin.module(convert-vector-to-scf,convert-scf-to-cf,convert-vector-to-llvm,convert-math-to-llvm,"
-    "finalize-memref-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},convert-arith-to-llvm,"
-    "convert-index-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
-)
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def lowered(text: str) -> Any:
     """The module of this text in the LLVM dialect, with the context current."""
     module = ir.Module.parse(text)
     Lowering(("llvm", "default")).run(module.operation)
-    passmanager.PassManager.parse(TO_LLVM).run(module.operation)
+    lower_to_llvm(module)
     return module
 
 

@@ -6,7 +6,6 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.locks import make_lock
 
 NAME = "libdnnl.so.3"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-iomp")
@@ -49,7 +49,7 @@ class _Version(ctypes.Structure):
     _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int)]
 
 
-_lock = threading.Lock()
+_lock = make_lock()
 
 
 def load_library() -> Library:

@@ -1,0 +1,36 @@
+"""Open files that must be files: a pipe or a device in the place of one would be waited for without end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading bytes, unbuffered; OSError for anything else."""
+    # Without O_NONBLOCK, to open a pipe waits until somebody writes to it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is a {_kind(mode)}, expected a regular file", os.fspath(path))
+        return os.fdopen(handle, "rb", buffering=0)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a regular file; OSError for anything else."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"))
+    return next((name for test, name in kinds if test(mode)), "special file")

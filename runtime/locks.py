@@ -1,0 +1,100 @@
+"""Locks over forks: the child of a fork has none of the threads that would have released those that were held.
+
+A lock that guards a few statements is made anew in the child. One that guards what must not be cut in two, such as work
+inside LLVM (`UNCUT`), is taken by the thread that forks: the fork waits until the work is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+WAIT_SECONDS = 30.0
+"""How long a fork waits for work that must not be cut in two; far longer than to load any model takes."""
+FORK_SECONDS = 0.0005
+"""How often a thread that gives way to a fork looks whether it is over."""
+
+
+def make_lock() -> threading.Lock:
+    """Return a lock that is free in the child of a fork."""
+    lock = threading.Lock()
+    _renewed.add(lock)
+    return lock
+
+
+def make_recursive_lock() -> Any:
+    """Return a recursive lock that is free in the child of a fork."""
+    lock = threading.RLock()
+    _renewed.add(lock)
+    return lock
+
+
+_renewed: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class _UncutWork:
+    """A recursive lock that a fork takes first, before the threads that wait for it."""
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+        self._forks = 0
+        self._taken = threading.local()
+
+    def __enter__(self) -> None:
+        while self._forks and not self._lock._is_owned():
+            time.sleep(FORK_SECONDS)
+        self._lock.acquire()
+
+    def __exit__(self, *unused: object) -> None:
+        self._lock.release()
+
+    def before_fork(self) -> None:
+        self._forks += 1
+        self._taken.value = self._lock.acquire(timeout=WAIT_SECONDS)
+        # Engines that nobody holds any more are freed wherever that happens, under llvmlite's own lock alone.
+        self._taken.llvmlite = lock = _llvmlite_lock()
+        if lock is not None and not lock.acquire(timeout=WAIT_SECONDS):
+            self._taken.llvmlite = None
+
+    def after_in_parent(self) -> None:
+        self._forks -= 1
+        self._release_llvmlite()
+        if self._taken.value:
+            self._lock.release()
+
+    def after_in_child(self) -> None:
+        self._forks = 0
+        self._release_llvmlite()
+        self._lock._at_fork_reinit()
+
+    def _release_llvmlite(self) -> None:
+        if self._taken.llvmlite is not None:
+            self._taken.llvmlite.release()
+            self._taken.llvmlite = None
+
+
+def _llvmlite_lock() -> Any:
+    """Return the lock that llvmlite holds in each call of LLVM; None where it is not imported."""
+    wrapper = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+    return getattr(wrapper, "_lock", None)
+
+
+UNCUT = _UncutWork()
+"""Held by whoever loads models or works in LLVM without Python's lock: a fork in that time would leave locks of LLVM
+and of Python's imports held in the child for ever, and tables half made."""
+
+
+def _renew() -> None:
+    for lock in list(_renewed):
+        lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=UNCUT.before_fork, after_in_parent=UNCUT.after_in_parent, after_in_child=UNCUT.after_in_child
+    )
+    os.register_at_fork(after_in_child=_renew)
