@@ -78,7 +78,7 @@ class SymbolicDim:
         result: dict[Monomial, int] = {}
         for atoms, factor in self.terms:
             for other_atoms, other_factor in terms_of(other):
-                key = tuple(sorted(atoms + other_atoms))
+                key = _monomial(atoms + other_atoms)
                 result[key] = result.get(key, 0) + factor * other_factor
         return _make(result)
 
@@ -171,6 +171,28 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
     return SymbolicDim(tuple(ordered))
 
 
+def _monomial(atoms: Monomial) -> Monomial:
+    """A product of atoms in its canonical order; `min(1, n)` times itself or times `n` is the other factor."""
+    for atom in atoms:
+        limited = _limited_to_one(atom)
+        if limited is not None:
+            rest = list(atoms)
+            rest.remove(atom)
+            if atom in rest or limited in rest:
+                return _monomial(tuple(rest))
+    return tuple(sorted(atoms))
+
+
+def _limited_to_one(atom: Atom) -> Atom | None:
+    """The atom of a size that `min(1, size)` limits."""
+    parts = atom_parts(atom) if atom.startswith("min(") else None
+    if parts is None or 1 not in parts[1:]:
+        return None
+    size = parts[1] if parts[2] == 1 else parts[2]
+    is_atom = len(terms_of(size)) == 1 and terms_of(size)[0][1] == 1 and len(terms_of(size)[0][0]) == 1
+    return terms_of(size)[0][0][0] if is_atom and is_nonnegative(size) else None
+
+
 def _combine(left: Dim, right: Dim, sign: int) -> Dim:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
@@ -230,6 +252,9 @@ def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
     rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
     if isinstance(rest, int):
         return whole
+    if 2 * rest.terms[0][1] > right:  # of a quotient and what it leaves of a multiple, the one of smaller factors
+        multiple = _make({atoms: 1 for atoms, _ in rest.terms if atoms})
+        return whole + multiple - apply("floordiv", multiple * right - rest + (right - 1), right)
     return whole + (_nested_floordiv(rest, right) or _atom("floordiv", rest, right))
 
 
@@ -248,10 +273,10 @@ def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
 
 
 def _simplify_mod(left: Dim, right: Dim) -> Dim | None:
-    if not isinstance(right, int) or right < 0:
-        return None if _divide_exactly(left, right) is None else 0
-    rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
-    return rest if isinstance(rest, int) else _atom("mod", rest, right)
+    """A remainder by a number is written with the quotient, so that what is computed from both cancels out."""
+    if isinstance(right, int):
+        return left - apply("floordiv", left, right) * right
+    return None if _divide_exactly(left, right) is None else 0
 
 
 def _divide_exactly(left: Dim, right: Dim) -> Dim | None:
@@ -302,10 +327,25 @@ _MOST_BOUNDS = 3
 def _is_nonnegative(dim: Dim, bounds: int) -> bool:
     if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim)):
         return True
-    return bounds > 0 and any(_is_nonnegative(lower, bounds - 1) for lower in _lower_bounds(dim))
+    return bounds > 0 and any(
+        all(_is_nonnegative(lower, bounds - 1) for lower in lowers) for lowers in (*_lower_bounds(dim), *_sides(dim))
+    )
 
 
-def _lower_bounds(dim: Dim) -> Iterator[Dim]:
+def _sides(dim: Dim) -> Iterator[list[Dim]]:
+    """A dim with each side of a minimum or maximum in its place: it is not negative where all of a list are not."""
+    for atoms, factor in terms_of(dim):
+        parts = atom_parts(atoms[0]) if len(atoms) == 1 else None
+        if parts is None or parts[0] not in ("min", "max"):
+            continue
+        rest = dim - SymbolicDim(((atoms, factor),))
+        sides = [rest + side * factor for side in parts[1:]]
+        yield sides
+        if (parts[0] == "max") == (factor > 0):  # no less than with either side
+            yield from ([side] for side in sides)
+
+
+def _lower_bounds(dim: Dim) -> Iterator[list[Dim]]:
     """Multiples of what a dim cannot be less than, without one of its quotients each."""
     quotients = [
         (atoms[0], factor, parts)
@@ -317,14 +357,14 @@ def _lower_bounds(dim: Dim) -> Iterator[Dim]:
             continue
         rest = dim - SymbolicDim((((atom,), 1),)) * factor
         if factor > 0:  # a quotient is at least (dividend - divisor + 1) / divisor
-            yield rest * divisor + (dividend - divisor + 1) * factor
+            yield [rest * divisor + (dividend - divisor + 1) * factor]
             continue
         for other, _, (_, finer, step) in quotients:  # floordiv(x + k, a * b) is floordiv(floordiv(x, a) + k / a, b)
             apart = dividend - finer
             if other != atom and isinstance(step, int) and step > 0 and divisor % step == 0 and isinstance(apart, int):
                 larger = SymbolicDim((((other,), 1),)) - (-apart // step)
-                yield rest * (divisor // step) + larger * factor
-        yield rest * divisor + dividend * factor
+                yield [rest * (divisor // step) + larger * factor]
+        yield [rest * divisor + dividend * factor]
 
 
 def _is_nonnegative_atom(atom: Atom) -> bool:

@@ -88,6 +88,8 @@ class Body:
         """The nodes that are being imported, each inside the one before."""
         self.solvable: set[str] = set()
         """Symbols of the inputs that may be replaced by what operators need them to be."""
+        self.taken: set[str] = set()
+        """Symbols of the inputs."""
         self.solutions: Mapping[str, Dim] | None = None
         """What symbols for sizes that data tells must be; None where no more is to be found out."""
         self._of_data: list[str] = []
@@ -134,8 +136,11 @@ class Body:
         return self.model.weights.strings(tensor_proto)
 
     def fresh_symbol(self, base: str) -> str:
-        self._symbols += 1
-        return f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
+        while True:
+            self._symbols += 1
+            name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
+            if name not in self.taken:
+                return name
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         name = self.fresh_symbol(base)

@@ -32,7 +32,8 @@ def divide(left: Dim, right: Dim) -> Dim:
 
 
 def remainder(left: Dim, right: Dim) -> Dim:
-    if right == 0 or not (D.is_nonnegative(left) and D.is_nonnegative(right)):
+    """The remainder of a division that rounds down, which has the sign of the divisor."""
+    if right == 0 or not (isinstance(right, int) or (D.is_nonnegative(left) and D.is_nonnegative(right))):
         raise Undecided
     return D.apply("mod", left, right)
 

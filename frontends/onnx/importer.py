@@ -107,9 +107,10 @@ def build_main(
             scope.define(Value(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
         body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
+        dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
+        body.taken = set().union(*map(D.symbols_of, dims))
         if solutions is not None and len(solutions) < MOST:
-            dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
-            body.solvable = set().union(*map(D.symbols_of, dims))
+            body.solvable = body.taken
             body.solutions = solutions
         try:
             outputs = body.graph(graph, scope)

@@ -27,10 +27,9 @@ def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dic
     Where the caller fixes a symbol of one input, the symbol is fixed in the others too.
     """
     symbols = _Symbols()
-    for value in inputs:  # names that the model gives come before names that are made up
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param:
-                symbols.of(dim.dim_param)
+    texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+    for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept come before those made up
+        symbols.of(text)
     objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
     for name in shapes or {}:
         if name in objects:
@@ -101,14 +100,20 @@ class _Symbols:
         return D.symbol(name)
 
     def _parsed(self, text: str) -> Dim:
-        try:
-            dim = D.parse(text)
-        except ValueError:
+        if not is_dim(text):
             return self.fresh(text)
-        if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN and _is_countable(dim):
-            self._taken |= dim.symbols()
-            return dim
-        return self.fresh(text)
+        dim = D.parse(text)
+        self._taken |= D.symbols_of(dim)
+        return dim
+
+
+def is_dim(text: str) -> bool:
+    """Whether a text is a dim of symbols as it stands."""
+    try:
+        dim = D.parse(text)
+    except ValueError:
+        return False
+    return not isinstance(dim, int) and dim is not D.UNKNOWN and _is_countable(dim)
 
 
 def _is_countable(dim: D.SymbolicDim) -> bool:
@@ -117,9 +122,11 @@ def _is_countable(dim: D.SymbolicDim) -> bool:
 
 
 def identifier(text: str) -> str:
-    """A text as the name of a dim."""
-    name = re.sub(r"[^A-Za-z0-9_.]", "_", text)
-    return next(found for found in (name, f"d_{name}", f"d_{name.replace('.', '_')}") if D.is_symbol_name(found))
+    """Return a valid name of a dim that is like this text, which may be any."""
+    if D.is_symbol_name(text):
+        return text
+    name = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    return name if D.is_symbol_name(name) else f"d_{name}"
 
 
 def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:

@@ -62,6 +62,32 @@ def test_nonnegative_is_never_wrong(seed: int) -> None:
 N, M = D.symbol("n"), D.symbol("m")
 
 
+@pytest.mark.parametrize(
+    "dim",
+    [
+        N % 7, (7 - N % 7) % 7, 6 - N % 7, N + -N % 8, N - N % 8, 1 - D.minimum(N, 1), D.maximum(N - 3, 0) + 3 - N % 4,
+        N - D.minimum(N, M), D.maximum(N, M) - M, D.minimum(N + 2, M + 1) - 1, 5 - D.maximum(N % 3, M % 6),
+    ],
+)  # fmt: skip
+def test_remainders_and_limits_have_bounds(dim: D.Dim) -> None:
+    assert D.is_nonnegative(dim)
+    assert not D.is_nonnegative(dim - 1) or all(D.substitute(dim, {"n": n, "m": m}) > 0 for n in (0, 7) for m in (0, 5))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_remainders_of_remainders(seed: int) -> None:
+    """What exporters pad windows with: the canonical form has the value of the expression, and keeps its divisor."""
+    rng = random.Random(seed)
+    size, window = N + rng.randint(-3, 9), rng.randint(1, 9)
+    padded = size + (window - size % window) % window
+    if rng.random() < 0.5:
+        padded = padded + window * ((M % (window * 2)) // window)
+    assert padded % window == 0 and padded // window * window == padded
+    for n in range(30):
+        whole = D.substitute(size, {"n": n})
+        assert (D.substitute(padded, {"n": n, "m": 0})) == -(-whole // window) * window
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_a_difference_of_quotients_is_nonnegative_only_if_it_never_is_negative(seed: int) -> None:
     rng = random.Random(seed)
@@ -103,6 +129,14 @@ def test_quotients_are_compared_by_their_bounds(less: D.Dim, more: D.Dim) -> Non
         (D.minimum(N, N + M), N),
         (D.maximum(N // 2, 0), N // 2),
         (D.product([2, N, 3]), 6 * N),
+        ((7 - N % 7) % 7, -N % 7),
+        ((N + (7 - N % 7) % 7) % 7, 0),
+        ((N + (7 - N % 7) % 7) // 7 * 7, N + (7 - N % 7) % 7),
+        ((N + -N % 7) // 7, D.ceildiv(N, 7)),
+        (N % 6 % 3, N % 3),
+        (N - N % 4, N // 4 * 4),
+        (D.minimum(N, 1) * N * M, N * M),
+        (D.minimum(N, 1) * D.minimum(N, 1), D.minimum(N, 1)),
     ],
 )
 def test_equal_expressions_are_equal(one: D.Dim, other: D.Dim) -> None:
@@ -119,7 +153,8 @@ def test_equal_expressions_are_equal(one: D.Dim, other: D.Dim) -> None:
         (5 - N, "-n + 5"),
         (N * N * 3 - 2, "3*n*n - 2"),
         ((N + 1) // 2, "floordiv(n + 1, 2)"),
-        (N % 8, "mod(n, 8)"),
+        (N % 8, "-8*floordiv(n, 8) + n"),
+        (N % M, "mod(n, m)"),
         (D.maximum(N - 1, 0), "max(0, n - 1)"),
         (D.UNKNOWN, "?"),
     ],
