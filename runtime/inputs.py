@@ -37,6 +37,11 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
     return [values[spec.name] for spec in specs]
 
 
+READABLE = 64
+"""Bytes that may be read of a buffer without elements: kernels load what is the same in all rounds before a loop, also
+where there are no rounds."""
+
+
 def as_array(value: Any) -> np.ndarray:
     """An array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
     if isinstance(value, np.ndarray):
@@ -56,6 +61,8 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
         raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
     _check_dtype(spec, array)
     check_shape(spec, array.shape, dims)
+    if not array.size:
+        return np.zeros(READABLE, np.uint8)[:0].view(array.dtype.newbyteorder("=")).reshape(array.shape)
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array

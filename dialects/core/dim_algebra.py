@@ -189,7 +189,7 @@ def _limited_to_one(atom: Atom) -> Atom | None:
     if parts is None or 1 not in parts[1:]:
         return None
     size = parts[1] if parts[2] == 1 else parts[2]
-    is_atom = len(terms_of(size)) == 1 and terms_of(size)[0][1] == 1 and len(terms_of(size)[0][0]) == 1
+    is_atom = len(terms_of(size)) == 1 and len(terms_of(size)[0][0]) == 1
     return terms_of(size)[0][0][0] if is_atom and is_nonnegative(size) else None
 
 
@@ -304,7 +304,23 @@ def _simplify_max(left: Dim, right: Dim) -> Dim | None:
 
 def _simplify_min(left: Dim, right: Dim) -> Dim | None:
     larger = _simplify_max(left, right)
-    return None if larger is None else left + right - larger
+    if larger is not None:
+        return left + right - larger
+    for one, other in ((left, right), (right, left)):  # min(1, min(4, n)) is min(1, n)
+        parts = _whole_atom(other)
+        if parts is None or parts[0] != "min":
+            continue
+        for inner, rest in (parts[1:], parts[:0:-1]):
+            if is_nonnegative(inner - one):
+                return apply("min", one, rest)
+    return None
+
+
+def _whole_atom(dim: Dim) -> tuple[str, Dim, Dim] | None:
+    """Function and arguments of a dim that is one of `floordiv`, `mod`, `min`, `max` of others."""
+    if isinstance(dim, int) or len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
+        return None
+    return atom_parts(dim.terms[0][0][0])
 
 
 _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {

@@ -20,3 +20,16 @@ class DimsDiffer(OpError):
         super().__init__(text)
         self.left = left
         self.right = right
+
+
+class BroadcastDiffers(DimsDiffer):
+    """Two dims that must be equal or 1: run time may decide, where the operands are expanded."""
+
+    def __init__(self, text: str, left: Any, right: Any, axis: int, shapes: Any, target: Any = None) -> None:
+        super().__init__(text, left, right)
+        self.axis = axis
+        """Counted from the last one of the operands."""
+        self.shapes = shapes
+        """Those of the operands that broadcast."""
+        self.target = target
+        """The dim that operands broadcast to, where it is not for both sides to broadcast."""

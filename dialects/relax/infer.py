@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 
@@ -57,9 +57,9 @@ def require_broadcast_to(shape: Sequence[Dim], target: Sequence[Dim], what: str)
     text = f"{what} of shape {shape_text(shape)} does not broadcast to {shape_text(target)}"
     if len(shape) > len(target):
         raise OpError(text)
-    for dim, wanted in zip(shape, target[len(target) - len(shape) :], strict=True):
+    for i, (dim, wanted) in enumerate(zip(shape, target[len(target) - len(shape) :], strict=True)):
         if not _may_become(dim, wanted):
-            raise DimsDiffer(text, dim, wanted)
+            raise BroadcastDiffers(text, dim, wanted, i - len(shape), [tuple(shape)], wanted)
 
 
 def _may_become(dim: Dim, target: Dim) -> bool:
@@ -77,7 +77,8 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
                 result[at] = broadcast_dims(result[at], dim)
             except DimsDiffer as error:
                 listed = " and ".join(map(shape_text, shapes))
-                raise DimsDiffer(f"shapes {listed} do not broadcast: {error}", error.left, error.right) from None
+                text = f"shapes {listed} do not broadcast: {error}"
+                raise BroadcastDiffers(text, error.left, error.right, at - rank, list(map(tuple, shapes))) from None
     return tuple(result)
 
 

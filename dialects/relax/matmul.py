@@ -7,6 +7,7 @@ import re
 from mirlo.dialects.core.attributes import Bool, ElementType, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer
 from mirlo.dialects.core.op import OpError, operand, operands
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
@@ -47,7 +48,10 @@ class Matmul(RelaxOp, name="matmul"):
         m, k = (left[-1], left[-2]) if transpose_lhs else left[-2:]
         k2, n = (right[-1], right[-2]) if transpose_rhs else right[-2:]
         require_equal_dims(k, k2, f"the contracted dims of {lhs} and {rhs}")
-        shape = broadcast_shapes(left[:-2], right[:-2])
+        try:
+            shape = broadcast_shapes(left[:-2], right[:-2])
+        except BroadcastDiffers as error:
+            raise BroadcastDiffers(str(error), error.left, error.right, error.axis - 2, [left, right]) from None
         shape += ((m,) if lhs.rank > 1 else ()) + ((n,) if rhs.rank > 1 else ())
         return TensorType(shape, element)
 
@@ -72,9 +76,11 @@ class Einsum(RelaxOp, name="einsum"):
                     if label in labels[:i]:
                         require_equal_dims(x.shape[labels.index(label)], dim, "diagonal")
                     dims[label] = broadcast_dims(known, dim)
-                except OpError:
-                    sizes = f"{known} in one place and {dim} in another"
-                    raise OpError(f"index '{label}' of '{equation}' is {sizes}") from None
+                except OpError as error:
+                    text = f"index '{label}' of '{equation}' is {known} in one place and {dim} in another"
+                    if isinstance(error, DimsDiffer):
+                        raise DimsDiffer(text, error.left, error.right) from None
+                    raise OpError(text) from None
         return xs[0].with_shape([dims[label] for label in output])
 
 

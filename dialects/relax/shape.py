@@ -15,6 +15,9 @@ from mirlo.dialects.relax.infer import (
     require_rank,
 )
 
+VIEW_TEXT = "relax.view_text"
+"""What a reshape may say of itself for the error that a call ends with where the numbers of elements differ."""
+
 
 class Reshape(RelaxOp, name="reshape"):
     """The same elements, in row-major order, in another shape."""
@@ -44,14 +47,16 @@ class Permute(RelaxOp, name="permute"):
 
 
 class Expand(RelaxOp, name="expand"):
-    """numpy's `broadcast_to`."""
+    """numpy's `broadcast_to`; where only run time knows whether a dim is 1, it is decided, and checked, there."""
 
     x = operand()
     shape = Dims()
 
     @staticmethod
     def infer(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
-        require_broadcast_to(x.shape, shape, "operand")
+        pairs = list(zip(x.shape, shape[max(0, len(shape) - x.rank) :], strict=False))
+        decided = [target if not isinstance(target, int) or not isinstance(dim, int) else dim for dim, target in pairs]
+        require_broadcast_to(decided if len(decided) == x.rank else x.shape, shape, "operand")
         return x.with_shape(shape)
 
 

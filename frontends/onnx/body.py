@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_of
 from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.errors import DimsDiffer
@@ -95,6 +98,10 @@ class Body:
         self._of_data: list[str] = []
         """Symbols for sizes that data tells, in the order in which they were made."""
         self.expansion = Expansion(model)
+        self._bound: set[str] = set()
+        """Symbols that values of run time are bound to."""
+        self._broadcasts: dict[frozenset[Dim], Dim] = {}
+        """What dims broadcast to of which run time tells whether they are 1."""
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
@@ -145,10 +152,38 @@ class Body:
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         name = self.fresh_symbol(base)
         self._of_data += [] if self.solutions is None else [name]
+        self._bound.add(name)
         return name, (self.solutions or {}).get(name, symbol(name))
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
         return bind(node, vector(node, index), f"input '{node.input_name(index)}' must be sizes")
+
+    def is_bound_to_data(self, *dims: Dim) -> bool:
+        return any(D.symbols_of(dim) & self._bound for dim in dims)
+
+    def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
+        of = {made: parts for parts, made in self._broadcasts.items() if made not in parts}
+        parts = frozenset().union(*(of.get(dim, frozenset([dim])) for dim in dims))
+        if parts not in self._broadcasts:
+            name = self._broadcast_name(base)
+            if self.solutions is None:
+                self._broadcasts[parts] = _broadcast(parts)
+            else:
+                self._of_data.append(name)
+                self._broadcasts[parts] = self.solutions.get(name, symbol(name))
+        return self._broadcasts[parts]
+
+    def _broadcast_name(self, base: str) -> str:
+        """Return a name that is the same in each import, whichever dims have been solved for before."""
+        name = f"{identifier(base[-SYMBOL_LENGTH:])}.at_{crc32(f'{self._steps[-1][0].name} {base}'.encode()):x}"
+        while name in self._of_data or name in self.taken:
+            name += "_"
+        return name
+
+    def undecided(self) -> dict[str, Dim]:
+        """Return what dims broadcast to, by the symbols that stand for it as long as no operator needs more."""
+        found = {str(made): _broadcast(parts) for parts, made in self._broadcasts.items()}
+        return {name: dim for name, dim in found.items() if name in self._of_data}
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
@@ -386,6 +421,12 @@ def _as_value(name: str, result: Any) -> AnyValue | None:
     if result is None or isinstance(result, (Value, ListValue, OptionalValue, ObjectValue)):
         return result
     return Value(name, type_of(result), ir=result)
+
+
+def _broadcast(dims: frozenset[Dim]) -> Dim:
+    """The dim that dims broadcast to: the largest, or 0 where one is."""
+    ordered = sorted(dims, key=str)
+    return reduce(D.maximum, ordered) * D.product([D.minimum(1, dim) for dim in ordered])
 
 
 def _is_text(value: AnyValue) -> bool:

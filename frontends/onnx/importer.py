@@ -53,8 +53,12 @@ def import_model(
         module, store = new_module(loaded, context), ParameterStore()
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-                build_main(loaded, shapes, store, solutions=solutions)
-            break
+                undecided = build_main(loaded, shapes, store, solutions=solutions)
+            if not undecided:
+                break
+            found = {name: D.substitute(dim, solutions) for name, dim in undecided.items()}
+            solutions = {name: D.substitute(dim, found) for name, dim in solutions.items()} | found
+            of_data.update(found)
         except Solved as found:
             solutions = {name: D.substitute(dim, {found.name: found.dim}) for name, dim in solutions.items()}
             solutions[found.name] = found.dim
@@ -79,11 +83,11 @@ def build_main(
     store: ParameterStore,
     observer: Observer | None = None,
     solutions: Mapping[str, Dim] | None = None,
-) -> None:
+) -> dict[str, Dim]:
     """Build `@main` at the insertion point; `observer` is told of each node.
 
     `solutions` are dims in the place of symbols of the inputs, and of those for sizes that data tells; where they are
-    given, `Solved` is raised for one more.
+    given, `Solved` is raised for one more. Returns what symbols for dims that broadcast may be.
     """
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
@@ -133,6 +137,7 @@ def build_main(
         made = zip(graph.output, outputs, results, strict=True)
         facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
+    return body.undecided()
 
 
 def _argument_type(name: str, found: TensorType | Kind, model: str) -> Any:

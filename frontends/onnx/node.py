@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
@@ -55,6 +57,12 @@ class Builder(Protocol):
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
         """Bind symbols to the elements of an input that run time computes."""
+
+    def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
+        """The dim that these broadcast to, of which run time tells whether they are 1: what it must be, or a symbol."""
+
+    def is_bound_to_data(self, *dims: Dim) -> bool:
+        """Whether a size that data tells is part of one of these, which is solved for, or taken for equal."""
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; its results."""
@@ -209,8 +217,18 @@ class Node:
         return self.ints(index) if self.has(index) else None
 
     def emit(self, operator: str, *operands: Any, **attributes: Any) -> Any:
-        """Make a relax operation; its value, or a tuple of them."""
-        return relax_op(operator).make(*operands, **attributes)
+        """Make a relax operation; its value, or a tuple of them.
+
+        Operands that may broadcast, or not, are expanded.
+        """
+        while True:
+            try:
+                return relax_op(operator).make(*operands, **attributes)
+            except BroadcastDiffers as error:
+                expanded = expanded_operands(self, operands, error)
+                if expanded is None:
+                    raise
+                operands = expanded
 
     def constant(self, array: Any, like: TensorType | DType | str | None = None) -> Any:
         """The SSA value of a constant, of the element type of `like`."""
@@ -221,6 +239,47 @@ class Node:
 
     def tensor_attribute(self, name: str) -> np.ndarray:
         return self.builder.array(self.attr.tensor(name))
+
+
+def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
+    """Return the dim that two dims broadcast to, each of which may be 1, or equal to the other."""
+    if left == 1 or left == right or (isinstance(left, int) and isinstance(right, int) and right != 1):
+        return right
+    if right == 1:
+        return left
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, int):
+            return one
+        if D.is_nonnegative(1 - one):  # 0 or 1
+            return one * other
+    largest = D.maximum(left, right)
+    made = largest * D.minimum(1, left) * D.minimum(1, right)
+    if made in (left, right):
+        return made
+    return node.builder.broadcast_size(next(filter(None, node.outputs), ""), (left, right))
+
+
+def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffers) -> tuple[Any, ...] | None:
+    """Return the operands of an operation, with the axis that broadcasts expanded; None where they cannot be."""
+    sides = (error.left, error.right)
+    if any(side is D.UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
+        return None
+    if node.builder.is_bound_to_data(*sides):
+        return None
+    size = broadcast_dim(node, *sides) if error.target is None else error.target
+    made = [_expanded(node, operand, error, size) for operand in operands]
+    return None if all(new is old for new, old in zip(made, operands, strict=True)) else tuple(made)
+
+
+def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> Any:
+    found = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
+    if found is None or found.shape not in error.shapes or -error.axis > found.rank:
+        return operand
+    shape = list(found.shape)
+    if shape[error.axis] in (1, size):
+        return operand
+    shape[error.axis] = size
+    return node.emit("expand", operand, shape=tuple(shape))
 
 
 def is_exact(number: Any) -> bool:

@@ -15,7 +15,6 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
-from mirlo.passes.locations import names_of
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.extents import Extent, Values
 from mirlo.passes.memory.inplace import inplace_of, without_start
@@ -23,6 +22,7 @@ from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
 from mirlo.passes.memory.symbols import Symbols, load_word, store_word
 from mirlo.passes.memory.timeline import Body, Step, is_tensor
+from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import for_loop, index
 
@@ -210,8 +210,7 @@ class Planned:
         before, after = (D.product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
         if before == after or (self.symbols.is_early(before) and self.symbols.is_early(after)):
             return
-        names = ", ".join(names_of(op.location)) or op.name
-        number = self.symbols.text_number(f"{names}: a tensor of {before} elements is looked at as one of {after}")
+        number = self.symbols.text_number(view_text(op, before, after))
         old, new = self.size(before), self.size(after)
         runtime_calls.check(self.module, self.record, new, old, number)
         runtime_calls.check(self.module, self.record, old, new, number)

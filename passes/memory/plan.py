@@ -19,7 +19,6 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
-from mirlo.passes.locations import names_of
 from mirlo.passes.memory.build import Planned, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.passes.memory.layout import Interval, lower_bound, place
@@ -28,6 +27,7 @@ from mirlo.passes.memory.requirements import Requirements
 from mirlo.passes.memory.scalars import EXTRACT, is_known
 from mirlo.passes.memory.symbols import Check, Symbols
 from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
+from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, register_pass
 
 GIVEN_AWAY = ("relax.call_external", "func.call")
@@ -103,9 +103,7 @@ class _Planner:
                 continue
             before, after = (product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
             if before != after and symbols.is_early(before) and symbols.is_early(after):
-                names = ", ".join(names_of(op.location)) or op.name
-                text = f"{names}: a tensor of {before} elements is looked at as one of {after}; the first"
-                symbols.checks.append(Check(before, after, text))
+                symbols.checks.append(Check(before, after, view_text(op, before, after, "; the first")))
 
     @staticmethod
     def _is_late(interval: Interval, symbols: Symbols) -> bool:

@@ -24,7 +24,7 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact
 from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
@@ -162,7 +162,10 @@ def expand(node: Node) -> Any:
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
     own = [*[1] * (rank - x.rank), *x.shape]
-    shape = [old if new == 1 else new for old, new in zip(own, padded, strict=True)]
+    shape = [
+        (old if new == 1 else new) if node.builder.is_bound_to_data(old, new) else broadcast_dim(node, old, new)
+        for old, new in zip(own, padded, strict=True)
+    ]
     return node.emit("expand", node[0], shape=tuple(shape))
 
 

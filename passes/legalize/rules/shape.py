@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import shape_text
+from mirlo.dialects.relax.shape import VIEW_TEXT, Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.constants import tensor_of
-from mirlo.passes.legalize.helpers import aligned, dims_vector, shape_of, short_name
+from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
 
 Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
@@ -39,12 +43,42 @@ def permute(op: Any, b: Any) -> Any:
 
 @legalize("relax.expand")
 def expand(op: Any, b: Any) -> Any:
-    output = shape_of(op.output)
+    """A dim that may be 1 or that of the result has a stride of 0 or 1, and is viewed as what it must be."""
+    output, source = shape_of(op.output), shape_of(op.x)
+    pairs = list(zip(source, output[len(output) - len(source) :], strict=True))
+    strides = [stretch(dim, target) for dim, target in pairs]
+    viewed = [
+        dim if dim in (1, target) else 1 + (target - 1) * stretch(dim, target, any_size=True) for dim, target in pairs
+    ]
+    x = op.x
+    if tuple(viewed) != tuple(source):
+        x = b.emit(Reshape, op.x, shape=tuple(viewed))
+        text = (
+            f"a tensor of shape {shape_text(source)} does not broadcast to {shape_text(output)}: elements of the first"
+        )
+        x.owner.attributes[VIEW_TEXT] = ir.StringAttr.get(text)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        return p.compute(output, lambda *axes: aligned(x, axes), name="expand")
+        def element(*axes: Expr) -> Expr:
+            own = axes[len(axes) - len(strides) :] if strides else ()
+            moves = zip(strides, own, strict=True)
+            return x.at(*(0 if stride == 0 else at if stride == 1 else at * stride for stride, at in moves))
 
-    return b.call_prim(body, op.x)
+        return p.compute(output, element, name="expand")
+
+    return b.call_prim(body, x)
+
+
+def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
+    """Return the stride, 0 or 1, with which a dim is read where it broadcasts to another.
+
+    With `any_size` also where the dim is 0: it is no less than the target then.
+    """
+    if dim == target:
+        return 1
+    if dim == 1 or (not any_size and D.is_nonnegative(1 - dim)):
+        return 0
+    return D.minimum(1, D.maximum(dim - 1, 1 - dim))
 
 
 @legalize("relax.tile")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from mirlo.dialects.core.types import dims_of
 from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
 from mirlo.targets.c.writer import Writer, count, dims, element_type
@@ -26,7 +30,16 @@ def permute(w: Writer, node: Node) -> None:
         w.line(f"{w.at(out, index)} = {w.at(x, source)};")
 
 
-@emits("expand")
+def _is_decided(op: Any) -> bool | Decline:
+    """Whether it is known which dims are 1."""
+    source, target = (dims_of(value.type) for value in (op.x, op.output))
+    pairs = zip(source, target[len(target) - len(source) :], strict=True)
+    if all(dim in (1, wanted) for dim, wanted in pairs):
+        return True
+    return decline("which dims are 1 is known at run time only", shape=str(source), target=str(target))
+
+
+@emits("expand", check=_is_decided)
 def expand(w: Writer, node: Node) -> None:
     with w.each(node.output) as index:
         w.line(f"{w.at(node.output, index)} = {w.broadcast(node['x'], index)};")

@@ -126,7 +126,7 @@ def test_dims_that_can_only_be_equal() -> None:
     compiled = mirlo.compile(model_of(nodes, {"x": [1, "n"], "y": ["b", "m"]}))
     found = compiled.run({"x": np.ones((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})["z"]
     np.testing.assert_array_equal(found, np.ones((2, 3)))
-    with pytest.raises(mirlo.MirloError, match="'[xy]'"):
+    with pytest.raises(mirlo.MirloError, match=r"Expand.* a tensor of shape \[1, n\] does not broadcast to"):
         compiled.run({"x": np.ones((1, 3), np.float32), "y": np.zeros((2, 4), np.float32)})
 
     grid = mirlo.compile(model_of([node("AffineGrid", "t size", "g")], {"t": ["n", "a", "b"]}, {"size": [2, 1, 2, 3]}))

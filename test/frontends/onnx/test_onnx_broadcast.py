@@ -1,0 +1,167 @@
+"""Dims that may be 1: run time decides whether they broadcast, as in ONNX Runtime, and no input is narrowed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+
+FAR = 2**62
+SIZES = (0, 1, 2, 7)
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], constants: dict[str, Any] | None = None
+) -> onnx.ModelProto:
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "broadcast", values, outputs, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def assert_like_onnxruntime(model: onnx.ModelProto, cases: list[dict[str, tuple[int, ...]]]) -> None:
+    """The same values, and errors for the same sizes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    oracle = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    compiled = mirlo.compile(model)
+    declared = {
+        value.name: [d.dim_value or d.dim_param for d in value.type.tensor_type.shape.dim]
+        for value in model.graph.input
+    }
+    assert {spec.name: list(spec.shape) for spec in compiled.inputs} == declared
+    numbers = np.random.default_rng(0)
+    refused = 0
+    for case in cases:
+        given = {name: numbers.standard_normal(shape).astype(np.float32) for name, shape in case.items()}
+        try:
+            (expected,) = oracle.run(None, given)
+        except Exception:
+            refused += 1
+            try:
+                assert compiled.run(given)["out"].size == 0, case
+            except mirlo.MirloError as error:
+                assert "does not broadcast" in str(error) or "looked at" in str(error), error
+            continue
+        np.testing.assert_allclose(compiled.run(given)["out"], expected, rtol=1e-5, atol=1e-6, err_msg=str(case))
+    assert refused < len(cases)
+
+
+def slices(rng: random.Random, of: str, name: str, rank: int) -> tuple[list[onnx.NodeProto], dict[str, Any]]:
+    """A slice along some axes, of which most keep one element, all, or all but one."""
+    axes = sorted(rng.sample(range(rank), rng.randint(1, rank)))
+    bounds = [
+        rng.choice([(0, 1, 1), (-1, FAR, 1), (0, FAR, 1), (1, FAR, 1), (0, -1, 1), (1, 2, 1), (-2, -1, 1), (0, 3, 2),
+                    (-1, -FAR, -1), (FAR, 0, -1), (0, FAR, 5), (-1, -3, -2), (0, 2, 1)])
+        for _ in axes
+    ]  # fmt: skip
+    starts, ends, steps = zip(*bounds, strict=True)
+    held = {f"{name}_{i}": np.array(each) for i, each in enumerate((starts, ends, axes, steps))}
+    return [helper.make_node("Slice", [of, *held], [name])], held
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_slices_of_one_tensor(seed: int) -> None:
+    rng = random.Random(seed)
+    rank = rng.randint(1, 3)
+    left, more = slices(rng, "x", "left", rank)
+    right, held = slices(rng, "x", "right", rank) if rng.random() < 0.6 else ([], {})
+    join = helper.make_node(rng.choice(["Add", "Sub", "Mul"]), ["left", "right" if right else "x"], ["out"])
+    dims = [rng.choice("nm") for _ in range(rank)]
+    sizes = [{"n": n, "m": m} for n in SIZES for m in SIZES]
+    cases = [{"x": tuple(each[dim] for dim in dims)} for each in sizes]
+    assert_like_onnxruntime(model_of([*left, *right, join], {"x": dims}, {**more, **held}), cases)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Where", "Max", "MatMul", "Expand", "PRelu", "Equal"])
+def test_inputs_of_dims_that_are_named_differently(operator: str) -> None:
+    inputs: dict[str, list[Any]] = {"x": ["a", "b"], "y": ["c", "d"]}
+    nodes = [helper.make_node(operator, ["x", "y"], ["out"])]
+    if operator == "Where":
+        nodes = [
+            helper.make_node("Cast", ["z"], ["w"], to=TensorProto.BOOL),
+            helper.make_node("Where", ["w", "x", "y"], ["out"]),
+        ]
+        inputs["z"] = ["e", 1, 7]
+    elif operator == "MatMul":
+        inputs = {"x": ["a", "b", 3, 2], "y": ["c", "d", 2, 5]}
+    elif operator == "Expand":
+        nodes = [helper.make_node("Shape", ["y"], ["shape"]), helper.make_node("Expand", ["x", "shape"], ["out"])]
+    elif operator == "Equal":
+        nodes = [helper.make_node("Equal", ["x", "y"], ["same"]), helper.make_node("Cast", ["same"], ["out"], to=1)]
+    elif operator == "PRelu":
+        inputs["y"] = [1, "d"]
+    rng = random.Random(3)
+    cases = [
+        {
+            name: tuple({"a": 1, "b": 7, "c": 7, "d": 1, "e": 1}.get(str(dim), dim) for dim in dims)
+            for name, dims in inputs.items()
+        }
+    ]
+    for _ in range(30):
+        sizes = {name: rng.choice((0, 1, 7, 7)) for name in "abcde"}
+        cases.append({name: tuple(sizes.get(str(dim), dim) for dim in dims) for name, dims in inputs.items()})
+    if operator == "PRelu":  # ONNX Runtime broadcasts x to the slope as well
+        cases = [case for case in cases if case["y"][1] in (1, case["x"][1])]
+    assert_like_onnxruntime(model_of(nodes, inputs), cases)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_numbers_and_symbols(size: int) -> None:
+    model = model_of([helper.make_node("Add", ["x", "y"], ["out"])], {"x": ["n", size], "y": ["m"]})
+    cases = [{"x": (n, size), "y": (m,)} for n in (0, 1, 3) for m in (0, 1, 5)]
+    assert_like_onnxruntime(model, cases)
+
+
+def test_attention_under_a_mask_of_another_name() -> None:
+    """The product with the values needs the scores' dim: only the mask is expanded, in as many layers as there are."""
+    nodes, last = [], "x"
+    for i in range(3):
+        nodes += [
+            helper.make_node("MatMul", [last, "k"], [f"raw{i}"]),
+            helper.make_node("Add", [f"raw{i}", "mask"], [f"scores{i}"]),
+            helper.make_node("Softmax", [f"scores{i}"], [f"weights{i}"]),
+            helper.make_node("MatMul", [f"weights{i}", "v"], [f"context{i}"]),
+            helper.make_node("Add", [last, f"context{i}"], ["out" if i == 2 else f"x{i}"]),
+        ]
+        last = f"x{i}"
+    inputs = {"x": ["b", 2, "q", 4], "k": ["b", 2, 4, "t"], "v": ["b", 2, "t", 4], "mask": ["mb", 1, 1, "mt"]}
+    cases = [
+        {"x": (b, 2, 3, 4), "k": (b, 2, 4, t), "v": (b, 2, t, 4), "mask": (mb, 1, 1, mt)}
+        for b, mb in ((2, 2), (2, 1), (1, 3)) for t, mt in ((5, 5), (5, 1), (1, 5), (4, 5))
+    ]  # fmt: skip
+    assert_like_onnxruntime(model_of(nodes, inputs), cases)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equations_take_dims_for_equal(seed: int) -> None:
+    """Einsum's labels, as MatMul's dims: where two names meet that sums run over, or that stay."""
+    rng = random.Random(seed)
+    equation = ["bij,bjk->bik", "bhqd,bhkd->bhqk", "bclhn,bcshn->bhcls", "...ij,...jk->...ik"][seed % 4]
+    left, right = equation.split("->")[0].split(",")
+    names = {label: f"s{i}" for i, label in enumerate(sorted(set(equation) & set("abcdefghijklmnopqrstuvwxyz")))}
+    shapes: list[list[Any]] = [[names[c] for c in term.replace("...", "")] for term in (left, right)]
+    at = rng.randrange(len(shapes[1]))
+    shapes[1][at] = f"other_{shapes[1][at]}"
+    model = model_of(
+        [helper.make_node("Einsum", ["x", "y"], ["out"], equation=equation)], {"x": shapes[0], "y": shapes[1]}
+    )
+    compiled = mirlo.compile(model)
+    oracle = onnxruntime.InferenceSession(model.SerializeToString())
+    for _ in range(3):
+        sizes = {name: rng.randint(1, 5) for name in names.values()}
+        given = {
+            name: np.random.default_rng(seed)
+            .standard_normal([sizes[dim.removeprefix("other_")] for dim in dims])
+            .astype(np.float32)
+            for name, dims in (("x", shapes[0]), ("y", shapes[1]))
+        }
+        np.testing.assert_allclose(compiled.run(given)["out"], oracle.run(None, given)[0], rtol=1e-4, atol=1e-5)
