@@ -8,27 +8,17 @@ A dim that nothing is known about is `UNKNOWN`: it equals no other dim.
 
 from __future__ import annotations
 
-import ast
-import keyword
-import operator
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
 
+from mirlo.dialects.core import dim_text as text
+from mirlo.dialects.core.dim_text import is_symbol_name
+
 Dim = Union[int, "SymbolicDim"]
 Atom = str
 Monomial = tuple[Atom, ...]
-
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
-_SYMBOL = re.compile(_NAME)
-_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
 
 
 @dataclass(frozen=True)
@@ -130,11 +120,8 @@ class SymbolicDim:
 
     def symbols(self) -> set[str]:
         """Names of the symbols that this dim depends on."""
-        names: set[str] = set()
-        for atoms, _ in self.terms:
-            for atom in atoms:
-                names.update(name for name in _SYMBOL.findall(atom) if name not in _FUNCTIONS)
-        return names
+        found = (text.SYMBOL.findall(atom) for atoms, _ in self.terms for atom in atoms)
+        return {name for names in found for name in names if name not in text.FUNCTIONS}
 
 
 class UndecidedDim(Exception):
@@ -215,15 +202,9 @@ def symbol(name: str) -> SymbolicDim:
     if not is_symbol_name(name):
         raise ValueError(
             f"'{name}' is not a name for a dim: expected letters, digits and '_', not starting with a digit, in parts "
-            f"joined by '.', other than Python's keywords and {', '.join(_FUNCTIONS)}"
+            f"joined by '.', other than Python's keywords and {', '.join(text.FUNCTIONS)}"
         )
     return SymbolicDim((((name,), 1),))
-
-
-def is_symbol_name(name: str) -> bool:
-    """Whether a symbol may have this name."""
-    parts = name.split(".")
-    return bool(_SYMBOL.fullmatch(name)) and name not in _FUNCTIONS and not any(map(keyword.iskeyword, parts))
 
 
 def apply(function: str, left: Dim, right: Dim) -> Dim:
@@ -233,7 +214,7 @@ def apply(function: str, left: Dim, right: Dim) -> Dim:
     if function in ("floordiv", "mod") and right == 0:
         raise ValueError(f"{function} of {left} by 0")
     if isinstance(left, int) and isinstance(right, int):
-        return _FUNCTIONS[function](left, right)
+        return text.FUNCTIONS[function](left, right)
     simplified = _SIMPLIFY[function](left, right)
     return _atom(function, left, right) if simplified is None else simplified
 
@@ -398,56 +379,22 @@ def atom_parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
     """Function and arguments of an atom that is no symbol."""
     if "(" not in atom:
         return None
-    call = ast.parse(atom, mode="eval").body
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-    left, right = (_evaluate(argument, symbol) for argument in call.args)
-    return call.func.id, left, right
+    function, (left, right) = text.arguments(atom, symbol, apply)
+    return function, left, right
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Dim:
+def parse(expression: str) -> Dim:
     """A dim from its text, as `str` prints it."""
-    if text.strip() == "?":
+    if expression.strip() == "?":
         return UNKNOWN
-    try:
-        return _evaluate(ast.parse(text, mode="eval").body, symbol)
-    except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"'{text}' is not a dim expression") from None
-    except ValueError as error:
-        raise ValueError(f"'{text}' is not a dim expression: {error}") from None
+    found: Dim = text.evaluate(expression, symbol, apply)
+    return found
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """The dim with some symbols replaced."""
     if isinstance(dim, int) or dim is UNKNOWN:
         return dim
-    return _evaluate(
-        ast.parse(str(dim), mode="eval").body, lambda name: values[name] if name in values else symbol(name)
-    )
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: lambda left, right: apply("floordiv", left, right),
-    ast.Mod: lambda left, right: apply("mod", left, right),
-}
-
-
-def _evaluate(node: ast.expr, lookup: Callable[[str], Dim]) -> Dim:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name):
-        return lookup(node.id)
-    if isinstance(node, ast.Attribute):
-        return lookup(ast.unparse(node))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _evaluate(node.operand, lookup) * -1
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_evaluate(node.left, lookup), _evaluate(node.right, lookup))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-        if len(node.args) != 2 or node.keywords:
-            raise ValueError(f"'{node.func.id}' takes two dims")
-        return apply(node.func.id, _evaluate(node.args[0], lookup), _evaluate(node.args[1], lookup))
-    raise ValueError(f"unexpected '{ast.unparse(node)}'")
+    found: Dim = text.evaluate(str(dim), lambda name: values[name] if name in values else symbol(name), apply)
+    return found

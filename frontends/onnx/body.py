@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.equations import solve, taken_for_equal
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
@@ -95,13 +94,12 @@ class Body:
         """Symbols of the inputs."""
         self.solutions: Mapping[str, Dim] | None = None
         """What symbols for sizes that data tells must be; None where no more is to be found out."""
-        self._of_data: list[str] = []
+        self.of_data: list[str] = []
         """Symbols for sizes that data tells, in the order in which they were made."""
         self.expansion = Expansion(model)
         self._bound: set[str] = set()
         """Symbols that values of run time are bound to."""
-        self._broadcasts: dict[frozenset[Dim], Dim] = {}
-        """What dims broadcast to of which run time tells whether they are 1."""
+        self.broadcasts = Broadcasts()
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
         self._regions: list[Any] = []
@@ -151,7 +149,7 @@ class Body:
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         name = self.fresh_symbol(base)
-        self._of_data += [] if self.solutions is None else [name]
+        self.of_data += [] if self.solutions is None else [name]
         self._bound.add(name)
         return name, (self.solutions or {}).get(name, symbol(name))
 
@@ -162,28 +160,7 @@ class Body:
         return any(D.symbols_of(dim) & self._bound for dim in dims)
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
-        of = {made: parts for parts, made in self._broadcasts.items() if made not in parts}
-        parts = frozenset().union(*(of.get(dim, frozenset([dim])) for dim in dims))
-        if parts not in self._broadcasts:
-            name = self._broadcast_name(base)
-            if self.solutions is None:
-                self._broadcasts[parts] = _broadcast(parts)
-            else:
-                self._of_data.append(name)
-                self._broadcasts[parts] = self.solutions.get(name, symbol(name))
-        return self._broadcasts[parts]
-
-    def _broadcast_name(self, base: str) -> str:
-        """Return a name that is the same in each import, whichever dims have been solved for before."""
-        name = f"{identifier(base[-SYMBOL_LENGTH:])}.at_{crc32(f'{self._steps[-1][0].name} {base}'.encode()):x}"
-        while name in self._of_data or name in self.taken:
-            name += "_"
-        return name
-
-    def undecided(self) -> dict[str, Dim]:
-        """Return what dims broadcast to, by the symbols that stand for it as long as no operator needs more."""
-        found = {str(made): _broadcast(parts) for parts, made in self._broadcasts.items()}
-        return {name: dim for name, dim in found.items() if name in self._of_data}
+        return self.broadcasts.size(f"{self._steps[-1][0].name} {base}", base[-SYMBOL_LENGTH:], dims, self)
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
@@ -276,7 +253,7 @@ class Body:
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                if found := solve(error.left, error.right, self.solvable, self._of_data):
+                if found := solve(error.left, error.right, self.solvable, self.of_data):
                     raise found from None
                 if (agreed := taken_for_equal(error.left, error.right, inputs, self.ssa)) is None:
                     raise
@@ -421,12 +398,6 @@ def _as_value(name: str, result: Any) -> AnyValue | None:
     if result is None or isinstance(result, (Value, ListValue, OptionalValue, ObjectValue)):
         return result
     return Value(name, type_of(result), ir=result)
-
-
-def _broadcast(dims: frozenset[Dim]) -> Dim:
-    """The dim that dims broadcast to: the largest, or 0 where one is."""
-    ordered = sorted(dims, key=str)
-    return reduce(D.maximum, ordered) * D.product([D.minimum(1, dim) for dim in ordered])
 
 
 def _is_text(value: AnyValue) -> bool:

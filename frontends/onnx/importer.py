@@ -137,7 +137,7 @@ def build_main(
         made = zip(graph.output, outputs, results, strict=True)
         facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
-    return body.undecided()
+    return body.broadcasts.undecided(body.of_data)
 
 
 def _argument_type(name: str, found: TensorType | Kind, model: str) -> Any:

@@ -1,0 +1,73 @@
+"""The text of dims: names of symbols, and the expressions that dims are printed as."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+SYMBOL = re.compile(_NAME)
+FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+Lookup = Callable[[str], Any]
+Apply = Callable[[str, Any, Any], Any]
+
+
+def is_symbol_name(name: str) -> bool:
+    """Whether a symbol may have this name."""
+    parts = name.split(".")
+    return bool(SYMBOL.fullmatch(name)) and name not in FUNCTIONS and not any(map(keyword.iskeyword, parts))
+
+
+def evaluate(text: str, lookup: Lookup, apply: Apply) -> Any:
+    """Return the dim that a text says, of the dims of its symbols; ValueError where it says none."""
+    try:
+        return _evaluate(ast.parse(text, mode="eval").body, lookup, apply)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"'{text}' is not a dim expression") from None
+    except ValueError as error:
+        raise ValueError(f"'{text}' is not a dim expression: {error}") from None
+
+
+def arguments(text: str, lookup: Lookup, apply: Apply) -> tuple[str, list[Any]]:
+    """Return the function, and the arguments, of a text that is a call."""
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    return call.func.id, [_evaluate(argument, lookup, apply) for argument in call.args]
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+_NAMED: dict[type[ast.operator], str] = {ast.FloorDiv: "floordiv", ast.Mod: "mod"}
+
+
+def _evaluate(node: ast.expr, lookup: Lookup, apply: Apply) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return lookup(node.id)
+    if isinstance(node, ast.Attribute):
+        return lookup(ast.unparse(node))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _evaluate(node.operand, lookup, apply) * -1
+    if isinstance(node, ast.BinOp) and (type(node.op) in _OPERATORS or type(node.op) in _NAMED):
+        left, right = (_evaluate(side, lookup, apply) for side in (node.left, node.right))
+        kind = type(node.op)
+        return _OPERATORS[kind](left, right) if kind in _OPERATORS else apply(_NAMED[kind], left, right)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+        if len(node.args) != 2 or node.keywords:
+            raise ValueError(f"'{node.func.id}' takes two dims")
+        return apply(node.func.id, *(_evaluate(argument, lookup, apply) for argument in node.args))
+    raise ValueError(f"unexpected '{ast.unparse(node)}'")
