@@ -22,7 +22,7 @@ from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import READABLE, bind, check_output, convert, outputs_given, random_input
+from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
@@ -238,7 +238,7 @@ class Executable:
         self._measure(record)
         nbytes = self.artifact.arena_bytes
         if self._sizes.is_dynamic:
-            nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record) + READABLE
+            nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record)
         results = self._output_arrays(out, record, arrays)
         late = Allocations() if self._allocates else None
         if late is not None:

@@ -68,6 +68,11 @@ def _functions(module: Any) -> list[Any]:
     return [f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"]
 
 
+READABLE = 64
+"""Bytes behind an arena whose buffers may have no elements: kernels load what is the same in all iterations before a
+loop, also where there are no iterations."""
+
+
 @dataclass
 class _Planner:
     name: str
@@ -85,6 +90,8 @@ class _Planner:
         places = Places(self.timeline, self._callee)
         intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
         arena = place(intervals)
+        if not isinstance(arena, int):
+            arena = arena + READABLE
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
         known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)
         self._check_views(symbols)

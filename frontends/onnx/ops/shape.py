@@ -162,11 +162,16 @@ def expand(node: Node) -> Any:
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
     own = [*[1] * (rank - x.rank), *x.shape]
-    shape = [
-        (old if new == 1 else new) if node.builder.is_bound_to_data(old, new) else broadcast_dim(node, old, new)
-        for old, new in zip(own, padded, strict=True)
-    ]
+    shape = [_expanded_dim(node, old, new) for old, new in zip(own, padded, strict=True)]
     return node.emit("expand", node[0], shape=tuple(shape))
+
+
+def _expanded_dim(node: Node, old: Dim, new: Dim) -> Dim:
+    if not node.builder.is_bound_to_data(old, new):
+        return broadcast_dim(node, old, new)
+    if old not in (1, new) and new != 1:
+        raise DimsDiffer(f"a dim of {old} does not broadcast to {new}", old, new)
+    return old if new == 1 else new
 
 
 @converter("Tile", since=6)
