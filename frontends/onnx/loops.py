@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
@@ -215,8 +216,8 @@ def of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:
 
 
 def scalar_of(body: Any, value: Value, name: str) -> Any:
-    """A tensor of one element as one of rank 0."""
-    if value.type.elements != 1:
+    """A tensor of one element as one of rank 0; that it has one is checked by the call where only run time knows."""
+    if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
     found = body.ssa(value)
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found

@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.fourier_open import open_dft, open_inverse_real, open_length, open_stft
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import scalar
+from mirlo.frontends.onnx.runtime_sizes import as_value, scalar
 
 LONGEST = 8192
 """Longer transforms would need matrices of hundreds of megabytes."""
@@ -94,6 +94,9 @@ def _dft(node: Node, axis: int) -> Any:
 @converter("STFT", since=17)
 def stft(node: Node) -> Any:
     """Frames of the signal, times a window, each transformed."""
+    if node.type(0).rank == 2:  # a real signal, as [batch, length, 1]
+        real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))
+        node.inputs = [as_value(real), *node.inputs[1:]]
     x, parts = node.type(0), node.type(0).shape[-1]
     if x.rank != 3 or parts not in (1, 2, *_open(parts)):
         raise NodeError(f"input 'signal' must be [batch, length, 1 or 2], got {x}")

@@ -34,6 +34,8 @@ def resize(op: Any, b: Any) -> Any:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
+    if not all(isinstance(dim, int) for dim in (*shape, *output)):
+        return decline("the tables need sizes that are numbers", x=shape, output=output)
     tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
     tables = {i: table for i, table in tables.items() if not table.is_identity}
     # Axes that shrink come first: the later ones then have less to do.

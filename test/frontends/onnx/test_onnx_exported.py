@@ -1,0 +1,74 @@
+"""What exporters write: sizes and ranks that the operators' definitions leave open, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+
+
+def model_of(nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], constants: dict[str, Any]) -> onnx.ModelProto:
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "exported", values, outputs, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def assert_like_onnxruntime(model: onnx.ModelProto, *cases: dict[str, tuple[int, ...]]) -> None:
+    compiled = mirlo.compile(model)
+    oracle = onnxruntime.InferenceSession(model.SerializeToString())
+    for case in cases:
+        numbers = np.random.default_rng(0)
+        given = {name: numbers.standard_normal(shape).astype(np.float32) for name, shape in case.items()}
+        (expected,) = oracle.run(None, given)
+        np.testing.assert_allclose(compiled.run(given)["out"], expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_images_of_any_size_to_one_size(mode: str, coordinates: str) -> None:
+    """Only the sizes that come out are numbers."""
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": "floor"}
+    model = model_of(
+        [helper.make_node("Resize", ["x", "", "", "sizes"], ["out"], **attributes)],
+        {"x": [1, 2, "h", "w"]}, {"sizes": np.array([1, 2, 10, 6])},
+    )  # fmt: skip
+    assert_like_onnxruntime(model, {"x": (1, 2, 5, 4)}, {"x": (1, 2, 13, 7)}, {"x": (1, 2, 10, 6)})
+
+
+def test_a_condition_of_one_element_if_the_sizes_are_right() -> None:
+    def branch(operator: str) -> onnx.GraphProto:
+        made = helper.make_node(operator, ["x", "one"], [operator])
+        return helper.make_graph(
+            [made], operator, [], [helper.make_tensor_value_info(operator, TensorProto.FLOAT, None)]
+        )
+
+    nodes = [
+        helper.make_node("Greater", ["c", "zero"], ["holds"]),
+        helper.make_node("If", ["holds"], ["out"], then_branch=branch("Add"), else_branch=branch("Sub")),
+    ]
+    compiled = mirlo.compile(model_of(nodes, {"x": ["n"], "c": ["k"]}, {"one": np.float32(1), "zero": np.float32(0)}))
+    x = np.arange(3, dtype=np.float32)
+    for sign in (1, -1):
+        np.testing.assert_array_equal(compiled.run({"x": x, "c": np.full(1, sign, np.float32)})["out"], x + sign)
+    with pytest.raises(mirlo.MirloError, match="If.* a tensor of k elements is looked at as one of 1"):
+        compiled.run({"x": x, "c": np.ones(2, np.float32)})
+
+
+@pytest.mark.parametrize("dims", [["batch", 32], ["batch", "length"], [2, 32]])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_spectra_of_a_signal_without_a_dim_for_its_parts(dims: list[Any], onesided: int) -> None:
+    nodes = [helper.make_node("STFT", ["x", "step", "window"], ["out"], onesided=onesided)]
+    window = np.hanning(8).astype(np.float32)
+    flat = model_of(nodes, {"x": dims}, {"step": np.int64(4), "window": window})
+    whole = model_of(nodes, {"x": [*dims, 1]}, {"step": np.int64(4), "window": window})
+    x = np.random.default_rng(0).standard_normal((2, 32)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(whole.SerializeToString()).run(None, {"x": x[..., None]})[0]
+    np.testing.assert_allclose(mirlo.compile(flat).run({"x": x})["out"], expected, rtol=1e-4, atol=1e-4)
