@@ -90,15 +90,13 @@ class Body:
         """The nodes that are being imported, each inside the one before."""
         self.solvable: set[str] = set()
         """Symbols of the inputs that may be replaced by what operators need them to be."""
-        self.taken: set[str] = set()
-        """Symbols of the inputs."""
+        self.taken: set[str] = set()  # symbols of the inputs
         self.solutions: Mapping[str, Dim] | None = None
         """What symbols for sizes that data tells must be; None where no more is to be found out."""
         self.of_data: list[str] = []
         """Symbols for sizes that data tells, in the order in which they were made."""
         self.expansion = Expansion(model)
-        self._bound: set[str] = set()
-        """Symbols that values of run time are bound to."""
+        self._bound: set[str] = set()  # symbols that values of run time are bound to
         self.broadcasts = Broadcasts()
         self._symbols = 0
         """How many symbols were made for sizes that data tells."""
@@ -141,11 +139,9 @@ class Body:
         return self.model.weights.strings(tensor_proto)
 
     def fresh_symbol(self, base: str) -> str:
-        while True:
-            self._symbols += 1
-            name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
-            if name not in self.taken:
-                return name
+        self._symbols += 1
+        name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
+        return self.fresh_symbol(base) if name in self.taken else name
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         name = self.fresh_symbol(base)
