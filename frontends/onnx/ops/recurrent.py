@@ -161,7 +161,7 @@ def _layer(
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
-    run = _unroll if isinstance(length, int) and 0 < length <= MOST_STEPS else _loop
+    run = _loop if not isinstance(length, int) or length > MOST_STEPS else _unroll if length else _no_steps
     outputs: list[Any] = []
     finals: list[list[Any]] = [[] for _ in range(states)]
     for at in range(count):
@@ -211,6 +211,14 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
     return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
+
+
+def _no_steps(
+    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
+) -> tuple[Any, States]:
+    """Sequences of length 0: no outputs, and the states that they begin with."""
+    found = type_of(projected)
+    return d.node.emit("full", shape=(0, found.shape[1], d.hidden), value=0.0, dtype=found.dtype), states
 
 
 def _unroll(

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import normalize_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, constant, exp, log, select, sqrt
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
@@ -18,7 +20,12 @@ class Reduction:
 
     kind: str
     before: Callable[[Expr], Expr] = lambda x: x
-    finish: Callable[[Expr, int], Expr] | None = None
+    finish: Callable[[Expr, Dim], Expr] | None = None
+
+
+def _divisor(total: Expr, count: Dim) -> Dim:
+    """The number of elements of a mean. That of no floats is NaN, that of no integers 0: nothing is divided by zero."""
+    return count if total.dtype.is_float else D.maximum(count, 1)
 
 
 REDUCTIONS = {
@@ -28,7 +35,7 @@ REDUCTIONS = {
     "reduce_min": Reduction("min"),
     "reduce_any": Reduction("or"),
     "reduce_all": Reduction("and"),
-    "reduce_mean": Reduction("add", finish=lambda total, count: total / count),
+    "reduce_mean": Reduction("add", finish=lambda total, count: total / _divisor(total, count)),
     "reduce_l1": Reduction("add", abs_),
     "reduce_l2": Reduction("add", lambda x: x * x, lambda total, count: sqrt(total)),
     "reduce_sum_square": Reduction("add", lambda x: x * x),
@@ -90,7 +97,7 @@ class Reduced:
         self.shape = tuple(
             1 if i in self.axes else dim for i, dim in enumerate(x.shape) if keepdims or i not in self.axes
         )
-        self.count = 1
+        self.count: Dim = 1
         for extent in self.extents:
             self.count *= extent
 

@@ -70,9 +70,11 @@ def log_softmax(op: Any, b: Any) -> Any:
         rows = Rows(p, x, axis)
         peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
         total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
-        # The logarithm is one per row, the subtraction one per element.
-        shift = rows.per_row(lambda *row: peak.at(*row) + log(total.at(*row)), "softmax_shift")
-        return rows.compute(lambda at: (wide(x.at(*at)) - rows.of(shift, at)).cast(x.dtype), "log_softmax")
+        # One logarithm per row. It is not added to the peak, beside which it would lose its digits where that is large.
+        shift = rows.per_row(lambda *row: log(total.at(*row)), "softmax_shift")
+        return rows.compute(
+            lambda at: ((wide(x.at(*at)) - rows.of(peak, at)) - rows.of(shift, at)).cast(x.dtype), "log_softmax"
+        )
 
     return b.call_prim(body, op.x)
 

@@ -72,6 +72,8 @@ def reduce(w: Writer, node: Node) -> None:
             w.line(f"const {accumulator} e = {w.at(x, whole)};")
             w.line(step)
         size = product([extents[axis] for axis in axes])
+        if not kind.is_float:  # the mean of no integers is 0
+            size = f"({size} > 0 ? {size} : 1)"
         w.line(f"{w.at(out, index)} = ({element_type(out)})({end.format(n=f'({accumulator})({size})')});")
 
 
@@ -95,7 +97,7 @@ def arg_extreme(w: Writer, node: Node) -> None:
     sign = (">" if node.op.endswith("max") else "<") + ("=" if node["select_last"] else "")
     with rows(w, x, [axis], node["keepdims"]) as (index, whole):
         first = [*whole[:axis], "0", *whole[axis + 1 :]]
-        w.line(f"{element_type(x)} best = {w.at(x, first)};")
+        w.line(f"{element_type(x)} best = {dims(x)[axis]} > 0 ? {w.at(x, first)} : 0;")
         w.line("int64_t place = 0;")
         with along(w, x, [axis]):
             w.line(f"const {element_type(x)} e = {w.at(x, whole)};")
