@@ -1,0 +1,1 @@
+"""Public architectures with random weights: exported, compiled, and compared with ONNX Runtime."""

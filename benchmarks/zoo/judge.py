@@ -1,0 +1,175 @@
+"""Comparison of one exported model with ONNX Runtime: `python -m benchmarks.zoo.judge MODEL.onnx`.
+
+Prints one line of JSON. Runs in a process of its own, whose memory the runner limits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RIGHT, WRONG, REFUSED, NOT_COMPILED, NOT_RUN, DISPUTED = (
+    "right", "wrong", "call refused", "not compiled", "not run by ONNX Runtime", "disputed",
+)  # fmt: skip
+CALLS = 30
+SECONDS = 0.6
+TOLERANCE = 2e-4
+"""Of the largest value of an output; more where ONNX Runtime with and without its optimizations differ by more."""
+
+
+@dataclass
+class Judgement:
+    """What became of one exported model."""
+
+    status: str
+    reason: str = ""
+    compile_seconds: float = 0.0
+    error: float = 0.0
+    """The largest difference to ONNX Runtime, by the largest value of the output."""
+    shapes: list[list[list[int]]] = field(default_factory=list)
+    mirlo_ms: list[float] = field(default_factory=list)
+    onnxruntime_ms: list[float] = field(default_factory=list)
+
+
+def session(path: Path, optimize: bool = True) -> Any:
+    """Return a session of ONNX Runtime on one thread."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def difference(found: Any, expected: Any) -> float:
+    """Return the largest difference by the largest expected value; infinity if shapes or types differ."""
+    if isinstance(expected, list) or isinstance(found, list):
+        return _list_difference(found, expected)
+    if isinstance(expected, dict):
+        keys, values = list(expected), np.array(list(expected.values()))
+        return difference(np.array([found[k] for k in keys]), values) if set(found) == set(keys) else float("inf")
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape or (found.dtype != expected.dtype and expected.dtype.kind != "O"):
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    if expected.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(found, expected) else float(np.mean(found != expected))
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    if same.all():
+        return 0.0
+    finite = np.isfinite(expected)
+    if not finite[~same].all() or not np.isfinite(found[~same]).all():
+        return float("inf")
+    scale = max(float(np.abs(expected[finite]).max()), 1e-6)
+    return float(np.abs(found - expected)[~same].max()) / scale
+
+
+def _list_difference(found: Any, expected: Any) -> float:
+    if not isinstance(expected, list) or not isinstance(found, list | tuple) or len(found) != len(expected):
+        return float("inf")
+    return max((difference(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
+
+
+def judge(path: Path) -> Judgement:
+    """Compile the model, run it at its three shapes, compare and time it."""
+    import mirlo
+
+    given = [_load(path.with_suffix(f".{index}.npz")) for index in range(3)]
+    try:
+        reference = session(path)
+        given = [_taken(each, [value.name for value in reference.get_inputs()]) for each in given]
+        expected = [reference.run(None, each) for each in given]
+    except Exception as error:  # ONNX Runtime's errors share no class below Exception
+        return Judgement(NOT_RUN, _line(error))
+    start = time.perf_counter()
+    try:
+        compiled: Any = mirlo.compile(str(path), cache=False, jobs=1)
+    except Exception as error:
+        return Judgement(NOT_COMPILED, _told(error), time.perf_counter() - start)
+    verdict = Judgement(RIGHT, compile_seconds=time.perf_counter() - start)
+    names = [value.name for value in reference.get_outputs()]
+    for arrays, wanted in zip(given, expected, strict=True):
+        verdict.shapes.append([list(np.shape(each)) for each in arrays.values()])
+        try:
+            results = compiled.run(arrays)
+        except Exception as error:
+            verdict.status, verdict.reason = REFUSED, f"{verdict.shapes[-1]}: {_told(error)}"
+            return verdict
+        for name, value in zip(names, wanted, strict=True):
+            error = difference(results[name], value)
+            verdict.error = max(verdict.error, error)
+            if error > TOLERANCE and verdict.status != WRONG:
+                _contradict(path, verdict, name, arrays, value, error)
+    for arrays in given:
+        fast, slow = _times(lambda a=arrays: compiled.run(a), lambda a=arrays: reference.run(None, a))
+        verdict.mirlo_ms.append(fast)
+        verdict.onnxruntime_ms.append(slow)
+    return verdict
+
+
+def _contradict(path: Path, verdict: Judgement, name: str, arrays: Any, value: Any, error: float) -> None:
+    """Say whether a result is wrong, or ONNX Runtime itself departs as far without its optimizations."""
+    verdict.reason = f"output '{name}' of {[list(np.shape(a)) for a in arrays.values()]} departs by {error:.1e}"
+    try:
+        own = difference(session(path, optimize=False).run([name], arrays)[0], value)
+    except Exception:
+        own = 0.0
+    if error <= 10 * own:
+        verdict.status = DISPUTED
+        verdict.reason += f"; ONNX Runtime without its optimizations by {own:.1e}"
+    else:
+        verdict.status = WRONG
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def _taken(arrays: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the inputs that the exported model still has: exporters leave out those that change nothing."""
+    return {name: arrays[name] for name in names}
+
+
+def _times(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float]:
+    """Return the least milliseconds of each, called in turns."""
+    least = [float("inf"), float("inf")]
+    deadline = time.perf_counter() + SECONDS
+    for count in range(CALLS):
+        for index, call in enumerate((one, other)):
+            start = time.perf_counter()
+            call()
+            least[index] = min(least[index], 1000 * (time.perf_counter() - start))
+        if count >= 4 and time.perf_counter() > deadline:
+            break
+    return least[0], least[1]
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:400]
+
+
+def _told(error: BaseException) -> str:
+    """Return the message of an error, marked where it is none of Mirlo's own."""
+    own = type(error).__module__.startswith("mirlo")
+    return _line(error) if own else f"internal {type(error).__name__}: {_line(error)}"
+
+
+def main() -> None:
+    print(json.dumps(asdict(judge(Path(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main()
