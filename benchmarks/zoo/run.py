@@ -137,6 +137,8 @@ def _last(errors: str, code: int | None) -> str:
     told = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Failure"))]
     cause = 0 if any("direct cause" in line for line in lines) else -1
     text = (told or lines or ["no message"])[cause]
+    if code == -signal.SIGALRM:
+        return text
     return f"exit code {code}: {text}"[:400] if code is not None and code < 0 else text[:400]
 
 
