@@ -139,8 +139,10 @@ def _scores(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None)
     elif not is_double:
         thresholds = thresholds.astype(np.float32)
     data = node[0] if x.dtype.name == wanted else node.emit("cast", node[0], dtype=wanted)
-    table = [node.constant(array) for array in (thresholds, forest.nodes, forest.roots)]
-    leaves = node.emit("tree_leaves", data, *table)
+    nodes, thresholds, roots = _breadth_first(forest.nodes, thresholds, forest.roots)
+    kinds = np.unique(nodes[:, 1])
+    table = [node.constant(array) for array in (thresholds, nodes, roots)]
+    leaves = node.emit("tree_leaves", data, *table, mode=int(kinds[0]) if len(kinds) == 1 else -1)
     silent = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
     weights = np.where(np.isnan(forest.weights), silent, forest.weights).astype(forest.weights.dtype)
     found = node.emit("gather", node.constant(weights), leaves, axis=0)
@@ -152,6 +154,31 @@ def _scores(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None)
     if base is not None:
         scores = node.emit("add", scores, node.constant(base.astype(weights.dtype)))
     return scores
+
+
+def _breadth_first(
+    nodes: np.ndarray, thresholds: np.ndarray, roots: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The trees with their nodes level by level, what most rows read close together; small numbers where they fit."""
+    order: list[int] = []
+    seen = np.zeros(len(nodes), bool)
+    for root in roots[roots >= 0]:
+        level = np.array([root])
+        while len(level):
+            level = np.unique(level[~seen[level]])
+            seen[level] = True
+            order += level.tolist()
+            level = nodes[level, 2:].reshape(-1)
+            level = level[level >= 0]
+    order += np.flatnonzero(~seen).tolist()
+    place = np.empty(len(nodes), np.int64)
+    place[order] = np.arange(len(nodes))
+    kept = nodes[order]
+    sides = kept[:, 2:]
+    kept = np.concatenate([kept[:, :2], np.where(sides >= 0, place[sides.clip(0)], sides)], 1)
+    first = np.where(roots >= 0, place[roots.clip(0)], roots)
+    kind = np.int32 if max(np.abs(kept).max(initial=0), np.abs(first).max(initial=0)) < 2**31 else np.int64
+    return kept.astype(kind), thresholds[order], first.astype(kind)
 
 
 # The operators before version 5, which list leaves among the nodes.

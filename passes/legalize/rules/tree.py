@@ -49,12 +49,12 @@ def tree_leaves(op: Any, b: Any) -> Any:
 
     def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, output: Any) -> None:
         for row, tree in loops.nest((rows, trees), parallel=True):
-            at = loops.variable(roots[tree], "i64")
+            at = loops.variable(roots[tree].cast("i64"), "i64")
             for _ in loops.while_(partial(_is_inner, at)):
                 node = loops.let(at.get().cast(INDEX))
                 value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, D.maximum(features - 1, 0))])
-                holds = loops.let(_compared(value, loops.let(thresholds[node]), loops.let(nodes[node, 1])))
-                at.set(select(holds, nodes[node, 2], nodes[node, 3]))
+                holds = loops.let(compared(value, loops.let(thresholds[node]), loops.let(nodes[node, 1]), op.mode))
+                at.set(select(holds, nodes[node, 2], nodes[node, 3]).cast("i64"))
             output[row, tree] = constant(-1, "i64") - at.get()
 
     return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots)
@@ -64,10 +64,14 @@ def _is_inner(at: Variable) -> Expr:
     return at.get() >= 0
 
 
-def _compared(value: Expr, bound: Expr, how: Expr) -> Expr:
-    mode = how & 7
+def compared(value: Expr, bound: Expr, how: Expr, mode: int) -> Expr:
+    """Whether a node's comparison holds: of a `mode` that all nodes have, or as `how` says where that is -1."""
     tests = [value <= bound, value < bound, value >= bound, value > bound, value.equals(bound), value.differs(bound)]
+    if mode >= 0:
+        found = tests[mode & 7]
+        return found | value.differs(value) if mode & 8 else found
+    kind = how & 7
     found = tests[0]
     for number, test in enumerate(tests[1:], 1):
-        found = select(mode.equals(number), test, found)
+        found = select(kind.equals(number), test, found)
     return found | (value.differs(value) & (how & 8).equals(8))

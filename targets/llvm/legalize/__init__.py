@@ -6,6 +6,9 @@ from typing import Any
 
 from mirlo.passes.legalize.attention import fused_attention
 from mirlo.passes.rules import legalize
+from mirlo.targets.llvm.legalize import trees
+
+__all__ = ["attention", "trees"]
 
 
 @legalize("relax.attention", target="llvm", name="fused")

@@ -1,0 +1,88 @@
+"""Ensembles of decision trees beside ONNX Runtime, one thread, for batches of all sizes.
+
+python -m benchmarks.trees
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+FEATURES = 20
+FORESTS = ((10, 4, 0.0), (100, 6, 0.0), (300, 8, 0.0), (300, 10, 0.3))
+"""Trees, their depth, and the share of nodes above the last two levels that are leaves already."""
+ROWS = (1, 16, 256, 5000, 100_000)
+COLUMNS = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
+
+
+def forest(trees: int, depth: int, early: float) -> onnx.ModelProto:
+    """A regressor of random trees."""
+    rng = np.random.default_rng(0)
+    nodes: list[list[Any]] = []
+    votes: list[tuple[int, int, float]] = []
+
+    def grow(tree: int, name: int, left: int) -> int:
+        """Add a node and what is below it; return the next name."""
+        if left == 0 or (left < depth and left > 2 and rng.random() < early):
+            nodes.append([tree, name, 0, "LEAF", 0.0, 0, 0])
+            votes.append((tree, name, float(rng.normal())))
+            return name + 1
+        row = [tree, name, int(rng.integers(FEATURES)), "BRANCH_LEQ", float(rng.normal()), name + 1, 0]
+        nodes.append(row)
+        row[6] = grow(tree, name + 1, left - 1)
+        return grow(tree, row[6], left - 1)
+
+    for tree in range(trees):
+        grow(tree, 0, depth)
+    columns = {f"nodes_{name}": list(column) for name, column in zip(COLUMNS, zip(*nodes, strict=True), strict=True)}
+    ids, leaves, weights = (list(column) for column in zip(*votes, strict=True))
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, target_treeids=ids,
+        target_nodeids=leaves, target_ids=[0] * len(ids), target_weights=weights, **columns,
+    )  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", FEATURES])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(helper.make_graph([node], "trees", [x], [y]), opset_imports=opsets, ir_version=9)
+
+
+def microseconds(call: Callable[[], Any], seconds: float = 0.2) -> float:
+    """Of a call: the least of those that fit into some time."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best * 1e6
+
+
+def main() -> None:
+    import onnxruntime
+
+    import mirlo
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    print("trees  depth    rows   Mirlo us   ONNX Runtime us   ratio")
+    for trees, depth, early in FORESTS:
+        model = forest(trees, depth, early)
+        compiled = mirlo.compile(model)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        for rows in ROWS:
+            x = np.random.default_rng(1).standard_normal((rows, FEATURES), dtype=np.float32)
+            np.testing.assert_allclose(compiled(x), session.run(None, {"x": x})[0], rtol=1e-3, atol=1e-4)
+            pairs = [
+                (microseconds(lambda: compiled(x)), microseconds(lambda: session.run(None, {"x": x})))  # noqa: B023
+                for _ in range(2)
+            ]
+            own, other = (min(times) for times in zip(*pairs, strict=True))
+            print(f"{trees:5d} {depth:6d} {rows:7d} {own:10.1f} {other:17.1f} {own / other:7.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
