@@ -20,9 +20,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 
-# mypy finds the package by the name of its folder, which is the checkout's and may be any: it is given a link.
 typecheck: $(VENV)/ready
-	@mkdir -p .cache/typecheck && ln -sfn ../.. .cache/typecheck/mirlo
 	$(BIN)/mypy
 
 lit: $(VENV)/ready

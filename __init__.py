@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirlo.driver.compile import compile as compile
+    from mirlo.frontends.onnx.custom import onnx_operator as onnx_operator
+    from mirlo.frontends.script.language import R as R
+    from mirlo.frontends.script.language import T as T
+    from mirlo.frontends.script.module import parse_script as parse_script
+    from mirlo.frontends.script.module import script as script
+    from mirlo.frontends.script.prim import prim_func as prim_func
+    from mirlo.frontends.script.printer import script_of as script_of
+    from mirlo.passes.pipeline import Pipeline as Pipeline
+    from mirlo.passes.rules import legalize as legalize
+    from mirlo.passes.schedule.words.schedule import Schedule as Schedule
+    from mirlo.runtime.errors import MirloError as MirloError
+    from mirlo.runtime.executable import Executable as Executable
+    from mirlo.runtime.load import load as load
+
+    __version__: str
 
 from mirlo.runtime.locks import UNCUT
 
@@ -27,6 +45,11 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        globals()[name] = version("mirlo")
+        return globals()[name]
     if name not in _LAZY:
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
     with UNCUT:
@@ -36,4 +59,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "__version__"})

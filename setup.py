@@ -18,6 +18,7 @@ setup(
     packages=["mirlo", *(f"mirlo.{name}" for name in FOUND)],
     package_dir={"mirlo": "."},
     package_data={
+        "mirlo": ["py.typed"],
         "mirlo.frontends.onnx": ["*.txt"],
         "mirlo.runtime": ["*.ll"],
         "mirlo.targets.onednn.native": ["*.ll"],

@@ -1,0 +1,37 @@
+"""The package by its name: what it exports, and how tools that do not run code find it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT, output_of, python
+
+import mirlo
+
+
+def test_types_of_lazy_names_are_those_that_are_imported() -> None:
+    """What a type checker sees of `mirlo` is what `__getattr__` imports."""
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == mirlo._LAZY
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert mirlo.__version__ and "__version__" in dir(mirlo)
+    with pytest.raises(AttributeError, match="no attribute 'versions'"):
+        _ = mirlo.versions  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="git makes links on Windows only where that is switched on")
+def test_the_package_is_found_by_name_in_a_clone() -> None:
+    """`src` on the path is all that a type checker, an editor or a documentation tool needs."""
+    assert (ROOT / "src" / "mirlo").resolve() == ROOT
+    script = "import sys; sys.path.insert(0, 'src'); from importlib.machinery import PathFinder as P\n"
+    found = output_of(python("-c", script + "print(P.find_spec('mirlo', ['src']).origin)", cwd=ROOT)).strip()
+    assert Path(ROOT / found).resolve() == ROOT / "__init__.py"
