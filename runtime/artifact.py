@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fields import Fields
-from mirlo.runtime.names import terminal
+from mirlo.runtime.names import is_plain, terminal
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.seal import seal, split
 
-MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=2, error=ArtifactError)
+MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=3, error=ArtifactError)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,14 @@ class Artifact:
         return tuple(names)
 
     @property
+    def late(self) -> tuple[str, ...]:
+        """The dims of outputs that are known while the model runs only."""
+        names = self.metadata.get("late", [])
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ArtifactError(f"metadata 'late': expected a list of texts, found {names!r}")
+        return tuple(names)
+
+    @property
     def symbols(self) -> tuple[str, ...]:
         """The symbolic dims, in the order in which the inputs first name them."""
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
@@ -116,13 +126,36 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
     header["params"] = [spec.name for spec in artifact.params]
     # The params array may name a parameter twice; the file holds it once.
     names = dict.fromkeys(spec.name for spec in artifact.params)
-    code, kind = artifact.code, replace(MODEL_FILE, version=1)
+    code = artifact.code
     if artifact.externals:
-        kind = MODEL_FILE
         rows, code = with_externals(artifact)
         header.update(rows)
         names |= dict.fromkeys(name for external in artifact.externals for name in external.params)
-    write_file(path, kind, header, code, [(name, store.get(name)) for name in names])
+    _check_names(os.fspath(path), artifact, names)
+    code += seal(_header(path, header), ((name, *store.spec(name)) for name in names))
+    write_file(path, MODEL_FILE, header, code, [(name, store.get(name)) for name in names])
+
+
+def _header(path: str | os.PathLike[str], header: dict[str, Any]) -> dict[str, Any]:
+    """The header as a reader of the file sees it."""
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(header))
+    except (TypeError, ValueError) as failure:
+        what = f"the header of the {MODEL_FILE.noun} cannot be written as JSON"
+        raise ArtifactError(f"{os.fspath(path)}: {what}: {failure}") from None
+    return found
+
+
+def _check_names(path: str, artifact: Artifact, params: Iterable[str]) -> None:
+    """What a reader refuses is not written."""
+    specs = (*artifact.inputs, *artifact.outputs)
+    for name in (
+        *(spec.name for spec in specs),
+        *(d for spec in specs for d in spec.shape if isinstance(d, str)),
+        *params,
+    ):
+        if not is_plain(name):
+            raise ArtifactError(f"{path}: the name {name!a} cannot be saved: it is not printable; give it another one")
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
@@ -130,31 +163,41 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
     target = Path(path)
     opened = read_file(target, MODEL_FILE)
     header = opened.header
+    content, sealed = split(opened.code)
     store = ParameterStore()
     store.add_file(opened)
-    code, externals = split_externals(header, opened.code, store)
+    code, externals = split_externals(header, content, store)
     artifact = Artifact(
-        target=header.text("target"),
-        loader=header.text("loader"),
+        target=header.name("target"),
+        loader=header.name("loader"),
         code=code,
-        entry=header.text("entry"),
-        inputs=tuple(_spec(row) for row in header.each("inputs")),
-        outputs=tuple(_spec(row) for row in header.each("outputs")),
+        entry=header.name("entry"),
+        inputs=tuple(spec_of(row) for row in header.each("inputs")),
+        outputs=tuple(spec_of(row) for row in header.each("outputs")),
         params=_params(header, store),
         arena_bytes=header.count("arena_bytes"),
-        kernels=tuple(_kernel(row) for row in header.each("kernels")),
-        threads=header.count("threads"),
+        kernels=tuple(kernel_of(row) for row in header.each("kernels")),
+        threads=header.threads("threads"),
         metadata=header.mapping("metadata"),
         externals=externals,
     )
+    # Files of formats 1 and 2 have no seal; those of this one always do.
+    rows = ((tensor.name, tensor.dtype, tensor.shape) for tensor in opened.tensors)
+    if (opened.version >= 3 or sealed is not None) and sealed != seal(header.content, rows):
+        raise ArtifactError(
+            f"{target}: the file is damaged: its header does not describe its code: a field was changed after the "
+            "model was compiled; compile the model again"
+        )
     return artifact, store
 
 
-def _spec(row: Fields) -> TensorSpec:
-    return TensorSpec(row.text("name"), row.dtype("dtype"), row.symbolic_shape("shape"))
+def spec_of(row: Fields) -> TensorSpec:
+    """Return the input or output that a row of a header describes."""
+    return TensorSpec(row.name("name"), row.dtype("dtype"), row.symbolic_shape("shape"))
 
 
-def _kernel(row: Fields) -> KernelInfo:
+def kernel_of(row: Fields) -> KernelInfo:
+    """Return the call of a kernel that a row of a header describes."""
     return KernelInfo(row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"))
 
 
@@ -200,8 +243,8 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
             if name not in store:
                 raise row.fail(f"{row.place}.params", "names of tensors in the file", name)
         external = ExternalArtifact(
-            format=row.text("format"), functions=row.texts("functions"), data=code[start : start + size],
-            params=params, metadata=row.mapping("metadata"), target=row.text("target"),
+            format=row.name("format"), functions=row.texts("functions"), data=code[start : start + size],
+            params=params, metadata=row.mapping("metadata"), target=row.name("target"),
         )  # fmt: skip
         found.append(external)
         start += size

@@ -102,6 +102,7 @@ class OpenedFile:
     header: Fields
     code: bytes
     tensors: tuple[StoredTensor, ...]
+    version: int
 
 
 def aligned(offset: int) -> int:
@@ -159,7 +160,7 @@ def write_file(
 def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
     """Maps a file and checks its prefix, its checksum and the place of every tensor."""
     file = MappedFile(path, kind.error)
-    header_bytes, code_bytes = _check_prefix(file, kind)
+    version, header_bytes, code_bytes = _check_prefix(file, kind)
     code_start = aligned(ALIGNMENT + header_bytes)
     data_start = aligned(code_start + code_bytes)
     text = file.read(ALIGNMENT, ALIGNMENT + header_bytes)
@@ -174,7 +175,7 @@ def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
     except (ValueError, RecursionError) as failure:
         raise kind.error(f"{file.path}: the file is damaged: its header is not JSON: {failure}") from None
     header = Fields(file.path, "", value, kind.error)
-    return OpenedFile(file, header, code, _stored_tensors(header, data_start, file.size))
+    return OpenedFile(file, header, code, _stored_tensors(header, data_start, file.size), version)
 
 
 def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
@@ -201,8 +202,8 @@ def _place_arrays(
     return rows, end
 
 
-def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int]:
-    """The sizes of header and code, after every check that needs no more than the prefix."""
+def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int, int]:
+    """The version, and the sizes of header and code, after every check that needs no more than the prefix."""
     prefix = file.read(0, _PREFIX.size)
     if not prefix.startswith(_MAGIC[: len(prefix)]) or not prefix:
         raise kind.error(f"{file.path}: not a {kind.noun}: it does not start with Mirlo's signature")
@@ -223,14 +224,14 @@ def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int]:
     data_start = aligned(aligned(ALIGNMENT + header_bytes) + code_bytes)
     if file.size != file_bytes or data_start > file_bytes:
         raise kind.error(f"{file.path}: the file is damaged: the sizes in its prefix do not fit its {file.size} bytes")
-    return header_bytes, code_bytes
+    return version, header_bytes, code_bytes
 
 
 def _stored_tensors(header: Fields, data_start: int, file_bytes: int) -> tuple[StoredTensor, ...]:
     found: dict[str, StoredTensor] = {}
     for row in header.each("tensors"):
         offset = row.count("offset")
-        tensor = StoredTensor(row.text("name"), row.dtype("dtype"), row.shape("shape"), data_start + offset)
+        tensor = StoredTensor(row.name("name"), row.dtype("dtype"), row.shape("shape"), data_start + offset)
         if tensor.offset + tensor.nbytes > file_bytes:
             raise row.fail(f"{row.place}.offset", f"{tensor.nbytes} bytes of '{tensor.name}' inside the file", offset)
         if offset % ALIGNMENT:

@@ -65,6 +65,10 @@ def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False
     shape = tuple(tensor.shape[: tensor.ndim])
     if 0 in shape:
         return np.empty(shape, dtype)
+    if not tensor.data:
+        raise DLPackError("its memory is at address 0")
+    if any(dim < 0 for dim in shape):
+        raise DLPackError(f"its shape is {list(shape)}")
     strides = tuple(step * element.bytes for step in tensor.strides[: tensor.ndim]) if tensor.strides else None
     memory = _Memory((tensor.data or 0) + tensor.byte_offset, shape, strides, element.bytes, read_only, owner)
     array = np.asarray(memory)

@@ -71,7 +71,7 @@ class Executable:
         self._store = ParameterStore()
         for spec in artifact.params:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
-        late = set(artifact.metadata.get("late", ()))
+        late = set(artifact.late)
         self._late = {i for i, spec in enumerate(artifact.outputs) if late.intersection(map(str, spec.shape))}
         self._allocates = bool(self._late) or bool(artifact.metadata.get("allocates"))
         self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
@@ -328,7 +328,8 @@ class Executable:
 
 
 def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+    # Attributes of a subclass may say anything.
+    return np.asarray(array).__array_interface__["data"][0]
 
 
 def _check_signature(artifact: Artifact, sizes: Sizes) -> None:

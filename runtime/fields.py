@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import is_plain
 
 _MAX_COUNT = 2**63 - 1
-_MAX_RANK = 32
+_MAX_RANK = 64
+_MAX_THREADS = 4096
 _MAX_ELEMENTS = 2**60
 
 
@@ -25,7 +28,7 @@ class Fields:
         self._value = value
 
     def fail(self, place: str, expected: str, found: Any) -> MirloError:
-        shown = repr(found)
+        shown = ascii(found)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         return self._damaged(f"header field '{place}': expected {expected}, found {shown}")
 
@@ -48,6 +51,36 @@ class Fields:
         value = self._get(name, "text")
         if not isinstance(value, str):
             raise self.fail(self._place(name), "text", value)
+        return value
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All fields, as they are in the file."""
+        return self._value
+
+    def name(self, name: str) -> str:
+        """Return a text that can be shown as it is."""
+        value = self.text(name)
+        if not is_plain(value):
+            raise self.fail(self._place(name), "printable text", value)
+        return value
+
+    def json_object(self, name: str) -> str:
+        """Return a text that is a JSON object."""
+        value = self.text(name)
+        try:
+            is_object = isinstance(json.loads(value), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
+            raise self.fail(self._place(name), "a JSON object as text", value)
+        return value
+
+    def threads(self, name: str) -> int:
+        """Return a number of threads that a machine may have."""
+        value = self.count(name)
+        if not 1 <= value <= _MAX_THREADS:
+            raise self.fail(self._place(name), f"1 to {_MAX_THREADS} threads", value)
         return value
 
     def count(self, name: str) -> int:
@@ -74,6 +107,11 @@ class Fields:
         value = self._get(name, "a shape")
         if not isinstance(value, list) or not all(_is_count(dim) or isinstance(dim, str) for dim in value):
             raise self.fail(self._place(name), "a list of dims (numbers or symbols)", value)
+        known = math.prod(dim for dim in value if isinstance(dim, int) and dim)
+        if len(value) > _MAX_RANK or known > _MAX_ELEMENTS:
+            raise self.fail(self._place(name), f"at most {_MAX_RANK} dims and 2^60 elements", value)
+        if not all(isinstance(dim, int) or (dim and is_plain(dim)) for dim in value):
+            raise self.fail(self._place(name), "dims whose names are printable", value)
         return tuple(value)
 
     def texts(self, name: str) -> tuple[str, ...]:

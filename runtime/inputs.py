@@ -44,8 +44,11 @@ where there are no rounds."""
 
 def as_array(value: Any) -> np.ndarray:
     """An array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
-    if isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
         return value
+    if isinstance(value, np.ndarray):
+        # Of a subclass only the array itself counts: its attributes may say anything, of another address for one.
+        return np.asarray(value)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return from_dlpack(value)
     if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
@@ -57,8 +60,11 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
     """The input's array: contiguous, of the right type; symbolic dims are looked up in `dims`, or added to it."""
     try:
         array = as_array(value)
-    except (ValueError, TypeError, RuntimeError, BufferError) as problem:
+    except DLPackError as problem:
         raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
+    except Exception as problem:  # methods of the caller's own object may raise anything
+        told = f"a {type(value).__name__}, which raised {type(problem).__name__}: {problem}"
+        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}, found {told}") from problem
     _check_dtype(spec, array)
     check_shape(spec, array.shape, dims)
     if not array.size:
@@ -77,11 +83,16 @@ def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
         for name in out:
             if not any(spec.name == name for spec in specs):
                 raise InputError(f"out: no output is named '{name}'; outputs: {', '.join(map(str, specs))}")
-        return [out.get(spec.name) for spec in specs]
-    given = list(out) if isinstance(out, (list, tuple)) else [out]
+        return [_base(out.get(spec.name)) for spec in specs]
+    given = list(map(_base, out)) if isinstance(out, (list, tuple)) else [_base(out)]
     if len(given) != len(specs):
         raise InputError(f"out: expected {len(specs)} arrays ({', '.join(map(str, specs))}), found {len(given)}")
     return given
+
+
+def _base(value: Any) -> Any:
+    """A view of the base class, of an array of a subclass: whose attributes may say anything."""
+    return np.asarray(value) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
 
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: Sequence[np.ndarray]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime import archive, threads
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
@@ -72,7 +72,12 @@ def _load(artifact: Artifact) -> LoadedCode:
                 f"the model was compiled for target '{artifact.target}', whose loader '{artifact.loader}' is not "
                 f"installed; known: {', '.join(_LOADERS)}. Install the package of that target, or compile again"
             )
-    return loader(artifact)
+    try:
+        return loader(artifact)
+    except (MirloError, MemoryError):
+        raise
+    except Exception as error:
+        raise ArtifactError(f"the loader '{artifact.loader}' raised {type(error).__name__}: {error}") from error
 
 
 def llvm_host() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec, split_externals, with_externals
+from mirlo.runtime.artifact import Artifact, TensorSpec, kernel_of, spec_of, split_externals, with_externals
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Step
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.fields import Fields
@@ -18,6 +18,7 @@ from mirlo.runtime.params import ParameterStore
 
 LOADER = "program"
 _DEEPEST = 64
+_MOST_REGISTERS = 1 << 24
 _BLOCKS = {PART: 0, HOST: 0, IF: 2, WHILE: 2}
 
 
@@ -83,6 +84,8 @@ def read_program(path: str | os.PathLike[str], artifact: Artifact, store: Parame
     """Return the program in a file that was read."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     registers = fields.count("registers")
+    if registers > _MOST_REGISTERS:
+        raise fields.fail("registers", f"at most {_MOST_REGISTERS} registers", registers)
     parts, start = [], 0
     for row in fields.each("parts"):
         size = row.count("bytes")
@@ -90,14 +93,14 @@ def read_program(path: str | os.PathLike[str], artifact: Artifact, store: Parame
         start += size
     if start != len(artifact.code):
         raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
-    reader = _Reader(registers, len(parts))
+    reader = _Reader(registers, parts)
     constants = {
         reader.register(row, "register"): _known(row, row.text("param"), store) for row in fields.each("constants")
     }
     compiled = CompiledProgram(
         target=artifact.target,
-        inputs=tuple(Port(row.text("name"), _kind(row)) for row in fields.each("inputs")),
-        outputs=tuple(Port(row.text("name"), _kind(row)) for row in fields.each("outputs")),
+        inputs=tuple(Port(row.name("name"), _kind(row)) for row in fields.each("inputs")),
+        outputs=tuple(Port(row.name("name"), _kind(row)) for row in fields.each("outputs")),
         body=reader.block(Fields(Path(path), "metadata.body", fields.mapping("body"), ArtifactError)),
         registers=registers,
         parts=tuple(parts),
@@ -115,34 +118,31 @@ def _known(row: Fields, name: str, store: ParameterStore) -> str:
 
 
 def _kind(row: Fields) -> Kind:
-    text = row.text("kind")
+    return _parsed_kind(row, "kind", row.name("kind"))
+
+
+def _parsed_kind(row: Fields, name: str, text: str) -> Kind:
     try:
         return parse_kind(text)
-    except ValueError:
-        raise row.fail(f"{row.place}.kind", "a kind of a value", text) from None
+    except (ValueError, RecursionError):
+        raise row.fail(f"{row.place}.{name}", "a kind of a value", text) from None
 
 
 def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
     """What `part_row` wrote."""
 
-    def specs(name: str) -> tuple[TensorSpec, ...]:
-        return tuple(TensorSpec(r.text("name"), r.dtype("dtype"), r.symbolic_shape("shape")) for r in row.each(name))
-
     own, externals = split_externals(row, code, store)
     return Artifact(
         target=target,
-        loader=row.text("loader"),
+        loader=row.name("loader"),
         code=own,
-        entry=row.text("entry"),
-        inputs=specs("inputs"),
-        outputs=specs("outputs"),
+        entry=row.name("entry"),
+        inputs=tuple(map(spec_of, row.each("inputs"))),
+        outputs=tuple(map(spec_of, row.each("outputs"))),
         params=tuple(TensorSpec(name, *store.spec(_known(row, name, store))) for name in row.texts("params")),
         arena_bytes=row.count("arena_bytes"),
-        kernels=tuple(
-            KernelInfo(r.text("symbol"), r.text("source"), r.text("kind"), r.count("flops"), r.count("bytes"))
-            for r in row.each("kernels")
-        ),
-        threads=row.count("threads"),
+        kernels=tuple(map(kernel_of, row.each("kernels"))),
+        threads=row.threads("threads"),
         metadata=row.mapping("metadata"),
         externals=externals,
     )
@@ -151,7 +151,7 @@ def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> A
 class _Reader:
     """Reads blocks, and checks that registers, parts and blocks are there."""
 
-    def __init__(self, registers: int, parts: int) -> None:
+    def __init__(self, registers: int, parts: Sequence[Artifact]) -> None:
         self.registers = registers
         self.parts = parts
 
@@ -179,12 +179,35 @@ class _Reader:
         blocks = tuple(self.block(block, depth + 1) for block in row.each("blocks"))
         if kind not in _BLOCKS or len(blocks) != _BLOCKS[kind]:
             raise row.fail(f"{row.place}.kind", f"one of {', '.join(_BLOCKS)} with its blocks", kind)
-        if kind == PART and part >= self.parts:
-            raise row.fail(f"{row.place}.part", f"a part below {self.parts}", part)
-        inputs = self._list(row, "inputs")
-        if kind == IF and not inputs:
-            raise row.fail(f"{row.place}.inputs", "a condition", inputs)
-        return Step(
-            kind, inputs, self._list(row, "outputs"), part, row.text("function"), row.text("options"),
-            row.texts("kinds"), row.text("source"), blocks,
+        if kind == PART and part >= len(self.parts):
+            raise row.fail(f"{row.place}.part", f"a part below {len(self.parts)}", part)
+        kinds = row.texts("kinds")
+        for text in kinds:
+            if text:
+                _parsed_kind(row, "kinds", text)
+        step = Step(
+            kind, self._list(row, "inputs"), self._list(row, "outputs"), part, row.name("function"),
+            row.json_object("options"), kinds, row.text("source"), blocks,
         )  # fmt: skip
+        problem = self._mismatch(step)
+        if problem is not None:
+            raise row.fail(row.place, problem, [len(step.inputs), len(step.outputs)])
+        return step
+
+    def _mismatch(self, step: Step) -> str | None:
+        """What a step's registers must be, where they do not fit what it does."""
+        takes, gives = len(step.inputs), len(step.outputs)
+        if step.kind == PART:
+            part = self.parts[step.part]
+            wanted = len(part.inputs), len(part.outputs)
+            return None if (takes, gives) == wanted else f"{wanted[0]} inputs and {wanted[1]} outputs, as its part has"
+        if step.kind == HOST:
+            return None if gives == len(step.kinds) else f"a result for each of its {len(step.kinds)} kinds"
+        if step.kind == IF:
+            fits = takes and all(len(block.results) == gives for block in step.blocks)
+            return None if fits else "a condition, and as many results as each branch has"
+        before, after = step.blocks
+        fits = len(before.arguments) == takes == len(after.results) and len(before.results) == 1 + gives == 1 + len(
+            after.arguments
+        )
+        return None if fits else "as many registers as its blocks carry"

@@ -14,7 +14,7 @@ import pytest
 
 import mirlo
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime import container
+from mirlo.runtime import container, seal
 from mirlo.runtime.artifact import MODEL_FILE, Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError, MirloError, ParameterError
 from mirlo.runtime.executable import Executable
@@ -106,7 +106,7 @@ def test_newer_version(model_file):
     data = bytearray(model_file.read_bytes())
     struct.pack_into("<I", data, 12, 9)
     model_file.write_bytes(data)
-    with pytest.raises(ArtifactError, match="written in format 9 by a newer Mirlo; this one reads formats up to 2"):
+    with pytest.raises(ArtifactError, match="written in format 9 by a newer Mirlo; this one reads formats up to 3"):
         mirlo.load(model_file)
 
 
@@ -134,8 +134,8 @@ def test_every_truncation_is_found(model_file):
         artifacts.load(model_file)
 
 
-def rewrite(path: Path, **changes: object) -> None:
-    """Changes fields of the header and makes sizes and checksum right again, as someone hostile would."""
+def rewrite(path: Path, resealed: bool = True, **changes: object) -> None:
+    """Change fields of the header and make sizes, checksum and the seal right again, as someone hostile would."""
     opened = container.read_file(path, MODEL_FILE)
     data = path.read_bytes()
     header_bytes, code_bytes = struct.unpack_from("<QQ", data, 16)
@@ -143,12 +143,16 @@ def rewrite(path: Path, **changes: object) -> None:
     tensors = data[container.aligned(container.aligned(64 + header_bytes) + code_bytes) :]
     header = {key: value for key, value in {**header, **changes}.items() if value is not ...}
     text = json.dumps(header).encode()
+    content = opened.code
+    if resealed:
+        rows = ((tensor.name, tensor.dtype, tensor.shape) for tensor in opened.tensors)
+        content = seal.split(content)[0] + seal.seal(json.loads(text), rows)
     code_start = container.aligned(64 + len(text))
     data_start = container.aligned(code_start + code_bytes)
     size = data_start + len(tensors)
-    prefix = container._PREFIX.pack(container._MAGIC, b"EXEC", 1, len(text), code_bytes, size)
-    head = (prefix + container._digest(prefix, text, opened.code)).ljust(64, b"\0") + text
-    path.write_bytes((head.ljust(code_start, b"\0") + opened.code).ljust(data_start, b"\0") + tensors)
+    prefix = container._PREFIX.pack(container._MAGIC, b"EXEC", MODEL_FILE.version, len(text), code_bytes, size)
+    head = (prefix + container._digest(prefix, text, content)).ljust(64, b"\0") + text
+    path.write_bytes((head.ljust(code_start, b"\0") + content).ljust(data_start, b"\0") + tensors)
 
 
 SPEC = {"name": "a", "dtype": "f32", "shape": [8]}
@@ -240,3 +244,39 @@ def test_names_that_cannot_be_written(tmp_path):
 def test_saving_without_the_parameters(artifact, tmp_path):
     with pytest.raises(ArtifactError, match="no parameter 'w'"):
         artifacts.save(tmp_path / "m", artifact, ParameterStore())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"arena_bytes": 0},
+        {"inputs": [SPEC]},
+        {"inputs": [{**SPEC, "shape": [4]}, {**SPEC, "name": "b", "shape": [4]}]},
+        {"outputs": [{**SPEC, "shape": [1]}]},
+        {"kernels": []},
+        {"threads": 3},
+    ],
+)
+def test_a_header_that_does_not_describe_the_code(model_file, changes):
+    """Code reads and writes by the sizes that it was compiled for: with others in the header it is not called."""
+    rewrite(model_file, resealed=False, **changes)
+    with pytest.raises(ArtifactError, match="its header does not describe its code"):
+        mirlo.load(model_file)
+
+
+@pytest.mark.parametrize("threads", [0, 4097, 2**62])
+def test_threads_that_no_machine_has(model_file, threads):
+    rewrite(model_file, threads=threads)
+    with pytest.raises(ArtifactError, match="header field 'threads': expected 1 to 4096 threads"):
+        mirlo.load(model_file)
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202e", "\0"])
+def test_names_that_cannot_be_shown(model_file, name):
+    for changes in ({"entry": name}, {"inputs": [{**SPEC, "name": name}]}, {"outputs": [{**SPEC, "shape": [name]}]}):
+        before = model_file.read_bytes()
+        rewrite(model_file, **changes)
+        with pytest.raises(ArtifactError, match="printable") as caught:
+            mirlo.load(model_file)
+        assert str(caught.value).isprintable()
+        model_file.write_bytes(before)

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -325,3 +326,43 @@ def test_subclasses_of_arrays_go_the_long_way(affine):
     result = affine()(matrix, B)
     assert type(result) is np.ndarray
     np.testing.assert_array_equal(result, EXPECTED)
+
+
+class Liar(np.ndarray):
+    """An array that says that it is somewhere else, and larger."""
+
+    @property
+    def __array_interface__(self) -> dict:
+        return {"version": 3, "data": (8, False), "shape": (8,), "typestr": "<f4", "strides": None}
+
+
+def test_a_subclass_is_taken_for_what_it_is_not_for_what_it_says(affine: Callable[[int], Executable]) -> None:
+    exe = affine(8)
+    a, b, out = A.view(Liar), B.view(Liar), np.empty(8, np.float32).view(Liar)
+    np.testing.assert_array_equal(exe(a, b), EXPECTED)
+    made = exe(a, b, out=out)
+    np.testing.assert_array_equal(np.asarray(made), EXPECTED)
+    np.testing.assert_array_equal(np.asarray(out), EXPECTED)
+
+
+class Raising:
+    """Methods of an object that is given as an array."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> object:
+        if name == self.name or (self.name == "__dlpack__" and name == "__dlpack_device__"):
+
+            def method(*unused: object, **named: object) -> object:
+                raise LookupError("not today")
+
+            return method
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("name", ["__dlpack__", "__array__"])
+def test_methods_that_raise_are_told(affine: Callable[[int], Executable], name: str) -> None:
+    exe = affine(8)
+    with pytest.raises(InputError, match=r"input 'a': expected an array f32\[8\], found a Raising, which raised"):
+        exe(Raising(name), B)
