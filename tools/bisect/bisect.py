@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bisect.bundle import write_bundle
-from mirlo.tools.bisect.nodes import Found, Tell, first_departing
+from mirlo.tools.bisect.amplify import Amplified, amplified
+from mirlo.tools.bisect.bundle import replays, write_bundle
+from mirlo.tools.bisect.nodes import Found, Tell, first_departing, stretch
 from mirlo.tools.bisect.oracles import ORACLES
 from mirlo.tools.bisect.passes import Culprit, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order
-from mirlo.tools.bisect.trial import Settings, try_part
+from mirlo.tools.bisect.trial import Settings, Trial, try_part
 
 
 class BisectError(MirloError):
@@ -38,12 +39,29 @@ class Departure:
     """None where the part cannot be compiled at all: its error tells more than a search for a pass."""
     bundle: Path
     replay: str
+    replays: bool
+    """Whether the bundle, read again, departs."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """No node departs on the inputs that the oracle computes: one amplifies the rounding of what goes before it."""
+
+    node: str
+    operator: str
+    began: str
+    """The node with the first result that is not the oracle's to the bit."""
+    how: str
+    """What is different about that."""
 
 
 def bisect(
     model: Any, feeds: Mapping[str, Any], *, against: str, settings: Settings, bundle: Path, tell: Tell
-) -> Departure | None:
-    """The first node whose result departs from the oracle's for these inputs; None if none does."""
+) -> Departure | Rounding | None:
+    """The first node whose result departs from the oracle's for these inputs; None if none does.
+
+    A node that departs only because rounding of its inputs is amplified is passed over.
+    """
     ordered = in_order(model)
     names = list(dict.fromkeys(name for node in ordered.graph.node for name in node.output if name))
     tell(f"computing {len(names)} values with {against}")
@@ -53,9 +71,27 @@ def bisect(
     tell(f"the model: {trial.departs or 'as expected'}")
     if trial.departs is None:
         return None
-    found = first_departing(ordered, values, settings, trial, tell)
+    first: Amplified | None = None
+    start, last = 0, len(ordered.graph.node) - 1
+    while True:
+        found = first_departing(ordered, values, settings, trial, tell, start)
+        passed = amplified(ordered, found, values, settings, ORACLES[against])
+        if passed is None:
+            break
+        tell(f"'{ordered.graph.node[found.node].name}' amplifies rounding")
+        first = first or passed
+        start = found.node + 1
+        rest = stretch(ordered, start, last, values) if start <= last else None
+        trial = try_part(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
+        if trial.departs is None:
+            return _rounding(ordered, first)
     culprit = None if found.trial.failed else first_departing_pass(found.part, values, settings, tell)
     return _departure(ordered, found, culprit, values, settings, against, bundle)
+
+
+def _rounding(model: Any, found: Amplified) -> Rounding:
+    node, began = model.graph.node[found.node], model.graph.node[found.began]
+    return Rounding(node.name, node.op_type, began.name, found.how)
 
 
 def _departure(
@@ -74,7 +110,7 @@ def _departure(
     replay = write_bundle(bundle, found.part, values, culprit, settings, against, facts)
     return Departure(
         node.name, node.op_type, found.node, len(model.graph.node), found.trial.departs or "", part, culprit, bundle,
-        replay,
+        replay, replays(bundle, found.part, settings, ORACLES[against]),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import file_name, shell_word
+from mirlo.tools.bisect.oracles import Oracle
 from mirlo.tools.bisect.passes import Culprit
 from mirlo.tools.bisect.submodel import Part
 from mirlo.tools.bisect.trial import Settings, try_part
@@ -62,6 +63,21 @@ def write_bundle(
     return replay
 
 
+def replays(folder: Path, part: Part, settings: Settings, oracle: Oracle) -> bool:
+    """Whether what is in the folder departs from what the oracle computes of it."""
+    import onnx
+
+    model = onnx.load(folder / "model.onnx")
+    files = {name: np.load(folder / path) for name, path in _paths("input", part.feeds)}
+    # NumPy's files do not know bf16: such arrays come back as bytes.
+    feeds = {
+        name: files[name].view(np.asarray(array).dtype) if name in files else array
+        for name, array in part.feeds.items()
+    }
+    again = replace(part, model=model, feeds=feeds)
+    return try_part(again, oracle(model, feeds, part.outputs), settings).departs is not None
+
+
 def _plugin(name: str) -> str:
     """A plug-in as it is found from the bundle's folder too."""
     return str(Path(name).absolute()) if Path(name).exists() else name
@@ -81,13 +97,18 @@ def _prepare(folder: Path) -> None:
 
 def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Write tensors to files; sequences and strings have no such file."""
+    found = _paths(what, arrays)
+    for name, path in found:
+        np.save(folder / path, np.asarray(arrays[name]))
+    return found
+
+
+def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
     for index, (name, array) in enumerate(arrays.items()):
         if isinstance(array, (list, tuple)) or array is None or np.asarray(array).dtype.kind in "OSU":
             continue
-        path = f"{what}-{index}-{file_name(name)}.npy"
-        np.save(folder / path, np.asarray(array))
-        found.append((name, path))
+        found.append((name, f"{what}-{index}-{file_name(name)}.npy"))
     return found
 
 

@@ -48,10 +48,29 @@ def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
     if found.dtype.kind in "OSU":
         wrong = found.astype(str) != expected.astype(str)
         return f"{int(wrong.sum())} of {wrong.size} strings differ" if wrong.any() else None
+    wrong = _wrong(found, expected, tolerance)
+    if not wrong.any():
+        return None
+    if expected.dtype.kind not in "biu":
+        kind = np.complex128 if expected.dtype.kind == "c" else np.float64
+        found, expected = found.astype(kind), expected.astype(kind)
+    return _worst(wrong, found, expected)
+
+
+def wrong_elements(found: Any, expected: Any, tolerance: Tolerance) -> Any:
+    """Return which elements differ, as an array of bool; None where it is no array of that type and shape."""
+    if expected is None or found is None or isinstance(expected, (list, tuple)):
+        return None
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return None
+    return found != expected if found.dtype.kind in "OSU" else _wrong(found, expected, tolerance)
+
+
+def _wrong(found: Any, expected: Any, tolerance: Tolerance) -> Any:
     rtol, atol = tolerance.of(expected.dtype)
-    if not rtol and not atol:
-        wrong = found != expected
-        return _worst(wrong, found, expected) if wrong.any() else None
+    if not rtol and not atol and expected.dtype.kind in "biu":
+        return found != expected
     kind = np.complex128 if expected.dtype.kind == "c" else np.float64
     left, right = found.astype(kind), expected.astype(kind)
     finite = np.isfinite(right)
@@ -59,8 +78,7 @@ def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore"):
         near = np.isfinite(left) & finite & (np.abs(left - right) <= rtol * np.abs(right) + atol * scale)
-    wrong = ~(same | near)
-    return _worst(wrong, left, right) if wrong.any() else None
+    return ~(same | near)
 
 
 def _of_objects(found: Any, expected: Any, tolerance: Tolerance) -> str | None:

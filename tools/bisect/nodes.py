@@ -24,33 +24,37 @@ class Found:
     trial: Trial
 
 
-def first_departing(model: Any, values: Mapping[str, Any], settings: Settings, whole: Trial, tell: Tell) -> Found:
-    """The first node that departs in a model that does, by halving.
+def first_departing(
+    model: Any, values: Mapping[str, Any], settings: Settings, whole: Trial, tell: Tell, start: int = 0
+) -> Found:
+    """The first node from `start` on that departs in a model that does, by halving.
 
     What is known at each point: all values that live after node `low` are as expected, some after node `high` are not.
     """
-    low, high, trial = -1, len(model.graph.node) - 1, whole
-    part = _prefix(model, high, values)
+    low, high, trial = start - 1, len(model.graph.node) - 1, whole
+    part = stretch(model, start, high, values)
     while high - low > 1:
         middle = (low + high) // 2
-        tried_part = _prefix(model, middle, values)
+        tried_part = stretch(model, start, middle, values)
         tried = try_part(tried_part, values, settings)
-        tell(f"nodes 0 to {middle} of {len(model.graph.node)}: {tried.departs or 'as expected'}")
+        tell(f"nodes {start} to {middle} of {len(model.graph.node)}: {tried.departs or 'as expected'}")
         if tried.departs is None:
             low = middle
         else:
             high, part, trial = middle, tried_part, tried
-    return _smallest(model, Found(high, part, trial), values, settings, tell)
+    return _smallest(model, Found(high, part, trial), values, settings, start, tell)
 
 
-def _prefix(model: Any, last: int, values: Mapping[str, Any]) -> Part:
-    return cut(model, range(last + 1), live_after(model, last), values)
+def stretch(model: Any, start: int, last: int, values: Mapping[str, Any]) -> Part:
+    """The nodes from one to another, and all values of them that later nodes or the model's outputs read."""
+    made = {name for node in model.graph.node[start : last + 1] for name in node.output}
+    return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
 
 
-def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Settings, tell: Tell) -> Found:
+def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Settings, start: int, tell: Tell) -> Found:
     """The node alone, where that departs; else with as few of those before it as it takes."""
     outputs = [name for name in model.graph.node[found.node].output if name in values]
-    before = ancestors(model, found.node)
+    before = [index for index in ancestors(model, found.node) if index >= start]
     count, budget = 1, SHRINK_TRIALS
     while budget:
         nodes = before[-count:]

@@ -14,7 +14,7 @@ from mirlo.tools.cli.progress import Progress
 
 def execute(arguments: Arguments) -> None:
     """Search, print what was found; a departure is an error."""
-    from mirlo.tools.bisect.bisect import bisect, load_whole
+    from mirlo.tools.bisect.bisect import Rounding, bisect, load_whole
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import Settings
 
@@ -39,6 +39,12 @@ def execute(arguments: Arguments) -> None:
     if found is None:
         print(f"{arguments.model}: every output is as {arguments.against} computes it")
         return
+    if isinstance(found, Rounding):
+        print(f"no node departs on the inputs that {arguments.against} computes for it")
+        print(f"  '{found.node}' ({found.operator}) amplifies the rounding of what goes before")
+        print(f"  it begins at '{found.began}': {found.how}")
+        sys.stdout.flush()
+        raise CommandError(f"{arguments.model} departs from {arguments.against} by rounding that is amplified")
     print(f"first node that departs: '{found.node}' ({found.operator}), node {found.index + 1} of {found.nodes}")
     print(f"  {found.how}")
     if len(found.part) > 1:
@@ -47,6 +53,8 @@ def execute(arguments: Arguments) -> None:
         print(line)
     print(f"{bundle}/: the part as a model, its inputs, what is expected, the IR; replay there with")
     print(f"  {found.replay}")
+    if not found.replays:
+        print("replayed here it does not depart: what departs changes from run to run")
     sys.stdout.flush()
     raise CommandError(f"{arguments.model} departs from {arguments.against}")
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from commands import mirlo
 from onnx import TensorProto, helper, numpy_helper, save
@@ -124,3 +125,42 @@ def test_a_folder_of_others_is_left_alone(model: Path) -> None:
 def test_open_dims_must_be_given(model: Path) -> None:
     done = mirlo("bisect", model)
     assert done.returncode == 1 and "--shape x=" in done.stderr
+
+
+def _amplifying(folder: Path, names: list[str], x: np.ndarray) -> None:
+    """Sums, whose rounding is not the oracle's, then operators that amplify it."""
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["v0"], name="total", keepdims=0),
+        *(helper.make_node(name, [f"v{i}"], [f"v{i + 1}"], name=f"step{i}") for i, name in enumerate(names)),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(x.shape))]
+    outputs = [helper.make_value_info(f"v{len(names)}", onnx.TypeProto())]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(np.array([1]), "axes")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), folder / "m.onnx")
+    np.save(folder / "x.npy", x.astype(np.float32))
+
+
+# Sums that are whole numbers but for their rounding; sums of the same numbers in other orders; large angles.
+WHOLE = np.tile(np.arange(1, 65)[:, None] / 300, (1, 300))
+ORDERS = np.stack([np.random.default_rng(i).permutation(np.random.default_rng(0).random(300)) for i in range(64)])
+
+
+@pytest.mark.parametrize(
+    ("names", "x"),
+    [(["Floor", "Neg"], WHOLE), (["ArgMax"], ORDERS), (["Sin"], ORDERS * 1e6)],
+    ids=["Floor", "ArgMax", "Sin"],
+)
+def test_rounding_that_is_amplified_blames_no_node(tmp_path: Path, names: list[str], x: np.ndarray) -> None:
+    _amplifying(tmp_path, names, x)
+    done = mirlo("bisect", "m.onnx", "--input", "x=x.npy", cwd=tmp_path)
+    assert "no node departs on the inputs that reference computes for it" in done.stdout, done.stdout
+    assert f"'step0' ({names[0]}) amplifies the rounding of what goes before\n  it begins at 'total':" in done.stdout
+    assert "departs from reference by rounding that is amplified" in done.stderr
+    assert not (tmp_path / "m-bisect").exists()
+
+
+def test_a_wrong_node_behind_rounding_is_found(tmp_path: Path) -> None:
+    _amplifying(tmp_path, ["Sin", "Tanh"], ORDERS * 1e6)
+    (tmp_path / "plugin.py").write_text(CRASH)
+    done = mirlo("bisect", "m.onnx", "--input", "x=x.npy", "--plugin", "plugin.py", cwd=tmp_path)
+    assert "first node that departs: 'step1' (Tanh), node 3 of 3" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,122 @@
+"""Whether a node departs only because its inputs do: rounding of what goes before, which the node amplifies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.graph import read_names
+from mirlo.tools.bisect.compare import Tolerance, difference, wrong_elements
+from mirlo.tools.bisect.nodes import Found
+from mirlo.tools.bisect.oracles import Oracle, OracleError
+from mirlo.tools.bisect.submodel import cut
+from mirlo.tools.bisect.trial import Settings, try_part
+
+RANDOM_ROUNDINGS = 6
+"""Patterns of inputs rounded up and down that the oracle computes a node for, beside all up and all down."""
+EXACT = Tolerance(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """A node whose result departs although it computes what the oracle does of its inputs."""
+
+    node: int
+    began: int
+    """The first node before it whose result is not the oracle's to the bit."""
+    how: str
+    """What is different about that."""
+
+
+def amplified(
+    model: Any, found: Found, values: Mapping[str, Any], settings: Settings, oracle: Oracle
+) -> Amplified | None:
+    """Say where rounding began that explains a departure; None where it does not explain it.
+
+    It does where every element that departs also departs in what the oracle computes of inputs that differ by rounding.
+    """
+    node = model.graph.node[found.node]
+    before = found.part.nodes[:-1]
+    if found.trial.failed or found.part.nodes[-1] != found.node or not before:
+        return None
+    made = [name for index in before for name in model.graph.node[index].output if name in values]
+    inputs = [name for name in dict.fromkeys(read_names(node)) if name in made]
+    outputs = [name for name in node.output if name in values]
+    upstream = try_part(cut(model, before, inputs, values), values, settings)
+    if upstream.departs is not None or not inputs:
+        return None
+    alone = cut(model, [found.node], outputs, values)
+    near: dict[str, list[Any]] = {name: [] for name in outputs}
+    for feeds in _roundings({name: values[name] for name in inputs}, upstream.values):
+        try:
+            results = oracle(alone.model, alone.feeds | feeds, outputs)
+        except OracleError:
+            return None
+        for name in outputs:
+            near[name].append(results[name])
+    for name in outputs:
+        if not _explains(near[name], found.trial.values.get(name), values[name], settings.tolerance):
+            return None
+    return _beginning(model, found, values, settings)
+
+
+def _roundings(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the inputs may be: as compiled code computes them, and the oracle's values a rounding up and down."""
+    yield {name: computed[name] for name in expected}
+    rng = np.random.default_rng(0)
+    for pattern in range(2 + RANDOM_ROUNDINGS):
+        made = {}
+        for name, array in expected.items():
+            direction = (1, -1)[pattern] if pattern < 2 else rng.choice((-1, 1), np.shape(array))
+            made[name] = _rounded(array, computed[name], direction)
+        yield made
+
+
+def _rounded(expected: Any, computed: Any, direction: Any) -> Any:
+    """Floats moved by as much as the computed ones are away, at least to the next number; others as computed."""
+    import ml_dtypes
+
+    if isinstance(expected, (list, tuple)):
+        return computed
+    array = np.asarray(expected)
+    try:
+        epsilon = float(ml_dtypes.finfo(array.dtype).eps)
+    except ValueError:
+        return computed
+    wide, other = array.astype(np.float64), np.asarray(computed).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.nan_to_num(np.maximum(np.abs(wide - other), epsilon * np.abs(wide)), nan=0.0, posinf=0.0)
+        return (wide + direction * distance).astype(array.dtype)
+
+
+def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) -> bool:
+    """Whether each element that departs does so for inputs that are rounded, or lies between what comes of these."""
+    wrong = wrong_elements(found, expected, tolerance)
+    if wrong is None:
+        return False
+    arrays = [np.asarray(array) for array in near]
+    if any(array.shape != np.shape(expected) for array in arrays):  # even the shape follows the rounding
+        return True
+    departs = np.zeros(wrong.shape, bool)
+    for array in arrays:
+        departs |= wrong_elements(array, expected, tolerance)
+    if np.asarray(expected).dtype.kind not in "OSUbc":
+        stacked, value = np.stack([array.astype(np.float64) for array in arrays]), np.asarray(found).astype(np.float64)
+        departs |= (stacked.min(0) <= value) & (value <= stacked.max(0))
+    return bool((departs | ~wrong).all())
+
+
+def _beginning(model: Any, found: Found, values: Mapping[str, Any], settings: Settings) -> Amplified:
+    """The first node of the part whose result is not the oracle's to the bit."""
+    before = found.part.nodes[:-1]
+    shown = [name for index in before for name in model.graph.node[index].output if name in values]
+    computed = try_part(cut(model, before, shown, values), values, settings).values
+    for index in before:
+        for name in model.graph.node[index].output:
+            how = difference(computed[name], values[name], EXACT) if name in computed else None
+            if how is not None:
+                return Amplified(found.node, index, f"'{name}': {how}")
+    return Amplified(found.node, before[-1], "it is not rounded where it is fused with what reads it")
