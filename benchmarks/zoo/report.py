@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mirlo.tools.bench.results import describe_machine
+
+from .families import entries
 from .judge import DISPUTED, NOT_RUN, RIGHT
 from .run import BAD, NOT_EXPORTED, read_results
 
@@ -32,8 +36,9 @@ python -m benchmarks.zoo --report                             # write this page
 `--out` (`.cache/zoo`) keeps exported models, their inputs and `results.jsonl`; a run goes on where the last one ended.
 Each model is exported and compared in a process of its own, with limits of time and memory.
 
-An output is right if no value departs from ONNX Runtime's by more than 2e-4 of the largest value of that output. Where
-it does, ONNX Runtime runs the model again without its optimizations; a model whose results depart as much between those
+An output is right if no value departs from ONNX Runtime's by more than 2e-4 of the largest value of that output; of
+models that round to 8 or 16 bits inside, 3e-2, as a tie that rounds the other way moves all that follows. Where one
+does, ONNX Runtime runs the model again without its optimizations; a model whose results depart as much between those
 two is *disputed*: rounding decides a choice in it (a top-k, a routing, an argmax), and it counts neither way. Times are
 the least of interleaved calls on one thread, in one process; one process compiles.
 
@@ -45,17 +50,21 @@ def write_page(results: Path, page: Path) -> None:
     rows = list(read_results(results).values())
     if not rows:
         raise SystemExit(f"{results} has no results: run `python -m benchmarks.zoo` first")
-    page.write_text(HEAD + "\n".join([_summary(rows), _table(rows), _failures(rows), _slow(rows)]), encoding="utf-8")
+    date = time.strftime("%Y-%m-%d", time.gmtime(results.stat().st_mtime))
+    part = f"{describe_machine()}; {date}; {len(rows)} of the {len(list(entries()))} exports of the zoo were tried.\n"
+    page.write_text(
+        HEAD + "\n".join([_summary(rows, part), _table(rows), _failures(rows), _slow(rows)]), encoding="utf-8"
+    )
 
 
-def _summary(rows: list[Row]) -> str:
+def _summary(rows: list[Row], part: str) -> str:
     exported = [row for row in rows if row["status"] != NOT_EXPORTED]
     run = [row for row in exported if row["status"] != NOT_RUN]
     right, disputed = _with(run, RIGHT), _with(run, DISPUTED)
     judged = len(run) - len(disputed)
     entries = {(row["family"], row["entry"]) for row in exported}
     return "\n".join([
-        "## Results", "",
+        "## Results", "", part,
         f"{len(entries)} architectures, {len(exported)} exported models. ONNX Runtime runs {len(run)}; of those, "
         f"{len(disputed)} are disputed, and Mirlo is right on {len(right)} of the other {judged} "
         f"({100 * len(right) / max(judged, 1):.1f} %). {len(_with(run, 'crashed'))} crash.", "",

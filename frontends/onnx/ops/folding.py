@@ -14,6 +14,7 @@ from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.folding_numbers import reduce_numbers
 from mirlo.frontends.onnx.ops.shape import slice_arguments
 from mirlo.frontends.onnx.registry import FOLDERS, folder
 
@@ -43,9 +44,6 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | 
     "Or": (np.logical_or, None),
 }
 _TO_BOOL = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "Neg": np.negative, "Abs": np.abs, "Not": np.logical_not, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt,
-}  # fmt: skip
 
 
 def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
@@ -68,27 +66,17 @@ def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
     return function
 
 
-def _fold_unary(operation: Callable[[Any], Any]) -> Callable[[Node], np.ndarray]:
-    def function(node: Node) -> np.ndarray:
-        values = known(node, 0)
-        if values.dtype == object:
-            raise Undecided
-        return np.asarray(operation(values))
-
-    return function
-
-
 for _operator in _BINARY:
     FOLDERS.add("", _operator, 1, _fold_binary(_operator))
-for _operator, _operation in _UNARY.items():
-    FOLDERS.add("", _operator, 1, _fold_unary(_operation))
 
 
 @folder("Mod")
 def mod(node: Node) -> np.ndarray:
     left, right = known(node, 0), known(node, 1)
     if node.attr.bool("fmod", 0):
-        raise Undecided
+        if left.dtype == object or right.dtype == object or (left.dtype.kind in "iu" and not right.all()):
+            raise Undecided
+        return np.asarray(np.fmod(left, right))
     if left.dtype == object or right.dtype == object:
         return np.asarray(np.frompyfunc(dimensions.remainder, 2, 1)(left.astype(object), right.astype(object)), object)
     if left.dtype.kind not in "iu" or not right.all():
@@ -241,22 +229,16 @@ def arange(node: Node) -> np.ndarray:
     return (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(dtype)
 
 
-@folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+@folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")
 def reduce(node: Node) -> np.ndarray:
     data, axes = known(node, 0), node.axes(1)
-    if data.dtype == object or data.dtype.kind not in "iu" or (not axes and node.attr.bool("noop_with_empty_axes", 0)):
-        return _reduce_dims(node, data, axes)
-    function = {"ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min}[node.operator]
-    node.attr.ignore("noop_with_empty_axes")
-    keepdims = node.attr.bool("keepdims", 1)
-    axis = tuple(axes) if axes else None
-    return np.asarray(function(data, axis=axis, keepdims=keepdims), data.dtype)  # type: ignore[operator]
+    return _reduce_dims(node, data, axes) if data.dtype == object else reduce_numbers(node, axes)
 
 
 def _reduce_dims(node: Node, data: np.ndarray, axes: list[int] | None) -> np.ndarray:
     """The product or sum of a list of dims."""
     node.attr.ignore("noop_with_empty_axes")
-    if data.dtype != object or data.ndim != 1 or axes not in (None, [0], [-1]):
+    if data.ndim != 1 or axes not in (None, [0], [-1]):
         raise Undecided
     if node.operator not in ("ReduceProd", "ReduceSum"):
         raise Undecided

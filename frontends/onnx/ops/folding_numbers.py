@@ -1,0 +1,105 @@
+"""Operators that import time computes on known numbers, which exporters leave on the way to shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.dimensions import Undecided
+from mirlo.frontends.onnx.fold import known
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import FOLDERS, folder
+
+
+def numbers(node: Node, index: int) -> np.ndarray:
+    """Return the elements of an input, none of which is a symbolic dim."""
+    array = known(node, index)
+    if array.dtype == object:
+        raise Undecided
+    return array
+
+
+def _add_elementwise(operator: str, operation: Callable[..., Any]) -> None:
+    """Register an operator whose result has the element type of its first input."""
+
+    def function(node: Node) -> np.ndarray:
+        arrays = [numbers(node, i) for i in range(len(node))]
+        return np.asarray(operation(*arrays)).astype(arrays[0].dtype)
+
+    FOLDERS.add("", operator, 1, function)
+
+
+def _power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    if base.dtype.kind not in "iu":
+        return np.asarray(np.power(base, exponent.astype(base.dtype)))
+    result = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    if not (np.abs(result) < 2**53).all():  # NaN as well
+        raise Undecided
+    return result
+
+
+def _mean(*arrays: np.ndarray) -> Any:
+    return sum(arrays[1:], start=arrays[0]) / np.asarray(len(arrays), arrays[0].dtype)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "Neg": np.negative, "Abs": np.abs, "Not": np.logical_not, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt,
+    "Exp": np.exp, "Log": np.log, "Reciprocal": np.reciprocal, "Round": np.rint, "Sign": np.sign, "Pow": _power,
+    "Xor": np.logical_xor, "Sum": lambda *arrays: sum(arrays[1:], start=arrays[0]), "Mean": _mean,
+}  # fmt: skip
+for _operator, _operation in _ELEMENTWISE.items():
+    _add_elementwise(_operator, _operation)
+
+
+@folder("Clip")
+def clip(node: Node) -> np.ndarray:
+    result = numbers(node, 0)
+    if node.has(1):
+        result = np.maximum(result, numbers(node, 1))
+    return np.minimum(result, numbers(node, 2)) if node.has(2) else result
+
+
+@folder("ArgMax", "ArgMin")
+def arg_extreme(node: Node) -> np.ndarray:
+    data, axis = numbers(node, 0), node.attr.int("axis", 0)
+    if not data.shape[axis]:
+        raise Undecided
+    last = node.attr.bool("select_last_index", 0)
+    ordered = np.flip(data, axis) if last else data
+    found = (np.argmax if node.operator == "ArgMax" else np.argmin)(ordered, axis=axis)
+    found = np.asarray(data.shape[axis] - 1 - found if last else found, np.int64)
+    return np.expand_dims(found, axis) if node.attr.bool("keepdims", 1) else found
+
+
+@folder("CumSum")
+def cumulative_sum(node: Node) -> np.ndarray:
+    data, axis = numbers(node, 0), int(node.scalar(1))
+    if node.attr.bool("exclusive", 0) or node.attr.bool("reverse", 0):
+        raise Undecided
+    return np.cumsum(data, axis=axis, dtype=data.dtype)
+
+
+@folder("Flatten")
+def flatten(node: Node) -> np.ndarray:
+    data, axis = known(node, 0), node.attr.int("axis", 1)
+    return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean,
+}  # fmt: skip
+
+
+def reduce_numbers(node: Node, axes: list[int] | None) -> np.ndarray:
+    """Return the reduction of known numbers."""
+    data, keepdims = numbers(node, 0), node.attr.bool("keepdims", 1)
+    if not axes and node.attr.bool("noop_with_empty_axes", 0):
+        return data
+    if not data.size or data.dtype.kind == "b":
+        raise Undecided
+    node.attr.ignore("noop_with_empty_axes")
+    result = _REDUCTIONS[node.operator](data, axis=tuple(axes) if axes else None, keepdims=keepdims)
+    # An integer mean is cut towards zero, as the operator does it.
+    return np.asarray(np.trunc(result) if data.dtype.kind in "iu" else result, data.dtype)
