@@ -1,7 +1,7 @@
-"""The one module that names the package of MLIR's Python bindings.
+"""The only module that names the package of MLIR's Python bindings.
 
-Everything else says `from mirlo.dialects.bindings import ir, arith`. Upstream dialect modules are imported on first
-use, because each costs start-up time and most commands need few of them.
+Other modules use `from mirlo.dialects.bindings import ir, arith`. Upstream dialect modules are imported on first
+use, because each adds start-up time and most commands need few of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import types
 from typing import Any
 
 PACKAGES = ("mlir", "torch_mlir")
-"""Where the bindings may live, best first. A package counts when it has the API that Mirlo was written against."""
+"""Packages that may contain the bindings, in order of preference. A package is used if it has the API that Mirlo
+needs."""
 
 CORE_MODULES = ("ir", "passmanager", "rewrite", "execution_engine")
 DIALECT_MODULES = (
@@ -24,7 +25,7 @@ BUILT_DIALECTS = (
     *("affine", "arith", "cf", "func", "gpu", "index", "llvm", "math", "memref", "nvgpu", "nvvm", "scf", "tensor"),
     *("ub", "vector", "x86"),
 )
-"""Dialects whose operations Mirlo makes itself; those of others come with text, or from passes, which load them."""
+"""Dialects whose operations Mirlo builds itself. Other dialects are loaded by parsed text or by passes."""
 
 
 def _find_package() -> str:
@@ -45,9 +46,9 @@ ir: Any = importlib.import_module(f"{PACKAGE}.ir")
 
 
 def _leave_views_out(namespace: str) -> None:
-    """Let the bindings believe that they have imported a dialect's classes, which they do at its first operation.
+    """Mark the operation classes of a dialect as imported, which the bindings otherwise do at its first operation.
 
-    Operations are generic views until the module is imported by whoever wants to use its classes.
+    Its operations are generic views until a caller that needs the classes imports the module.
     """
     name = f"{PACKAGE}.dialects.{namespace}"
     if name in sys.modules:
@@ -59,7 +60,7 @@ def _leave_views_out(namespace: str) -> None:
         del sys.modules[name]
 
 
-# Its classes take 20 ms to make, in every process that compiles, and code generation uses none of them.
+# Creating its classes takes 20 ms per compiling process, and code generation uses none of them.
 _leave_views_out("llvm")
 
 
@@ -77,9 +78,9 @@ def __getattr__(name: str) -> Any:
 
 
 def new_context(dialects: tuple[str, ...] = BUILT_DIALECTS) -> Any:
-    """A context with these upstream dialects; others are loaded when text names them, or a pass makes them.
+    """Return a context with these upstream dialects; others are loaded when text or a pass needs them.
 
-    To have all of them from the start, as the bindings would, takes several times as long, here and in passes.
+    Loading all of them eagerly, as the bindings do, makes context creation and every pass several times slower.
     """
     context = ir.Context(load_on_create_dialects=())
     # Python verifiers called from MLIR's pool threads deadlock on the interpreter lock.
@@ -90,19 +91,19 @@ def new_context(dialects: tuple[str, ...] = BUILT_DIALECTS) -> Any:
 
 
 def load_irdl(module: Any) -> None:
-    """Load the dialects that a module defines into its context."""
-    # Not from the dialect's module, whose classes of IRDL's operations take a while to make, and nobody uses.
+    """Load the dialects that an IRDL module defines into its context."""
+    # Importing the dialect's module would also create the classes of IRDL operations, which are slow and unused.
     importlib.import_module(f"{PACKAGE}._mlir_libs._mlirDialectsIRDL").load_dialects(module)
 
 
 def claim_dialect_module(namespace: str) -> None:
-    """Stop the bindings from searching for a module of this dialect at each operation they wrap: 40 times faster."""
+    """Stop the bindings from searching for a module of this dialect at each operation they wrap (40 times faster)."""
     name = f"{PACKAGE}.dialects.{namespace}"
     sys.modules.setdefault(name, types.ModuleType(name))
 
 
 def native_library() -> str:
-    """Path of the shared library with MLIR's and LLVM's C API."""
+    """Return the path of the shared library with the C API of MLIR and LLVM."""
     libs = importlib.import_module(f"{PACKAGE}._mlir_libs")
     import glob
     import os

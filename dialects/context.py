@@ -14,21 +14,21 @@ from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.installed import offered
 
 _LOADING = threading.Lock()
-"""Two threads that load dialects at once crash the process, even into contexts of their own."""
+"""Serializes loading: two threads that load dialects at once crash the process, even in separate contexts."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_LOADING._at_fork_reinit)  # type: ignore[attr-defined]
 
 GROUP = "mirlo.dialects"
-"""The entry point group in which packages name their dialects: `npu = "mirlo_npu.dialect:DIALECT"`."""
+"""The entry point group in which packages declare their dialects: `npu = "mirlo_npu.dialect:DIALECT"`."""
 _OWNERS: dict[str, str] = {}
-"""The module that registered a namespace."""
+"""The module that registered each namespace."""
 
 EXTRA_DIALECTS: list[Dialect] = []
-"""Dialects that plug-ins add; loaded into every context made afterwards."""
+"""Dialects of plug-ins, loaded into every context created after registration."""
 
 
 def register_dialect(namespace: str) -> Dialect:
-    """A new dialect for operations of one's own: every context that is made from now on knows it."""
+    """Register and return a new dialect, which every context created from now on loads."""
     module = sys._getframe(1).f_globals.get("__name__", "?")
     owner = "mirlo" if namespace in ("relax", "tir") else _OWNERS.get(namespace)
     if owner is not None:
@@ -44,7 +44,7 @@ def register_dialect(namespace: str) -> Dialect:
 
 @cache
 def load_installed_dialects() -> None:
-    """Import the dialects that installed packages name in the entry point group `mirlo.dialects`."""
+    """Import the dialects that installed packages declare in the entry point group `mirlo.dialects`."""
     owners: dict[str, str] = {}
     for entry in offered(GROUP):
         package = entry.dist.name if entry.dist else entry.value
@@ -65,7 +65,7 @@ def load_installed_dialects() -> None:
 
 
 def make_context(allow_unregistered: bool = False) -> Any:
-    """A new MLIR context that knows relax and tir."""
+    """Return a new MLIR context with relax, tir and the dialects of plug-ins."""
     from mirlo.dialects import relax, tir
 
     load_installed_dialects()

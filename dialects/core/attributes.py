@@ -3,7 +3,7 @@
     axis = Int(-1)              op.axis -> -1        {axis = 1 : i64}
     mode = Str("nearest", choices=("nearest", "linear"))
 
-An attribute with a default may be left out of the IR; one without must be there. The verifier checks kinds and choices.
+An attribute with a default may be absent in the IR; one without is required. The verifier checks kinds and choices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REQUIRED: Any = object()
 
 
 class Attribute:
-    """A declared attribute. Subclasses say how a Python value becomes an MLIR attribute and back."""
+    """A declared attribute. Subclasses convert between Python values and MLIR attributes."""
 
     expected = "an attribute"
 
@@ -43,11 +43,11 @@ class Attribute:
         return self.decode(attributes[self.name])
 
     def normalize(self, value: Any) -> Any:
-        """The Python value in the form that `decode` returns; TypeError or ValueError for one of another kind."""
+        """Return the Python value in the form that `decode` returns; raise TypeError or ValueError for a wrong kind."""
         return value
 
     def encode(self, value: Any) -> Any:
-        """The MLIR attribute of a normalized value."""
+        """Return the MLIR attribute of a normalized value."""
         raise NotImplementedError
 
     def decode(self, attribute: Any) -> Any:
@@ -57,7 +57,7 @@ class Attribute:
         raise NotImplementedError
 
     def complaint(self, attribute: Any) -> str | None:
-        """What is wrong with this attribute in the IR, if anything."""
+        """Return what is wrong with this attribute in the IR, or None."""
         if not self.accepts(attribute):
             return f"attribute '{self.name}' must be {self.expected}, got {attribute}"
         value = self.decode(attribute)
@@ -182,7 +182,7 @@ class Strs(Attribute):
 
 
 class Dims(Attribute):
-    """A shape: numbers, and strings for symbolic dims."""
+    """A shape: integers, and strings for symbolic dims."""
 
     expected = 'dims such as [2, "batch"]'
 
@@ -226,7 +226,7 @@ class ElementType(Attribute):
 
 
 class Symbol(Attribute):
-    """A reference to a function: `@name` or `@module::@name`; the Python value is the list of names joined by '::'."""
+    """A reference to a function: `@name` or `@module::@name`. The Python value joins the names with '::'."""
 
     expected = "a symbol such as @name"
 
@@ -244,7 +244,7 @@ class Symbol(Attribute):
 
 
 class Raw(Attribute):
-    """Any MLIR attribute, handed over as it is."""
+    """Any MLIR attribute, passed through unchanged."""
 
     def __init__(self, kind: str, default: Any = REQUIRED, doc: str = ""):
         super().__init__(default, doc)

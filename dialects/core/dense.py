@@ -1,4 +1,4 @@
-"""Dense attributes as numpy arrays and back, of all element types."""
+"""Conversion between dense attributes and numpy arrays, for all element types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 
 def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
-    """The elements of a dense attribute as an array of the element type's numpy type."""
+    """Return the elements of a dense attribute as an array of the element type's numpy type."""
     import numpy as np
 
     target = kind.dtype.to_numpy()
@@ -29,17 +29,17 @@ def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
 
 
 def dense_of(array: np.ndarray, kind: TensorType) -> Any:
-    """A dense attribute of this type with the array's elements."""
+    """Return a dense attribute of this type with the array's elements."""
     import numpy as np
 
     plain = np.array(array, order="C", copy=True)
-    if array.dtype != np.bool_:  # the bindings know few numpy types, but take the bits of any
+    if array.dtype != np.bool_:  # the bindings know few numpy types, but accept the bits of any
         plain = plain.view(f"u{array.dtype.itemsize}")
     return ir.DenseElementsAttr.get(plain, type=kind.to_mlir())
 
 
 def _from_text(attribute: Any, kind: TensorType) -> np.ndarray:
-    """For element types that the bindings do not hand out, such as bf16: what MLIR prints."""
+    """Parse the elements from MLIR's text, for element types that the bindings do not support, such as bf16."""
     import numpy as np
 
     target = kind.dtype.to_numpy()
@@ -55,7 +55,7 @@ def _from_text(attribute: Any, kind: TensorType) -> np.ndarray:
 
 
 def _bits(word: str, target: Any, unsigned: Any) -> int:
-    """The bits of a number as MLIR writes it; it writes infinities and NaN by their bits."""
+    """Return the bits of an element as MLIR prints it; infinities and NaN are printed as bits."""
     import numpy as np
 
     if word.startswith("0x"):

@@ -1,4 +1,4 @@
-"""A dialect: a namespace, its operation classes, and loading them into a context."""
+"""A dialect: a namespace, its operation classes, and how they are loaded into a context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 
 
 class Dialect:
-    """Operations of one namespace. `load` registers them in the current context."""
+    """The operations of one namespace. `load` registers them in the current context."""
 
     def __init__(self, namespace: str, attributes: tuple[str, ...] = (), types: tuple[str, ...] = ()):
         self.namespace = namespace
@@ -29,7 +29,7 @@ class Dialect:
         self.operations[name] = op_class
 
     def irdl_text(self) -> str:
-        """The definition in IRDL, made anew only when operations were added."""
+        """Return the definition in IRDL, rebuilt only after operations were added."""
         if self._text[0] != len(self.operations):
             self._text = (len(self.operations), self._irdl_text())
         return self._text[1]
@@ -66,7 +66,7 @@ class Dialect:
 class _NoEffects(ir.MemoryEffectsOpInterface):
     @staticmethod
     def get_effects(op: Any, effects: Any) -> None:
-        """Pure: no effect to report."""
+        """Report no effects: the operation is pure."""
 
 
 class _Speculatable(ir.ConditionallySpeculatable):

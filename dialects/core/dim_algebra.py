@@ -1,9 +1,9 @@
-"""The algebra of dims: integer expressions over named symbols in one canonical form.
+"""The algebra of dims: integer expressions over named symbols in canonical form.
 
-A symbolic dim is kept in one canonical form, a polynomial with integer coefficients over atoms, so that two dims that
-are the same expression are equal Python objects and print the same text. An atom is a symbol (`batch`) or an operation
-that a polynomial cannot say (`floordiv(batch + 1, 2)`, `max(n, 4)`). A symbol stands for a size: it is never negative.
-A dim that nothing is known about is `UNKNOWN`: it equals no other dim.
+A symbolic dim is a polynomial with integer coefficients over atoms, in canonical form: equal expressions are equal
+Python objects and print the same text. An atom is a symbol (`batch`) or an operation that is not polynomial
+(`floordiv(batch + 1, 2)`, `max(n, 4)`). A symbol stands for a size and is never negative. A dim about which nothing
+is known is `UNKNOWN`, which equals no other dim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Monomial = tuple[Atom, ...]
 
 @dataclass(frozen=True)
 class SymbolicDim:
-    """A dim that is not a number: sum of coefficient × product of atoms, sorted."""
+    """A non-constant dim: a sorted sum of products of atoms with coefficients."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -105,12 +105,12 @@ class SymbolicDim:
         return apply("mod", other, self)
 
     def __reduce__(self) -> tuple[Callable[..., SymbolicDim], tuple[object, ...]]:
-        """Copies and pickles keep `UNKNOWN` the one object that it is."""
+        """Keep `UNKNOWN` a singleton in copies and pickles."""
         return (_restore, (self.terms,))
 
     @property
     def is_symbol(self) -> bool:
-        """Whether this dim is one symbol, and nothing is computed from it."""
+        """Return whether this dim is a single symbol."""
         return (
             len(self.terms) == 1
             and self.terms[0][1] == 1
@@ -119,17 +119,17 @@ class SymbolicDim:
         )
 
     def symbols(self) -> set[str]:
-        """Names of the symbols that this dim depends on."""
+        """Return the names of the symbols that this dim depends on."""
         found = (text.SYMBOL.findall(atom) for atoms, _ in self.terms for atom in atoms)
         return {name for names in found for name in names if name not in text.FUNCTIONS}
 
 
 class UndecidedDim(Exception):
-    """A comparison of dims whose outcome depends on the numbers that symbols will stand for."""
+    """Raised by a comparison of dims whose outcome depends on the values of symbols."""
 
 
 def decide_less(left: Dim, right: Dim) -> bool:
-    """Whether left < right whatever the symbols stand for; `UndecidedDim` where that depends on them."""
+    """Return whether left < right for all values of the symbols; raise `UndecidedDim` if it depends on them."""
     if isinstance(left, int) and isinstance(right, int):
         return left < right
     if left is not UNKNOWN and right is not UNKNOWN:
@@ -159,7 +159,7 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
 
 
 def _monomial(atoms: Monomial) -> Monomial:
-    """A product of atoms in its canonical order; `min(1, n)` times itself or times `n` is the other factor."""
+    """Return a product of atoms in canonical order; `min(1, n)` times itself or times `n` is the other operand."""
     for atom in atoms:
         limited = _limited_to_one(atom)
         if limited is not None:
@@ -171,7 +171,7 @@ def _monomial(atoms: Monomial) -> Monomial:
 
 
 def _limited_to_one(atom: Atom) -> Atom | None:
-    """The atom of a size that `min(1, size)` limits."""
+    """Return the atom of the size that `min(1, size)` limits, or None."""
     parts = atom_parts(atom) if atom.startswith("min(") else None
     if parts is None or 1 not in parts[1:]:
         return None
@@ -190,7 +190,7 @@ def _combine(left: Dim, right: Dim, sign: int) -> Dim:
 
 
 UNKNOWN = SymbolicDim(((("?",), 1),))
-"""A dim that nothing is known about."""
+"""A dim about which nothing is known."""
 
 
 def _restore(terms: tuple[tuple[Monomial, int], ...]) -> SymbolicDim:
@@ -198,7 +198,7 @@ def _restore(terms: tuple[tuple[Monomial, int], ...]) -> SymbolicDim:
 
 
 def symbol(name: str) -> SymbolicDim:
-    """The dim that is this symbol."""
+    """Return the dim that consists of this symbol."""
     if not is_symbol_name(name):
         raise ValueError(
             f"'{name}' is not a name for a dim: expected letters, digits and '_', not starting with a digit, in parts "
@@ -208,7 +208,7 @@ def symbol(name: str) -> SymbolicDim:
 
 
 def apply(function: str, left: Dim, right: Dim) -> Dim:
-    """floordiv, mod, min or max of two dims, simplified where that is exact."""
+    """Apply floordiv, mod, min or max to two dims, and simplify where that is exact."""
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if function in ("floordiv", "mod") and right == 0:
@@ -233,14 +233,14 @@ def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
     rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
     if isinstance(rest, int):
         return whole
-    if 2 * rest.terms[0][1] > right:  # of a quotient and what it leaves of a multiple, the one of smaller factors
+    if 2 * rest.terms[0][1] > right:  # of a quotient and its remainder, the one with smaller coefficients
         multiple = _make({atoms: 1 for atoms, _ in rest.terms if atoms})
         return whole + multiple - apply("floordiv", multiple * right - rest + (right - 1), right)
     return whole + (_nested_floordiv(rest, right) or _atom("floordiv", rest, right))
 
 
 def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
-    """floordiv(floordiv(x, a) + c, b) is floordiv(x + a * c, a * b)."""
+    """Simplify floordiv(floordiv(x, a) + c, b) to floordiv(x + a * c, a * b)."""
     terms = dict(left.terms)
     constant = terms.pop((), 0)
     [(atoms, factor), *more] = terms.items()
@@ -254,14 +254,17 @@ def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:
 
 
 def _simplify_mod(left: Dim, right: Dim) -> Dim | None:
-    """A remainder by a number is written with the quotient, so that what is computed from both cancels out."""
+    """Write a remainder by a constant with the quotient, so that expressions in both cancel out."""
     if isinstance(right, int):
         return left - apply("floordiv", left, right) * right
     return None if _divide_exactly(left, right) is None else 0
 
 
 def _divide_exactly(left: Dim, right: Dim) -> Dim | None:
-    """The quotient of two polynomials, if there is no remainder. The terms are in graded lexicographic order."""
+    """Return the quotient of two polynomials, or None if there is a remainder.
+
+    Terms are in graded lexicographic order.
+    """
     lead_atoms, lead_factor = terms_of(right)[0]
     quotient: Dim = 0
     while left != 0:
@@ -298,7 +301,7 @@ def _simplify_min(left: Dim, right: Dim) -> Dim | None:
 
 
 def _whole_atom(dim: Dim) -> tuple[str, Dim, Dim] | None:
-    """Function and arguments of a dim that is one of `floordiv`, `mod`, `min`, `max` of others."""
+    """Return the function and arguments of a dim that is a single `floordiv`, `mod`, `min` or `max`."""
     if isinstance(dim, int) or len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
         return None
     return atom_parts(dim.terms[0][0][0])
@@ -313,12 +316,12 @@ _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
 
 
 def is_nonnegative(dim: Dim) -> bool:
-    """Whether a dim is known not to be negative, whatever the sizes that its symbols stand for."""
+    """Return whether a dim is non-negative for all values of its symbols."""
     return dim is not UNKNOWN and _is_nonnegative(dim, _MOST_BOUNDS)
 
 
 _MOST_BOUNDS = 3
-"""How many quotients are replaced by their bounds, one after the other."""
+"""The most quotients that are replaced by their bounds, one after another: the search is exponential."""
 
 
 def _is_nonnegative(dim: Dim, bounds: int) -> bool:
@@ -330,7 +333,10 @@ def _is_nonnegative(dim: Dim, bounds: int) -> bool:
 
 
 def _sides(dim: Dim) -> Iterator[list[Dim]]:
-    """A dim with each side of a minimum or maximum in its place: it is not negative where all of a list are not."""
+    """Yield cases with each operand of a minimum or maximum in its place.
+
+    The dim is non-negative if all dims of one case are.
+    """
     for atoms, factor in terms_of(dim):
         parts = atom_parts(atoms[0]) if len(atoms) == 1 else None
         if parts is None or parts[0] not in ("min", "max"):
@@ -338,12 +344,12 @@ def _sides(dim: Dim) -> Iterator[list[Dim]]:
         rest = dim - SymbolicDim(((atoms, factor),))
         sides = [rest + side * factor for side in parts[1:]]
         yield sides
-        if (parts[0] == "max") == (factor > 0):  # no less than with either side
+        if (parts[0] == "max") == (factor > 0):  # no less than with either operand
             yield from ([side] for side in sides)
 
 
 def _lower_bounds(dim: Dim) -> Iterator[list[Dim]]:
-    """Multiples of what a dim cannot be less than, without one of its quotients each."""
+    """Yield multiples of lower bounds of a dim, each with one of its quotients eliminated."""
     quotients = [
         (atoms[0], factor, parts)
         for atoms, factor in terms_of(dim)
@@ -376,7 +382,7 @@ def _is_nonnegative_atom(atom: Atom) -> bool:
 
 @lru_cache(maxsize=4096)
 def atom_parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
-    """Function and arguments of an atom that is no symbol."""
+    """Return the function and arguments of an atom that is not a symbol."""
     if "(" not in atom:
         return None
     function, (left, right) = text.arguments(atom, symbol, apply)
@@ -385,7 +391,7 @@ def atom_parts(atom: Atom) -> tuple[str, Dim, Dim] | None:
 
 @lru_cache(maxsize=4096)
 def parse(expression: str) -> Dim:
-    """A dim from its text, as `str` prints it."""
+    """Parse a dim from its text, as `str` prints it."""
     if expression.strip() == "?":
         return UNKNOWN
     found: Dim = text.evaluate(expression, symbol, apply)
@@ -393,7 +399,7 @@ def parse(expression: str) -> Dim:
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """The dim with some symbols replaced."""
+    """Return the dim with some symbols replaced."""
     if isinstance(dim, int) or dim is UNKNOWN:
         return dim
     found: Dim = text.evaluate(str(dim), lambda name: values[name] if name in values else symbol(name), apply)

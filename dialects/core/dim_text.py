@@ -1,4 +1,4 @@
-"""The text of dims: names of symbols, and the expressions that dims are printed as."""
+"""The text of dims: names of symbols, and printed expressions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Apply = Callable[[str, Any, Any], Any]
 
 
 def is_symbol_name(name: str) -> bool:
-    """Whether a symbol may have this name."""
+    """Return whether a symbol may have this name."""
     parts = name.split(".")
     return bool(SYMBOL.fullmatch(name)) and name not in FUNCTIONS and not any(map(keyword.iskeyword, parts))
 
 
 def evaluate(text: str, lookup: Lookup, apply: Apply) -> Any:
-    """Return the dim that a text says, of the dims of its symbols; ValueError where it says none."""
+    """Return the dim that a text denotes, given the dims of its symbols; raise ValueError if it is not a dim."""
     try:
         return _evaluate(ast.parse(text, mode="eval").body, lookup, apply)
     except (SyntaxError, RecursionError, MemoryError):
@@ -39,7 +39,7 @@ def evaluate(text: str, lookup: Lookup, apply: Apply) -> Any:
 
 
 def arguments(text: str, lookup: Lookup, apply: Apply) -> tuple[str, list[Any]]:
-    """Return the function, and the arguments, of a text that is a call."""
+    """Return the function and the arguments of a text that is a call."""
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     return call.func.id, [_evaluate(argument, lookup, apply) for argument in call.args]

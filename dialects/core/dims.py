@@ -1,6 +1,6 @@
-"""Dimensions of tensors: a number, or an integer expression over named symbols; what is asked about them.
+"""Dims of tensors: an integer, or an integer expression over named symbols; queries on them.
 
-The expressions themselves, and how they are computed with, are in `dim_algebra.py`.
+The expressions and their arithmetic are in `dim_algebra.py`.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def same_product(left: Dim, right: Dim) -> bool:
-    """Whether both are a number times one and the same product of atoms."""
+    """Return whether both are a constant times the same product of atoms."""
     both = [terms_of(left), terms_of(right)]
     return all(len(terms) == 1 for terms in both) and both[0][0][0] == both[1][0][0]
 
 
 def known(test: Callable[[], bool]) -> bool:
-    """Whether a comparison of dims is known to hold; not, where that depends on the sizes at run time."""
+    """Return whether a comparison of dims is known to hold; False if it depends on run-time sizes."""
     try:
         return test()
     except UndecidedDim:
@@ -87,13 +87,13 @@ def known(test: Callable[[], bool]) -> bool:
 
 
 TYPICAL = 64
-"""What a symbol is taken for where a choice needs a number that it cannot know."""
+"""The value assumed for a symbol where a heuristic needs a number."""
 
 
 def guess(dim: Dim) -> int:
-    """About how large a dim may be: for choices that are right in any case, and good for such sizes.
+    """Return an estimate of a dim, for choices that are correct at all sizes and fast at typical ones.
 
-    At least 1, also for what is there at other sizes only, `4 - n`: costs are products and quotients of such numbers.
+    The result is at least 1, also for dims that may be negative (`4 - n`): costs multiply and divide by it.
     """
     if isinstance(dim, int):
         return dim
@@ -103,7 +103,7 @@ def guess(dim: Dim) -> int:
 
 
 def symbols_of(dim: Dim) -> set[str]:
-    """Names of the symbols that a dim depends on."""
+    """Return the names of the symbols that a dim depends on."""
     return set() if isinstance(dim, int) else dim.symbols()
 
 

@@ -1,4 +1,4 @@
-"""Element types: a row each, with names in MLIR and numpy, and the types that a loop nest stores and computes in."""
+"""Element types: one row each, with MLIR and numpy names, and the storage and compute types of a loop nest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class DType:
     name: str
     mlir: str
     numpy: str
-    """Name of the numpy (or ml_dtypes) type that holds it."""
+    """Name of the numpy (or ml_dtypes) type with these elements."""
     kind: str
     """'float', 'int', 'uint' or 'bool'."""
     bits: int
     storage: str
     """MLIR type of one element in the buffers of a prim function (signless, at least a byte)."""
     compute: str
-    """MLIR type of the scalar that a prim function computes with."""
+    """MLIR type of the scalar in which a prim function computes."""
 
     @property
     def is_float(self) -> bool:
@@ -43,7 +43,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory."""
+        """Return the bytes of one element in memory."""
         return max(1, (self.bits + 7) // 8)
 
     def to_mlir(self) -> Any:
@@ -100,7 +100,7 @@ _BY_MLIR = {dtype.mlir: dtype for dtype in DTYPES.values()}
 
 
 def dtype(name: str | DType) -> DType:
-    """The element type of this name; an unknown name is an error that lists what exists."""
+    """Return the element type with this name; the error for an unknown name lists all names."""
     if isinstance(name, DType):
         return name
     found = DTYPES.get(name)
@@ -110,9 +110,9 @@ def dtype(name: str | DType) -> DType:
 
 
 def dtype_of_mlir(element_type: Any) -> DType | None:
-    """The element type that this MLIR type stands for in a relax tensor, if any."""
+    """Return the element type that this MLIR type represents in a relax tensor, or None."""
     if isinstance(element_type, ir.IntegerType):
-        # Text takes ten times as long, and every builder and verifier asks.
+        # Printing the type takes ten times as long, and every builder and verifier calls this.
         prefix = "i" if element_type.is_signless else "ui" if element_type.is_unsigned else "si"
         return _BY_MLIR.get(f"{prefix}{element_type.width}")
     found = _by_class().get(type(element_type))

@@ -1,4 +1,4 @@
-"""The errors of operations and dialects."""
+"""Errors of operations and dialects."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 
 class DialectError(ValueError):
-    """A dialect that cannot be registered or loaded; names the package that it comes from."""
+    """Raised for a dialect that cannot be registered or loaded; names the package that provides it."""
 
 
 class OpError(ValueError):
-    """An operation that makes no sense, told in one sentence; raised by `infer` and `check`."""
+    """Raised by `infer` and `check` for an invalid operation, with one sentence that explains why."""
 
 
 class DimsDiffer(OpError):
-    """Two dims that must be equal, and are not known to be: symbols may yet stand for numbers that are."""
+    """Raised for two dims that must be equal and are not known to be; symbols may still be equal at run time."""
 
     def __init__(self, text: str, left: Any, right: Any) -> None:
         super().__init__(text)
@@ -23,13 +23,13 @@ class DimsDiffer(OpError):
 
 
 class BroadcastDiffers(DimsDiffer):
-    """Two dims that must be equal or 1: run time may decide, where the operands are expanded."""
+    """Raised for two dims that must be equal or 1; run time may decide, where the operands are expanded."""
 
     def __init__(self, text: str, left: Any, right: Any, axis: int, shapes: Any, target: Any = None) -> None:
         super().__init__(text, left, right)
         self.axis = axis
-        """Counted from the last one of the operands."""
+        """The axis, counted from the last one of the operands."""
         self.shapes = shapes
-        """Those of the operands that broadcast."""
+        """The shapes of the operands that broadcast."""
         self.target = target
-        """The dim that operands broadcast to, where it is not for both sides to broadcast."""
+        """The dim that operands broadcast to, for one-sided broadcasts."""

@@ -10,10 +10,10 @@
 
 `infer` is a pure function from the types of the operands (`TensorType`, None for an absent optional one, a list for
 a variadic one) and the attributes (as keywords) to the type of the result, or a tuple of types. It raises `OpError`
-with a sentence for the user. The builder calls it to make the operation, the verifier calls it to check one.
+with a message for the user. The builder calls it to create an operation, the verifier to check one.
 
-Why not the bindings' own `ext.Operation`: it has no optional attributes, its builders are six times slower, and it
-prints segment attributes where none are needed.
+The bindings' own `ext.Operation` is not used: it has no optional attributes, its builders are six times slower, and it
+prints segment attributes even where none are needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "opti
 
 
 class DialectOp(ir.OpView):
-    """Base of Mirlo's operations. Subclass with `name=`, and `dialect=` where no base class has one, to define one."""
+    """Base of Mirlo's operations. Subclass with `name=`, and with `dialect=` if no base class has one."""
 
     OPERATION_NAME: ClassVar[str] = ""
     _ODS_REGIONS = (0, True)
@@ -46,7 +46,7 @@ class DialectOp(ir.OpView):
     ISOLATED: ClassVar[bool] = False
     NO_TERMINATOR: ClassVar[bool] = False
     DEFAULT_RESULT: ClassVar[bool] = False
-    """Whether a class that declares no result has one, `output`."""
+    """Whether a class without declared results has one named `output`."""
     infers: ClassVar[bool] = False
 
     _dialect: ClassVar[Any] = None
@@ -97,11 +97,11 @@ class DialectOp(ir.OpView):
     def build(
         cls, *given: Any, result_types: Sequence[Any] | None = None, loc: Any = None, ip: Any = None, **attrs: Any
     ) -> Any:
-        """Make the operation at the insertion point and return the operation view.
+        """Create the operation at the insertion point and return the operation view.
 
-        `given` are the operands, one per declared operand (None for an absent optional one, a list for a variadic one;
-        trailing optional ones may be left out). Attributes are keywords, as Python values. Result types
-        (`TensorType` or MLIR types) are inferred where the operation can do that.
+        `given` are the operands, one per declared operand (None for an absent optional one, a list for a variadic
+        one; trailing optional ones may be left out). Attributes are keywords, as Python values. Result types
+        (`TensorType` or MLIR types) are inferred if the operation supports it.
         """
         layout = cls._operand_layout
         given = given + (None,) * (len(layout.fields) - len(given))
@@ -125,16 +125,16 @@ class DialectOp(ir.OpView):
 
     @classmethod
     def make(cls, *given: Any, **kwargs: Any) -> Any:
-        """Like `build`, but returns the result value, or the tuple of them where there is not exactly one."""
+        """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
         made = cls.build(*given, **kwargs).operation.results
         return made[0] if len(made) == 1 else tuple(made)
 
     def attribute_values(self) -> dict[str, Any]:
-        """All declared attributes with their Python values, defaults included."""
+        """Return all declared attributes with their Python values, including defaults."""
         return {name: getattr(self, name) for name in self._attributes}
 
     def operand_types(self) -> list[Any]:
-        """`TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
+        """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
         return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
 
 
@@ -150,7 +150,7 @@ def _types_of(value: Any) -> Any:
 
 
 def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, Any]:
-    """MLIR attributes for these Python values; those that equal their default are left out."""
+    """Return MLIR attributes for these Python values, without those that equal their default."""
     encoded = {}
     for name, value in attrs.items():
         declared = cls._attributes.get(name)
@@ -181,7 +181,7 @@ def _normalize(declared: Attribute, value: Any) -> Any:
 
 
 def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, Any]) -> Sequence[TensorType]:
-    """The types of the results for these operand values and attributes (Python values)."""
+    """Return the result types for these operand values and attributes (Python values)."""
     if not cls.infers:
         raise OpError(f"'{cls.OPERATION_NAME}' cannot infer its results: pass result_types")
     values = {name: declared.default for name, declared in cls._attributes.items()}
@@ -226,7 +226,7 @@ _BUILT_IN = ("operandSegmentSizes", "resultSegmentSizes")
 
 
 def _verify(cls: type[DialectOp], op: Any) -> bool:
-    """The verifier of every operation: declared attributes, then inference, then the operation's own `check`."""
+    """Verify declared attributes, then inference, then the operation's own `check`."""
     try:
         view = cls(op.operation)
         _verify_counts(cls, view.operation)
@@ -235,7 +235,7 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
             _verify_types(cls, view)
         check = getattr(cls, "check", None)
         if check is not None:
-            # Whoever prints a module has no context entered, but checks make types and attributes.
+            # The caller of the verifier may not have entered a context, but checks create types and attributes.
             with op.operation.context:
                 check(view)
     except OpError as error:
@@ -245,7 +245,7 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
 
 
 def _verify_counts(cls: type[DialectOp], op: Any) -> None:
-    """The bindings run this verifier before IRDL's, so that values cannot be read before they are known to be there."""
+    """Verify operand and result counts: the bindings run this verifier before IRDL's."""
     if len(op.regions) != cls.REGIONS:
         raise OpError(f"needs {cls.REGIONS} regions, got {len(op.regions)}")
     for layout, values in ((cls._operand_layout, op.operands), (cls._result_layout, op.results)):

@@ -1,4 +1,4 @@
-"""Safe changes of IR: what the bindings let one do wrong ends the process, so all surgery goes through here."""
+"""Safe IR rewrites. Misuse of the bindings can crash the process, so all IR surgery goes through this module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 
 class SurgeryError(ValueError):
-    """A change that would break the IR."""
+    """Raised for a rewrite that would break the IR."""
 
 
 def is_dead(op: Any) -> bool:
-    """Whether nothing uses the results of an operation."""
+    """Return whether the results of an operation have no users."""
     return all(next(iter(result.uses), None) is None for result in op.operation.results)
 
 
 def replace_op(op: Any, values: Sequence[Any]) -> None:
-    """Let the users of an operation's results use these values, and erase it."""
+    """Replace all uses of an operation's results with these values, and erase it."""
     operation = op.operation
     if len(values) != len(operation.results):
         raise SurgeryError(
@@ -31,14 +31,14 @@ def replace_op(op: Any, values: Sequence[Any]) -> None:
 
 
 def erase_op(op: Any) -> None:
-    """Erase an operation that nothing uses."""
+    """Erase an operation without users."""
     if not is_dead(op):
         raise SurgeryError(f"'{op.operation.name}' is still used, it cannot be erased")
     op.operation.erase()
 
 
 def erase_dead(block: Any, is_pure: Any) -> int:
-    """Erase the pure operations of a block that nothing uses, last first; returns how many."""
+    """Erase the pure operations of a block that have no users, last first; return how many."""
     count = 0
     for op in reversed([o.operation for o in block.operations]):
         if is_pure(op) and is_dead(op):
@@ -48,7 +48,7 @@ def erase_dead(block: Any, is_pure: Any) -> int:
 
 
 def blocks(function: Any) -> list[Any]:
-    """The blocks of a function, those nested in its control flow included; what encloses comes first."""
+    """Return the blocks of a function, including nested ones, in pre-order."""
     found: list[Any] = []
 
     def collect(op: Any) -> None:
@@ -64,13 +64,13 @@ def blocks(function: Any) -> list[Any]:
 
 
 def operations(function: Any) -> list[Any]:
-    """The operations of a function's body, the terminator included, as they are now."""
+    """Return a snapshot of the operations of a function's body, including the terminator."""
     regions = function.operation.regions
     return [op.operation for op in regions[0].blocks[0].operations] if len(regions) and len(regions[0].blocks) else []
 
 
 def captured(op: Any) -> Iterator[Any]:
-    """The values that operations nested in this one read from outside it."""
+    """Yield the values defined outside this operation that nested operations use."""
     made: set[Any] = set()
     read: dict[Any, None] = {}
 

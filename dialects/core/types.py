@@ -1,4 +1,4 @@
-"""`TensorType`: what the compiler knows of a tensor, as a plain Python value."""
+"""`TensorType`: the static type of a tensor as a plain Python value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DIMS_ATTRIBUTE = "relax.dims"
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape and element type of a tensor. Dims are numbers or symbolic expressions."""
+    """Shape and element type of a tensor. Dims are integers or symbolic expressions."""
 
     shape: tuple[Dim, ...]
     dtype: DType
 
     @staticmethod
     def of(shape: Any, element: str | DType) -> TensorType:
-        """From a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
+        """Create a type from a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
         return TensorType(tuple(map(as_dim, shape)), dtype(element))
 
     @property
@@ -39,7 +39,7 @@ class TensorType:
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape, known to be numbers."""
+        """Return the shape, which must be static."""
         if not self.is_static:
             raise ValueError(f"{self} has dims that are not numbers")
         return self.shape  # type: ignore[return-value]
@@ -50,7 +50,7 @@ class TensorType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of a contiguous tensor of this (static) type."""
+        """Return the bytes of a contiguous tensor of this (static) type."""
         count = 1
         for dim in self.static_shape:
             count *= dim
@@ -63,12 +63,12 @@ class TensorType:
         return TensorType(self.shape, dtype(element))
 
     def to_mlir(self) -> Any:
-        """The `tensor<...>` type; symbolic dims travel in its encoding, `#relax.dims<[...]>`."""
+        """Return the `tensor<...>` type; symbolic dims are in its encoding, `#relax.dims<[...]>`."""
         return ranked_tensor(self.shape, self.dtype.to_mlir())
 
     @staticmethod
     def from_mlir(mlir_type: Any) -> TensorType | None:
-        """What this MLIR type says, or None where it is not a ranked tensor of a known element type."""
+        """Convert an MLIR type, or return None if it is not a ranked tensor of a known element type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             return None
         element = dtype_of_mlir(mlir_type.element_type)
@@ -81,7 +81,7 @@ class TensorType:
 
 
 def as_dim(dim: Any) -> Dim:
-    """A dim from an integer of any kind, from its text, or from itself."""
+    """Return a dim from an integer of any type, from its text, or from a dim."""
     if isinstance(dim, str):
         return D.parse(dim)
     return dim if isinstance(dim, D.SymbolicDim) else operator.index(dim)
@@ -94,7 +94,7 @@ def _dim_of(attribute: Any) -> Dim:
 
 
 def _dims_encoding(encoding: Any) -> Any:
-    """The encoding of a tensor type where it is `#relax.dims`, else None."""
+    """Return the encoding of a tensor type if it is `#relax.dims`, else None."""
     try:
         dynamic = None if encoding is None else ir.DynamicAttr(encoding)
     except ValueError:
@@ -103,7 +103,7 @@ def _dims_encoding(encoding: Any) -> Any:
 
 
 def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim, ...]:
-    """The dims in the encoding of a tensor type, which must agree with its sizes; ValueError where they do not."""
+    """Return the dims in the encoding of a tensor type; raise ValueError if they contradict its sizes."""
     dims = encoding.params[0].maybe_downcast()
     if not isinstance(dims, ir.ArrayAttr):
         raise ValueError(f"{mlir_type} has an encoding that is not a list of dims")
@@ -121,18 +121,18 @@ def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim,
 
 LARGEST_DIM = 1 << 62
 LARGEST_TENSOR = 1 << 58
-"""Elements of a tensor, of up to 16 bytes each: with more, sizes in bytes do not fit into 64 bits."""
+"""The most elements of a tensor: with up to 16 bytes each, larger sizes in bytes overflow 64 bits."""
 
 
 def _require_sizes(shape: Sequence[Dim]) -> None:
-    """Sizes that MLIR can hold: it counts in 64 bits, and what it cannot hold it does not name."""
+    """Check that MLIR, which counts in 64 bits, can represent the sizes; its own error does not name them."""
     for dim in shape:
         if isinstance(dim, int) and not -LARGEST_DIM < dim < LARGEST_DIM:
             raise OpError(f"a dim of {dim} elements is beyond any memory")
 
 
 def _require_elements(shape: Sequence[Dim]) -> None:
-    """A tensor whose size in bytes can be computed, whatever the symbols in its shape stand for."""
+    """Check that the size of a tensor in bytes can be computed for all values of its symbols."""
     known = [dim for dim in shape if isinstance(dim, int)]
     if prod(known) >= LARGEST_TENSOR:
         listed = ", ".join(map(str, shape))
@@ -140,7 +140,7 @@ def _require_elements(shape: Sequence[Dim]) -> None:
 
 
 def dim_attributes(shape: tuple[Dim, ...]) -> Any:
-    """An array attribute of dims: integers, and strings for symbolic ones."""
+    """Return an array attribute of dims: integers, and strings for symbolic ones."""
     _require_sizes(shape)
     i64 = ir.IntegerType.get_signless(64)
     return ir.ArrayAttr.get(
@@ -153,12 +153,12 @@ def dims_of_attribute(attribute: Any) -> tuple[Dim, ...]:
 
 
 def dims_attribute(shape: tuple[Dim, ...]) -> Any:
-    """`#relax.dims<["batch", 128]>`."""
+    """Return `#relax.dims<["batch", 128]>` for a shape."""
     return ir.DynamicAttr.get(DIMS_ATTRIBUTE, [dim_attributes(shape)])
 
 
 def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
-    """The dims of a ranked tensor, symbols from its encoding, or of a buffer."""
+    """Return the dims of a ranked tensor (symbols come from its encoding) or of a buffer."""
     if isinstance(mlir_type, ir.RankedTensorType) and not mlir_type.has_static_shape:
         sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
         encoding = _dims_encoding(mlir_type.encoding)
@@ -167,7 +167,7 @@ def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
 
 
 def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
-    """A `tensor<...>` of this MLIR element type; symbolic dims travel in its encoding."""
+    """Return a `tensor<...>` of this MLIR element type; symbolic dims are in its encoding."""
     _require_sizes(shape)
     _require_elements(shape)
     if all(isinstance(dim, int) for dim in shape):
@@ -177,7 +177,7 @@ def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
 
 
 def compatible(declared: TensorType, inferred: TensorType) -> bool:
-    """Whether a result declared like this may hold what was inferred: its dims are equal, or unknown on one side."""
+    """Return whether a declared result type accepts the inferred one: dims are equal, or unknown on one side."""
     if declared.dtype is not inferred.dtype or declared.rank != inferred.rank:
         return False
     return all(d is D.UNKNOWN or i is D.UNKNOWN or d == i for d, i in zip(declared.shape, inferred.shape, strict=True))

@@ -1,7 +1,7 @@
-"""Operands and results as a class declares them, and where they lie in the operation.
+"""Declared operands and results of a class, and their layout in the operation.
 
-IRDL checks that all values of one variadic group have one type. A variadic operand of mixed types is therefore declared
-as several groups, and `operandSegmentSizes` holds the lengths of the runs of equal types.
+IRDL requires all values of one variadic group to have one type. A variadic operand of mixed types is therefore
+declared as several groups, and `operandSegmentSizes` holds the lengths of the runs of equal types.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mirlo.dialects.core.errors import OpError
 
 OPERAND_RUNS = 16
 RESULT_RUNS = 4
-"""How many runs of equally typed values a variadic operand or result of mixed types may have."""
+"""The most runs of equally typed values in a variadic operand or result of mixed types."""
 
 
 class Values:
@@ -39,32 +39,32 @@ class Values:
 
 
 def operand(doc: str = "") -> Any:
-    """Exactly one operand."""
+    """Declare exactly one operand."""
     return Values("single", False, doc)
 
 
 def optional(doc: str = "") -> Any:
-    """One operand or none."""
+    """Declare an operand that may be absent."""
     return Values("optional", False, doc)
 
 
 def operands(doc: str = "", runs: int = OPERAND_RUNS) -> Any:
-    """Any number of operands, in at most `runs` runs of equal types."""
+    """Declare any number of operands, in at most `runs` runs of equal types."""
     return Values("variadic", False, doc, runs)
 
 
 def result(doc: str = "") -> Any:
-    """Exactly one result."""
+    """Declare exactly one result."""
     return Values("single", True, doc)
 
 
 def results(doc: str = "", runs: int = RESULT_RUNS) -> Any:
-    """Any number of results, in at most `runs` runs of equal types."""
+    """Declare any number of results, in at most `runs` runs of equal types."""
     return Values("variadic", True, doc, runs)
 
 
 class Layout:
-    """How the declared values of one side (operands or results) lie in the flat list of the operation."""
+    """The layout of declared operands, or of declared results, in the flat list of the operation."""
 
     def __init__(self, fields: list[Values], segments: str):
         self.side = segments.removesuffix("SegmentSizes") + "s"
@@ -78,7 +78,7 @@ class Layout:
         self.limits = [bounds[f.kind] for f in fields for _ in range(f.runs)]
 
     def irdl(self) -> tuple[list[str], list[str]]:
-        """IRDL lines for the constraints, and the list of named groups."""
+        """Return the IRDL lines of the constraints, and the list of named groups."""
         lines, names = [], []
         keyword = {"single": "", "optional": "optional ", "variadic": "variadic "}
         for field in self.fields:
@@ -90,7 +90,7 @@ class Layout:
         return lines, names
 
     def sizes(self, op: Any, count: int) -> list[int]:
-        """How many values each field has."""
+        """Return how many values each field has."""
         if self.segments is not None:
             flat = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
             sizes, start = [], 0
@@ -102,7 +102,7 @@ class Layout:
         return [1 if field.kind == "single" else spare for field in self.fields]
 
     def complaint(self, op: Any, values: Any) -> str | None:
-        """What is wrong with the number of values, or with the segment sizes, if anything."""
+        """Return what is wrong with the number of values or with the segment sizes, or None."""
         count = len(values)
         if self.segments is None:
             if count < self.least or (self.most is not None and count > self.most):
@@ -138,11 +138,11 @@ class Layout:
         raise AttributeError(wanted.name)
 
     def fits(self, types: list[Any]) -> int:
-        """How many of these types the one variadic field can hold: the first runs of equal ones."""
+        """Return how many of these types the variadic field can hold: the leading runs of equal types."""
         return sum(_runs(types)[: self.fields[0].runs])
 
     def flatten(self, given: Sequence[Any], type_of: Any, op_name: str) -> tuple[list[Any], list[int] | None]:
-        """The flat list of values, and the segment sizes where the operation needs them."""
+        """Return the flat list of values, and the segment sizes if the operation needs them."""
         flat: list[Any] = []
         sizes: list[int] = []
         for field, value in zip(self.fields, given, strict=True):

@@ -35,7 +35,7 @@ from mirlo.dialects.relax import (
 from mirlo.dialects.relax.base import DIALECT, RelaxOp
 
 OPS: dict[str, Any] = {name.partition(".")[2]: op for name, op in DIALECT.operations.items()}
-"""Every operator of the dialect by its name without the dialect's: `OPS["conv"]` is `conv.Conv`."""
+"""Every operator of the dialect, by name without namespace: `OPS["conv"]` is `conv.Conv`."""
 
 __all__ = [
     "DIALECT",

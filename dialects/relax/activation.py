@@ -12,7 +12,7 @@ from mirlo.dialects.relax.infer import FLOAT, NUMBER, normalize_axis, require_br
 
 
 class Activation(RelaxOp):
-    """Elementwise: the result has the type of the operand."""
+    """Elementwise activation: the result has the type of the operand."""
 
     KINDS: tuple[str, ...] = FLOAT
     x = operand()
@@ -100,13 +100,13 @@ class Shrink(Activation, name="shrink"):
 
 
 class Gelu(Activation, name="gelu"):
-    """x times the normal distribution's cumulative function of x, by erf or by its tanh approximation"""
+    """x * cdf(x) of the normal distribution, by erf or by its tanh approximation"""
 
     approximate = Str("none", choices=("none", "tanh"))
 
 
 class Clip(Activation, name="clip"):
-    """min(max(x, min), max); a bound left out does not bound"""
+    """min(max(x, min), max); an absent bound does not limit"""
 
     KINDS = NUMBER
     min = Float(None)
@@ -128,7 +128,7 @@ class Prelu(RelaxOp, name="prelu"):
 
 
 class OverAxis(RelaxOp):
-    """Normalizes the elements along one axis."""
+    """Operator that normalizes the elements along one axis."""
 
     x = operand()
     axis = Int(-1)

@@ -19,10 +19,10 @@ from mirlo.dialects.relax.infer import (
 class Attention(RelaxOp, name="attention"):
     """softmax(query @ key^T * scale + mask) @ value, per head.
 
-    query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query heads.
-    The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` is 1 / sqrt(D) where it is
-    left out. With `causal`, query s sees keys up to s; with `at_end` too, the queries are those of the last keys, as
-    behind a cache, and query s sees keys up to s + T - S.
+    query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query
+    heads. The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` defaults to 1 /
+    sqrt(D). With `causal`, query s attends to keys up to s. With `at_end` too, the queries belong to the last keys,
+    as with a key-value cache, and query s attends to keys up to s + T - S.
     """
 
     query = operand()
@@ -68,9 +68,10 @@ class Attention(RelaxOp, name="attention"):
 
 
 class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
-    """Rotates pairs of the last dim of x [B, H, S, D] by the angles of cos and sin, which broadcast to [B, 1, S, R/2].
+    """Rotate pairs of the last dim of x [B, H, S, D] by the angles of cos and sin, which broadcast to [B, 1, S,
+    R/2].
 
-    The first R elements are rotated: element i with i + R/2, or with its neighbour where `interleaved`.
+    The first R elements are rotated: element i with i + R/2, or with its neighbour if `interleaved`.
     """
 
     x = operand()

@@ -10,18 +10,18 @@ from mirlo.dialects.core.op import DialectOp
 
 DIALECT = Dialect("relax", attributes=("dims",), types=("object",))
 OBJECT = "!relax.object"
-"""The type of what exists at run time only: a tensor of strings, a sequence, an optional value."""
+"""The type of values that exist at run time only: a tensor of strings, a sequence, an optional value."""
 
 
 class RelaxOp(DialectOp):
-    """An operator of the graph level: pure, on ranked tensors."""
+    """A graph-level operator: pure, on ranked tensors."""
 
     _dialect = DIALECT
     DEFAULT_RESULT = True
 
 
 def object_type() -> Any:
-    """`!relax.object` in the current context."""
+    """Return `!relax.object` in the current context."""
     return ir.Type.parse(OBJECT)
 
 

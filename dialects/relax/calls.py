@@ -1,4 +1,4 @@
-"""Calls from the graph to the level below and to the outside."""
+"""Calls from the graph to prim functions and to external code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo.dialects.relax.base import RelaxOp
 
 
 class CallTir(RelaxOp, name="call_tir"):
-    """Call of a prim function: pure, the results are written to destinations that the memory plan provides."""
+    """Call a prim function. Pure; the results are written to destinations that the memory plan provides."""
 
     args = operands()
     outputs = results()
@@ -16,7 +16,7 @@ class CallTir(RelaxOp, name="call_tir"):
 
 
 class CallDpsPacked(RelaxOp, name="call_dps_packed"):
-    """Call of a run-time function by name, with DLPack tensors: inputs, then outputs that the caller allocates."""
+    """Call a run-time function by name with DLPack tensors: inputs, then outputs that the caller allocates."""
 
     args = operands()
     outputs = results()
@@ -24,10 +24,10 @@ class CallDpsPacked(RelaxOp, name="call_dps_packed"):
 
 
 class CallPacked(RelaxOp, name="call_packed"):
-    """Call of a run-time function by name that makes what it returns, in Python, from tensors and objects. Not pure.
+    """Call a run-time function by name that allocates its results, in Python, from tensors and objects. Not pure.
 
-    Values of type `!relax.object` are tensors of strings, sequences, optional values. `options`, a JSON object, holds
-    keyword arguments. What is computed on tensors before and after is compiled.
+    Values of type `!relax.object` are tensors of strings, sequences, or optional values. `options` is a JSON object
+    of keyword arguments. Computations on tensors before and after the call are compiled.
     """
 
     PURE = False
@@ -38,7 +38,7 @@ class CallPacked(RelaxOp, name="call_packed"):
 
 
 class CallExternal(RelaxOp, name="call_external"):
-    """Call of a function in an external module, `@module::@function`; its code generator replaces it."""
+    """Call a function in an external module, `@module::@function`; its code generator replaces the call."""
 
     args = operands()
     outputs = results()

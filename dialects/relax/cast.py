@@ -10,10 +10,10 @@ from mirlo.dialects.relax.base import RelaxOp
 
 
 class Cast(RelaxOp, name="cast"):
-    """The elements in another type.
+    """Convert the elements to another type.
 
-    Floats to integers truncate towards zero; anything to bool is `x != 0`. `saturate` says whether a value beyond the
-    largest 8-bit float becomes that float, or infinity or NaN.
+    Floats to integers truncate towards zero; anything to bool is `x != 0`. With `saturate`, a value beyond the
+    largest 8-bit float becomes that float, otherwise infinity or NaN.
     """
 
     x = operand()
@@ -26,7 +26,8 @@ class Cast(RelaxOp, name="cast"):
 
 
 class Bitcast(RelaxOp, name="bitcast"):
-    """The bits of the elements, read as another type of the same size; as bool, every bit pattern but 0 is true."""
+    """Reinterpret the bits of the elements as another type of the same size; as bool, every bit pattern but 0 is
+    true."""
 
     x = operand()
     dtype = ElementType()

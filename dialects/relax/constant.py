@@ -1,6 +1,6 @@
 """Constants.
 
-Small ones are in the IR; weights are in the parameter store, and the IR has their names.
+Small constants are in the IR. Weights are in the parameter store, and the IR holds their names.
 """
 
 from __future__ import annotations

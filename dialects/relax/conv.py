@@ -35,9 +35,9 @@ from mirlo.dialects.relax.infer_windows import (
 class Conv(RelaxOp, name="conv"):
     """Convolution (cross-correlation) of `x` with `weight`.
 
-    `padding` holds the amounts at the begin of every spatial dim, then those at the end. `kernel_layout` "OI*" is
-    (out channels, in channels / groups, *window), "*IO" is (*window, in channels / groups, out channels), "O*I" is
-    (out channels, *window, in channels / groups).
+    `padding` holds the padding before each spatial dim, then the padding after each. `kernel_layout` "OI*" is (out
+    channels, in channels / groups, *window), "*IO" is (*window, in channels / groups, out channels), "O*I" is (out
+    channels, *window, in channels / groups).
     """
 
     x = operand()
@@ -136,7 +136,7 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
 
 
 def split_kernel(weight: TensorType, layout: str) -> tuple[Dim, Dim, tuple[Dim, ...]]:
-    """Out channels, in channels per group, window of a weight in this layout."""
+    """Return out channels, in channels per group and window of a weight in this layout."""
     out, channels, window = kernel_axes(layout, weight.rank)
     return weight.shape[out], weight.shape[channels], tuple(weight.shape[axis] for axis in window)
 

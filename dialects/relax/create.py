@@ -1,4 +1,4 @@
-"""Tensors made from numbers."""
+"""Creation of tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.dialects.relax.infer import shape_text
 
 
 class Full(RelaxOp, name="full"):
-    """A tensor of one value."""
+    """A tensor filled with one value."""
 
     shape = Dims()
     value = Float()
@@ -26,7 +26,7 @@ class Full(RelaxOp, name="full"):
 
 
 class Arange(RelaxOp, name="arange"):
-    """start, start + step, ... while before `stop`."""
+    """start, start + step, ... up to, but not including, `stop`."""
 
     start = Float()
     stop = Float()
@@ -43,7 +43,7 @@ class Arange(RelaxOp, name="arange"):
 
 
 class Eye(RelaxOp, name="eye"):
-    """A matrix with ones on its diagonal `k` (above the main one where positive), else zeros."""
+    """A matrix with ones on diagonal `k` (positive: above the main diagonal), else zeros."""
 
     shape = Dims()
     k = Int(0)

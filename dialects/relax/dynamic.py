@@ -1,4 +1,4 @@
-"""Sizes that only data tells: from the elements of a tensor to symbols, and operators of sizes that are symbols."""
+"""Data-dependent sizes: binding symbols to elements of a tensor, and operators on symbolic sizes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mirlo.dialects.relax.infer import same_dtype
 
 
 class BindDims(RelaxOp, name="bind_dims"):
-    """From here on the symbols stand for these numbers: element i of `values`, a vector of i64, is `symbols[i]`.
+    """Bind symbols to run-time values: `symbols[i]` is element i of `values`, a vector of i64.
 
-    A number that is negative, or more than its entry in `bounds` (a dim, or "?" where nothing is known), ends the call
-    with an error that says `what`.
+    A value that is negative, or larger than its entry in `bounds` (a dim, or "?" for no bound), ends the call with
+    an error that contains `what`.
     """
 
     DEFAULT_RESULT = False
@@ -41,7 +41,7 @@ class BindDims(RelaxOp, name="bind_dims"):
 
 
 class DimsTensor(RelaxOp, name="dims_tensor"):
-    """The numbers that dims stand for, as a vector of i64."""
+    """The run-time values of dims, as a vector of i64."""
 
     dims = Dims()
 
@@ -51,7 +51,7 @@ class DimsTensor(RelaxOp, name="dims_tensor"):
 
 
 class Steps(RelaxOp, name="steps"):
-    """start, start + delta, start + 2 * delta, ...: as many as the one dim of `shape` says."""
+    """start, start + delta, start + 2 * delta, ...: as many elements as the one dim of `shape`."""
 
     start = operand()
     delta = operand()
@@ -66,9 +66,9 @@ class Steps(RelaxOp, name="steps"):
 
 
 class Nonzero(RelaxOp, name="nonzero"):
-    """Where the elements are that are not zero, in row-major order: a row of indices for each dim of x.
+    """Indices of the non-zero elements in row-major order: one row of indices for each dim of x.
 
-    There are as many as the one dim of `count` says; operator `bind_dims` binds it to what was counted.
+    The one dim of `count` is the number of columns; operator `bind_dims` binds it to the counted value.
     """
 
     x = operand()
@@ -82,10 +82,10 @@ class Nonzero(RelaxOp, name="nonzero"):
 
 
 class SliceBounds(RelaxOp, name="slice_bounds"):
-    """Begin, length and step of a slice, for each axis of a tensor of this shape, as ONNX's Slice counts them.
+    """Begin, length and step of a slice for each axis of a tensor of this shape, with the semantics of ONNX's Slice.
 
-    Starts, ends, axes and steps have one element per axis that is sliced; without axes, the first ones are. Negative
-    starts and ends count from the end, and what is outside is moved to the nearest place inside.
+    Starts, ends, axes and steps have one element per sliced axis; without axes, the first axes are sliced. Negative
+    starts and ends count from the end, and positions outside of the tensor are clamped.
     """
 
     shape = operand()
@@ -136,9 +136,9 @@ class SliceDims(RelaxOp, name="slice_dims"):
 
 
 class PadAt(RelaxOp, name="pad_at"):
-    """x with elements before it along each axis (or, where `begins` is negative, without its first ones).
+    """x with elements added before each axis (or, if `begins` is negative, without its first ones).
 
-    `shape` is that of the result; beyond the edges lies `value`, or what the mode says.
+    `shape` is the shape of the result. Elements beyond the edges are `value`, or as the mode defines.
     """
 
     x = operand()
@@ -159,10 +159,10 @@ class PadAt(RelaxOp, name="pad_at"):
 
 
 class SpreadAxes(RelaxOp, name="spread_axes"):
-    """Each axis of x as two: an element of the result at (outer, inner) is that of x at outer + inner.
+    """Split each axis of x into two: the element of the result at (outer, inner) is that of x at outer + inner.
 
-    Of each pair of dims one is that of x and the other 1: which, may be known at run time only. The inner axes follow
-    all outer ones, so that reductions over axes of run time become reductions over these.
+    Of each pair of dims one is the dim of x and the other 1; which one may depend on run-time sizes. The inner axes
+    follow all outer ones, so that a reduction over axes known at run time becomes a reduction over the inner axes.
     """
 
     x = operand()
@@ -177,7 +177,7 @@ class SpreadAxes(RelaxOp, name="spread_axes"):
 
 
 class ResizeAt(RelaxOp, name="resize_at"):
-    """`resize` by scales, and to a region, that only run time knows; `roi` is of "tf_crop_and_resize" alone."""
+    """`resize` with scales and a region that are known at run time; `roi` applies to "tf_crop_and_resize" only."""
 
     x = operand()
     scales = operand()

@@ -1,6 +1,6 @@
 """Elementwise operators.
 
-Each is a row of a table: its name, and the kinds of elements that it takes.
+Each is a row of a table: its name, and the kinds of elements that it accepts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Compare(RelaxOp):
     rhs = operand()
 
 
-# operator: element kinds that it takes
+# operator: element kinds that it accepts
 UNARY = {
     "abs": NUMBER, "negative": NUMBER, "sign": NUMBER, "exp": FLOAT, "exp2": FLOAT, "expm1": FLOAT,
     "log": FLOAT, "log2": FLOAT, "log10": FLOAT, "log1p": FLOAT, "sqrt": FLOAT, "rsqrt": FLOAT, "cbrt": FLOAT,

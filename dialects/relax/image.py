@@ -24,11 +24,11 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 class Resize(RelaxOp, name="resize"):
-    """x interpolated to `shape`, its whole output shape.
+    """x interpolated to the output shape `shape`.
 
-    `scales`, one per dim, are what coordinates are divided by; without them that is output size / input size.
-    `coordinates` and `nearest` have ONNX's names. `roi`, the begins then the ends of each dim as fractions, belongs to
-    "tf_crop_and_resize", and `extrapolation` is what it reads outside of the operand.
+    Coordinates are divided by `scales`, one per dim; without them, by output size / input size. `coordinates` and
+    `nearest` take ONNX's names. `roi` holds the begins, then the ends of each dim as fractions; it applies to
+    "tf_crop_and_resize", which reads `extrapolation` outside of the operand.
     """
 
     x = operand()
@@ -69,7 +69,8 @@ class Resize(RelaxOp, name="resize"):
 
 
 class GridSample(RelaxOp, name="grid_sample"):
-    """x [N, C, *spatial] read at the points of grid [N, *out, number of spatial dims], in -1 to 1, last dim first."""
+    """x [N, C, *spatial] sampled at the points of grid [N, *out, number of spatial dims], in -1 to 1, last dim
+    first."""
 
     x = operand()
     grid = operand()

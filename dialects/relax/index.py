@@ -1,6 +1,6 @@
 """Gather and scatter.
 
-An index may be negative: it then counts from the end.
+A negative index counts from the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Gather(RelaxOp, name="gather"):
 
 
 class GatherElements(RelaxOp, name="gather_elements"):
-    """numpy's `take_along_axis`: `indices` gives, for each element of the result, its place along the axis."""
+    """numpy's `take_along_axis`: `indices` holds, for each element of the result, its position along the axis."""
 
     x = operand()
     indices = operand()
@@ -64,7 +64,7 @@ class GatherNd(RelaxOp, name="gather_nd"):
 
 
 class ScatterElements(RelaxOp, name="scatter_elements"):
-    """A copy of x in which `updates` are written (or combined) at the places along the axis that `indices` gives."""
+    """A copy of x in which `updates` are written (or combined) at the positions along the axis in `indices`."""
 
     x = operand()
     indices = operand()
@@ -98,7 +98,10 @@ class ScatterNd(RelaxOp, name="scatter_nd"):
 
 
 class OneHot(RelaxOp, name="one_hot"):
-    """`values` is [off, on]; the result is `on` where its position along the new axis is the index, else `off`."""
+    """One-hot encoding: the result is `on` where its position along the new axis equals the index, else `off`.
+
+    `values` is [off, on].
+    """
 
     indices = operand()
     values = operand()
@@ -127,7 +130,7 @@ def _require_element_indices(x: TensorType, indices: TensorType, axis: int) -> N
 
 
 def _point_size(x: TensorType, indices: TensorType, batch_dims: int) -> int:
-    """How many coordinates a point has."""
+    """Return how many coordinates a point has."""
     require_kind(indices, INTEGER, "indices")
     if not 0 <= batch_dims < min(x.rank, max(indices.rank, 1)) and batch_dims != 0:
         raise OpError(f"batch_dims must be less than the ranks of {x} and {indices}, got {batch_dims}")

@@ -1,4 +1,4 @@
-"""What the inference functions of many operators share: broadcasting, axes, agreement of types."""
+"""Shared parts of inference functions: broadcasting, axes, agreement of types."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ BITS = ("int", "uint", "bool")
 
 
 def class_name(name: str) -> str:
-    """Name of the class of the operator of this name: `log_softmax` is `LogSoftmax`."""
+    """Return the class name of an operator: `LogSoftmax` for `log_softmax`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def shape_text(shape: Sequence[Dim]) -> str:
-    """A shape, as messages show it."""
+    """Return a shape as error messages print it."""
     return f"[{', '.join(map(str, shape))}]"
 
 
 def broadcast_dims(left: Dim, right: Dim) -> Dim:
-    """numpy's rule for one dim; two that are neither 1 nor known to be equal are refused."""
+    """Broadcast two dims by numpy's rule; raise if neither is 1 and they are not known to be equal."""
     if left == 1:
         return right
     if right == 1 or left == right:
@@ -43,7 +43,7 @@ def broadcast_dims(left: Dim, right: Dim) -> Dim:
 
 
 def _naming_hint(left: Dim, right: Dim) -> str:
-    """What to do where two dims may well be equal, and only their names say otherwise."""
+    """Return a hint for dims that may be equal and differ only by symbol name."""
     numbers = [dim for dim in (left, right) if isinstance(dim, int)]
     if len(numbers) == 2:
         return ""
@@ -53,7 +53,7 @@ def _naming_hint(left: Dim, right: Dim) -> str:
 
 
 def require_broadcast_to(shape: Sequence[Dim], target: Sequence[Dim], what: str) -> None:
-    """numpy's `broadcast_to`: every dim is 1 or that of the target."""
+    """Check numpy's `broadcast_to`: every dim is 1 or that of the target."""
     text = f"{what} of shape {shape_text(shape)} does not broadcast to {shape_text(target)}"
     if len(shape) > len(target):
         raise OpError(text)
@@ -67,7 +67,7 @@ def _may_become(dim: Dim, target: Dim) -> bool:
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape that numpy's rules give to an elementwise operation on these shapes."""
+    """Return the shape of an elementwise operation on these shapes, by numpy's rules."""
     rank = max(len(shape) for shape in shapes)
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -83,14 +83,14 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def same_dtype(op_names: str, *types: TensorType | None) -> None:
-    """All present operands must have one element type."""
+    """Check that all present operands have one element type."""
     present = [t for t in types if t is not None]
     if any(t.dtype is not present[0].dtype for t in present):
         raise OpError(f"{op_names} must have one element type, got {', '.join(str(t.dtype) for t in present)}")
 
 
 def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
-    """A non-negative axis; one outside the rank is refused."""
+    """Return a non-negative axis; raise for an axis outside the rank."""
     if rank == 0:
         raise OpError(f"{what} {axis} is outside a tensor of rank 0, which has no axes")
     if not -rank <= axis < rank:
@@ -99,7 +99,7 @@ def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
 
 
 def normalize_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Sorted non-negative axes; None means all."""
+    """Return sorted non-negative axes; None stands for all."""
     if axes is None:
         return tuple(range(rank))
     return tuple(sorted(require_distinct_axes(axes, rank)))
@@ -111,7 +111,7 @@ def require_rank(t: TensorType, rank: int, what: str) -> None:
 
 
 def require_kind(t: TensorType, kinds: Sequence[str], what: str) -> None:
-    """The element type must be of one of these kinds ('float', 'int', 'uint', 'bool')."""
+    """Check that the element type is of one of these kinds ('float', 'int', 'uint', 'bool')."""
     if t.dtype.kind not in kinds:
         words = {"float": "floating point", "int": "integer", "uint": "unsigned integer", "bool": "bool"}
         *most, last = (words[kind] for kind in kinds)
@@ -119,14 +119,14 @@ def require_kind(t: TensorType, kinds: Sequence[str], what: str) -> None:
 
 
 def require_equal_dims(left: Dim, right: Dim, what: str) -> None:
-    """Two dims must not be known to differ."""
+    """Check that two dims are not known to differ."""
     if left is D.UNKNOWN or right is D.UNKNOWN or left == right:
         return
     raise DimsDiffer(f"{what} must agree, got {left} and {right}{_naming_hint(left, right)}", left, right)
 
 
 def require_equal_shapes(left: Sequence[Dim], right: Sequence[Dim], what: str) -> None:
-    """Two shapes must have one rank, and no dims that are known to differ."""
+    """Check that two shapes have one rank, and no dims that are known to differ."""
     pairs = zip(left, right, strict=False)
     text = f"{what} must have one shape, got {shape_text(left)} and {shape_text(right)}"
     if len(left) != len(right):
@@ -137,7 +137,7 @@ def require_equal_shapes(left: Sequence[Dim], right: Sequence[Dim], what: str) -
 
 
 def require_vector(t: TensorType, size: Dim, what: str, per: str) -> None:
-    """One number per something."""
+    """Check that a tensor is a vector with one element per `per`."""
     text = f"{what} must be a vector of one number per {per}, {size}, got {t}"
     if t.rank != 1:
         raise OpError(text)
@@ -146,9 +146,9 @@ def require_vector(t: TensorType, size: Dim, what: str, per: str) -> None:
 
 
 def require_one_count(before: TensorType, after: TensorType) -> None:
-    """Two shapes must not be known to hold different numbers of elements.
+    """Check that two shapes are not known to hold different numbers of elements.
 
-    Symbolic counts are known to differ where their difference is a number, or where they are multiples of one product.
+    Symbolic counts are known to differ if their difference is a constant, or if they are multiples of one product.
     """
     left, right = before.elements, after.elements
     if left is D.UNKNOWN or right is D.UNKNOWN or left == right:
@@ -158,7 +158,7 @@ def require_one_count(before: TensorType, after: TensorType) -> None:
 
 
 def require_distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Non-negative axes in the order given, none of them twice."""
+    """Return non-negative axes in the given order; raise if one is repeated."""
     found = tuple(normalize_axis(axis, rank) for axis in axes)
     if len(set(found)) != len(found):
         raise OpError(f"axes {list(axes)} name one axis twice")
@@ -166,9 +166,9 @@ def require_distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def product_dtype(what: str, left: TensorType, right: TensorType, out_dtype: DType | None) -> DType:
-    """Element type of a sum of products: that of the operands, or `out_dtype`, which must be no narrower.
+    """Return the element type of a sum of products: that of the operands, or `out_dtype`, which must be no narrower.
 
-    8-bit integers of both signs may be multiplied where `out_dtype` says what their products are summed in.
+    Signed and unsigned 8-bit integers may be mixed if `out_dtype` sets the type of the accumulators.
     """
     mixed = out_dtype is not None and {left.dtype.name, right.dtype.name} == {"i8", "u8"}
     if not mixed:

@@ -27,13 +27,13 @@ def data_shape(layout: str, batch: Dim, channels: Dim, spatial: Sequence[Dim]) -
 
 
 def kernel_axes(layout: str, rank: int) -> tuple[int, int, tuple[int, ...]]:
-    """Where the out channels, the in channels and the window of a kernel in this layout are."""
+    """Return the axes of out channels, in channels and window of a kernel in this layout."""
     letters = layout.replace("*", "*" * (rank - 2))
     return letters.index("O"), letters.index("I"), tuple(i for i, letter in enumerate(letters) if letter == "*")
 
 
 def kernel_permutation(given: str, wanted: str, rank: int) -> list[int]:
-    """The axes that permute a kernel from one layout to another."""
+    """Return the permutation of axes from one kernel layout to another."""
     out, channels, window = kernel_axes(given, rank)
     places = iter(window)
     letters = wanted.replace("*", "*" * (rank - 2))
@@ -41,14 +41,14 @@ def kernel_permutation(given: str, wanted: str, rank: int) -> list[int]:
 
 
 def spatial_rank(x: TensorType, what: str) -> int:
-    """How many spatial dims a batch of images (or signals, or volumes) has."""
+    """Return the number of spatial dims of a batch of images (or signals, or volumes)."""
     if x.rank < 3:
         raise OpError(f"{what} must have a batch dim, a channel dim and at least one spatial dim, got {x}")
     return x.rank - 2
 
 
 def per_dim(values: Sequence[int], count: int, default: int, least: int, what: str) -> tuple[int, ...]:
-    """One number per spatial dim; an empty list stands for the default everywhere."""
+    """Return one value per spatial dim; an empty list stands for the default everywhere."""
     if not values:
         return (default,) * count
     if len(values) != count:
@@ -60,7 +60,7 @@ def per_dim(values: Sequence[int], count: int, default: int, least: int, what: s
 
 
 def padding_pairs(padding: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """(begin, end) per spatial dim."""
+    """Return (begin, end) per spatial dim."""
     if not padding:
         return [(0, 0)] * count
     if len(padding) != 2 * count:
@@ -71,17 +71,17 @@ def padding_pairs(padding: Sequence[int], count: int) -> list[tuple[int, int]]:
 
 
 def window_extent(kernel: Dim, dilation: int) -> Dim:
-    """How many elements a dilated window spans."""
+    """Return how many elements a dilated window spans."""
     return (kernel - 1) * dilation + 1
 
 
 def window_count(
     size: Dim, kernel: Dim, stride: int, dilation: int, pads: tuple[int, int], ceil_mode: bool = False
 ) -> Dim:
-    """How many windows fit along one dim.
+    """Return how many windows fit along one dim.
 
-    With `ceil_mode` a last window may reach over the end, but must not start in the padding at the end; of the two
-    bounds on the number of windows, both of the form ceil(a / stride), the smaller is the one with the smaller a.
+    With `ceil_mode` the last window may extend past the end, but must not start in the padding at the end. Both
+    bounds on the number of windows have the form ceil(a / stride); the smaller one has the smaller a.
     """
     extent = window_extent(kernel, dilation)
     padded = size + sum(pads)

@@ -1,4 +1,4 @@
-"""Linear algebra on matrices that are the last two dims."""
+"""Linear algebra on the matrices in the last two dims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Det(RelaxOp, name="det"):
 
 
 class Inverse(RelaxOp, name="inverse"):
-    """The inverse of each square matrix; of one that has none, numbers without a meaning."""
+    """The inverse of each square matrix; the result for a singular matrix is undefined."""
 
     x = operand()
 

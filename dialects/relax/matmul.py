@@ -25,7 +25,7 @@ from mirlo.dialects.relax.infer import (
 class Matmul(RelaxOp, name="matmul"):
     """numpy's `matmul`: batched over leading dims, vectors allowed; either operand may be read transposed.
 
-    `out_dtype` is what products are summed in and returned as; with it, i8 and ui8 operands may be mixed.
+    `out_dtype` is the type of the accumulators and of the result; with it, i8 and ui8 operands may be mixed.
     """
 
     lhs = operand()
@@ -88,7 +88,10 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 def einsum_terms(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
-    """Index labels of each operand and of the result; the dims under `...` are labelled '0', '1' ... from the last."""
+    """Return index labels of each operand and of the result.
+
+    The dims under `...` are labelled '0', '1' ... from the last.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     for term in [*terms, right]:

@@ -17,7 +17,7 @@ from mirlo.dialects.relax.infer import (
 
 
 def _require_channels(x: TensorType, channel: int, **vectors: TensorType | None) -> None:
-    """The operand is float, and each vector holds one number of its type per channel."""
+    """Check that the operand is float, and that each vector holds one element of its type per channel."""
     require_kind(x, FLOAT, "operand")
     for name, vector in vectors.items():
         if vector is not None:
@@ -26,7 +26,7 @@ def _require_channels(x: TensorType, channel: int, **vectors: TensorType | None)
 
 
 class LayerNorm(RelaxOp, name="layer_norm"):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, statistics over the axes from `axis` on."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with statistics over the axes from `axis` on."""
 
     x = operand()
     scale = optional()
@@ -48,7 +48,7 @@ class LayerNorm(RelaxOp, name="layer_norm"):
 
 
 class RmsNorm(RelaxOp, name="rms_norm"):
-    """x / sqrt(mean(x^2) + epsilon) * scale, the mean over the axes from `axis` on."""
+    """x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the axes from `axis` on."""
 
     x = operand()
     scale = optional()
@@ -88,7 +88,7 @@ class BatchNorm(RelaxOp, name="batch_norm"):
 
 
 class InstanceNorm(RelaxOp, name="instance_norm"):
-    """Normalizes every channel of every batch element over its spatial dims; x is [N, C, ...]."""
+    """Normalize every channel of every batch element over its spatial dims; x is [N, C, ...]."""
 
     x = operand()
     scale = operand()
@@ -103,7 +103,7 @@ class InstanceNorm(RelaxOp, name="instance_norm"):
 
 
 class GroupNorm(RelaxOp, name="group_norm"):
-    """Normalizes groups of channels of every batch element; scale and bias are per channel. x is [N, C, ...]."""
+    """Normalize groups of channels of every batch element; scale and bias are per channel. x is [N, C, ...]."""
 
     x = operand()
     scale = operand()

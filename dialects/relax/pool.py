@@ -23,7 +23,10 @@ from mirlo.dialects.relax.infer_windows import (
 
 
 class Pool(RelaxOp):
-    """One result element per window. `padding` holds the begins of every spatial dim, then the ends."""
+    """Base of pooling operators: one result element per window.
+
+    `padding` holds the padding before each spatial dim, then the padding after each.
+    """
 
     KINDS: tuple[str, ...] = FLOAT
     x = operand()
@@ -47,7 +50,7 @@ class MaxPool(Pool, name="max_pool"):
 
 
 class AvgPool(Pool, name="avg_pool"):
-    """The mean of each window; `count_include_pad` says whether padding counts as zeros."""
+    """The mean of each window; with `count_include_pad`, padding counts as zeros."""
 
     count_include_pad = Bool(False)
 
@@ -65,9 +68,9 @@ class LpPool(Pool, name="lp_pool"):
 
 
 class MaxPoolWithIndices(RelaxOp, name="max_pool_with_indices"):
-    """The maximum of each window, and where it is in the flattened operand.
+    """The maximum of each window, and its index in the flattened operand.
 
-    `storage_order` 1 counts the two last spatial dims in column-major order.
+    With `storage_order` 1, indices count the last two spatial dims in column-major order.
     """
 
     x = operand()

@@ -1,6 +1,6 @@
 """Quantization.
 
-Numbers are kept as scaled integers, or as 8-bit floats.
+Elements are stored as scaled integers or as 8-bit floats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDEST = 32
 class Quantize(RelaxOp, name="quantize"):
     """saturate(round_half_to_even(x / scale) + zero_point).
 
-    The scale is a scalar, or a vector along `axis`, or, with `block`, a tensor of which each element serves `block`
+    The scale is a scalar, or a vector along `axis`, or, with `block`, a tensor in which each element scales `block`
     elements along `axis`. A zero point has the shape of the scale and the element type of the result.
     """
 

@@ -1,7 +1,7 @@
-"""Random numbers, of a generator that is part of what the operators mean: the Mersenne Twister MT19937.
+"""Random values from a generator that is part of the operators' definition: the Mersenne Twister MT19937.
 
-A number from 0 to 1 takes 53 bits of two outputs; normal ones are made of pairs of them by the polar method. Both are
-those of `numpy.random.RandomState(seed)`, number by number.
+A uniform value in [0, 1) takes 53 bits of two outputs; normal values are made in pairs by the polar method. Both
+equal those of `numpy.random.RandomState(seed)`, value by value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _infer(seed: TensorType, shape: tuple[Dim, ...], dtype: DType) -> TensorType
 
 
 class RandomUniform(RelaxOp, name="random_uniform"):
-    """Numbers from `low` up to, but not including, `high`; one seed (its lower 32 bits) always gives the same."""
+    """Uniform values in [low, high). The same seed (its lower 32 bits) always produces the same values."""
 
     seed = operand()
     shape = Dims()
@@ -38,7 +38,7 @@ class RandomUniform(RelaxOp, name="random_uniform"):
 
 
 class RandomNormal(RelaxOp, name="random_normal"):
-    """Numbers of the normal distribution; one seed (its lower 32 bits) always gives the same."""
+    """Values of the normal distribution. The same seed (its lower 32 bits) always produces the same values."""
 
     seed = operand()
     shape = Dims()

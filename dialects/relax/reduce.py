@@ -19,7 +19,7 @@ from mirlo.dialects.relax.infer import (
 
 
 class Reduce(RelaxOp):
-    """Reduces the axes (all of them where none are given); `keepdims` leaves dims of 1."""
+    """Reduce over the axes (all if none are given); `keepdims` keeps them as dims of 1."""
 
     KINDS: tuple[str, ...] = NUMBER
     x = operand()
@@ -35,7 +35,7 @@ class Reduce(RelaxOp):
         return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in reduced])
 
 
-# operator: element kinds that it takes
+# operator: element kinds that it accepts
 REDUCE = {
     "reduce_sum": NUMBER, "reduce_mean": NUMBER, "reduce_prod": NUMBER, "reduce_max": ANY, "reduce_min": ANY,
     "reduce_l1": NUMBER, "reduce_l2": FLOAT, "reduce_sum_square": NUMBER, "reduce_log_sum": FLOAT,
@@ -49,7 +49,7 @@ for _name, _kinds in REDUCE.items():
 
 
 class ArgReduce(RelaxOp):
-    """Position of an extreme along the axis; of equal ones the first, or the last with `select_last`."""
+    """Position of an extreme value along the axis; of equal ones the first, or the last with `select_last`."""
 
     x = operand()
     axis = Int(0)
@@ -76,7 +76,7 @@ class Argmin(ArgReduce, name="argmin"):
 
 
 class Cumulative(RelaxOp):
-    """Running result along the axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    """Running result along the axis; `exclusive` excludes the element itself, `reverse` runs from the end."""
 
     x = operand()
     axis = Int()

@@ -1,4 +1,4 @@
-"""Other shapes and orders of the same elements."""
+"""Reshaping, transposition and broadcasting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo.dialects.relax.infer import (
 )
 
 VIEW_TEXT = "relax.view_text"
-"""What a reshape may say of itself for the error that a call ends with where the numbers of elements differ."""
+"""Attribute of a reshape: text for the run-time error when the numbers of elements differ."""
 
 
 class Reshape(RelaxOp, name="reshape"):
@@ -47,7 +47,7 @@ class Permute(RelaxOp, name="permute"):
 
 
 class Expand(RelaxOp, name="expand"):
-    """numpy's `broadcast_to`; where only run time knows whether a dim is 1, it is decided, and checked, there."""
+    """numpy's `broadcast_to`. A dim that may be 1 at run time is decided, and checked, there."""
 
     x = operand()
     shape = Dims()
@@ -61,7 +61,7 @@ class Expand(RelaxOp, name="expand"):
 
 
 class ExpandDims(RelaxOp, name="expand_dims"):
-    """New dims of 1 at these axes of the result."""
+    """Insert dims of 1 at these axes of the result."""
 
     x = operand()
     axes = Ints()
@@ -74,7 +74,7 @@ class ExpandDims(RelaxOp, name="expand_dims"):
 
 
 class Squeeze(RelaxOp, name="squeeze"):
-    """Without these axes, which must be 1."""
+    """Remove these axes, which must be 1."""
 
     x = operand()
     axes = Ints()
@@ -89,7 +89,7 @@ class Squeeze(RelaxOp, name="squeeze"):
 
 
 class Tile(RelaxOp, name="tile"):
-    """x repeated so many times along each axis."""
+    """x repeated the given number of times along each axis."""
 
     x = operand()
     repeats = Ints()
@@ -116,7 +116,7 @@ class Reverse(RelaxOp, name="reverse"):
 class DepthToSpace(RelaxOp, name="depth_to_space"):
     """[N, C * block^2, H, W] to [N, C, H * block, W * block].
 
-    `mode` says whether depth holds (row, column, C) or (C, row, column).
+    `mode` is the order of the channel dim: (row, column, C) or (C, row, column).
     """
 
     x = operand()

@@ -25,8 +25,8 @@ SPLIT_RUNS = 16
 class StridedSlice(RelaxOp, name="strided_slice"):
     """numpy's `x[begin:end:stride]` along some axes: negative positions count from the end, ends are clamped.
 
-    A begin or end beyond the tensor stands for its edge, as in numpy; with a negative stride, an end less than
-    minus the size of the dim takes the first element too.
+    A begin or end beyond the tensor stands for its edge, as in numpy. With a negative stride, an end less than minus
+    the size of the dim includes the first element.
     """
 
     x = operand()
@@ -51,11 +51,11 @@ class StridedSlice(RelaxOp, name="strided_slice"):
 
 
 def slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
-    """How many elements `[begin:end:stride]` takes of a dim."""
+    """Return how many elements `[begin:end:stride]` takes from a dim."""
     if isinstance(size, int):
         return len(range(*slice(begin, end, stride).indices(size)))
     if stride < 0:
-        # Taking backwards from b down to (not including) e is taking forwards from e + 1 to b + 1.
+        # Going backwards from b down to (excluding) e takes the elements of going forwards from e + 1 to b + 1.
         begin, end = _from_end(end), _from_end(begin)
         stride = -stride
     low, high = _position(size, begin), _position(size, end)
@@ -69,7 +69,7 @@ def slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
 
 
 def slice_start(size: Dim, begin: int, stride: int) -> Dim:
-    """The first element that `[begin:end:stride]` takes of a dim, if it takes any."""
+    """Return the first position that `[begin:end:stride]` takes from a dim, if it takes any."""
     if isinstance(size, int):
         return slice(begin, None, stride).indices(size)[0]
     if stride > 0:
@@ -78,30 +78,30 @@ def slice_start(size: Dim, begin: int, stride: int) -> Dim:
 
 
 _FAR = 2**31 - 2
-"""Exporters write 'to the end' as about the largest 32-bit or 64-bit integer; no dim reaches that."""
+"""Exporters write 'to the end' as a value near the largest 32-bit or 64-bit integer; no dim reaches this bound."""
 
 
 def _from_end(position: int) -> int:
-    """The position one further on; what follows -1, the last, is the end."""
+    """Return the next position; the position after -1, the last element, is the end."""
     return _FAR if position == -1 else position + 1
 
 
 def _position(size: Dim, position: int) -> Dim:
-    """A position clamped into a symbolic dim."""
+    """Return a position clamped to a symbolic dim."""
     if position < 0:
         return 0 if position <= -_FAR else D.maximum(size + position, 0)
     return size if position >= _FAR else D.minimum(size, position)
 
 
 def _rest(size: Dim, begin: int) -> Dim:
-    """How many elements there are from `begin` to the end."""
+    """Return the number of elements from `begin` to the end."""
     return D.maximum(size - begin, 0) if begin > 0 else D.minimum(size, -begin)
 
 
 class Pad(RelaxOp, name="pad"):
-    """Elements added around x: all the begins, then all the ends; a negative number crops.
+    """Elements added around x: all begins, then all ends; a negative value crops.
 
-    `mode` says what they are: the `value`, a reflection without the edge, the edge, or x repeated.
+    `mode` selects the added elements: `value`, a reflection that excludes the edge, the edge, or x repeated.
     """
 
     x = operand()
@@ -132,14 +132,14 @@ def _require_source(x: TensorType, axis: int, size: int, amount: int, mode: str)
 
 
 class Concat(RelaxOp, name="concat"):
-    """The operands one after the other along the axis."""
+    """The operands concatenated along the axis."""
 
     xs = operands()
     axis = Int()
 
     @classmethod
     def build(cls, *given: Any, **kwargs: Any) -> Any:
-        """As for any operation; operands of more different types than one holds are joined in steps."""
+        """Build the operation; operands with more runs of types than one operation holds are joined in steps."""
         if len(given) != 1:
             return super().build(*given, **kwargs)
         xs = list(given[0])
@@ -166,7 +166,7 @@ class Concat(RelaxOp, name="concat"):
 
 
 class Stack(RelaxOp, name="stack"):
-    """The operands, all of one shape, one after the other along a new axis."""
+    """The operands, all of one shape, stacked along a new axis."""
 
     xs = operands()
     axis = Int(0)
@@ -182,7 +182,7 @@ class Stack(RelaxOp, name="stack"):
 
 
 class Split(RelaxOp, name="split"):
-    """Consecutive pieces of x along the axis, of these sizes."""
+    """Consecutive slices of x along the axis, with these sizes."""
 
     x = operand()
     outputs = results(runs=SPLIT_RUNS)

@@ -10,7 +10,7 @@ from mirlo.dialects.relax.infer import ANY, NUMBER, normalize_axis, require_kind
 
 
 class Topk(RelaxOp, name="topk"):
-    """The k largest (or smallest) elements along the axis, and where they are; of equal ones the first come first."""
+    """The k largest (or smallest) elements along the axis, and their positions; equal elements keep their order."""
 
     x = operand()
     values = result()
@@ -44,7 +44,7 @@ class Sort(RelaxOp, name="sort"):
 
 
 class Argsort(RelaxOp, name="argsort"):
-    """Where the elements of the sorted tensor are in x."""
+    """The positions in x of the elements of the sorted tensor."""
 
     x = operand()
     axis = Int(-1)
@@ -57,7 +57,7 @@ class Argsort(RelaxOp, name="argsort"):
 
 
 class ArgsortRows(RelaxOp, name="argsort_rows"):
-    """The order of the rows of x [N, M] by their elements, the first ones first: i64 [N]; stable."""
+    """The lexicographic order of the rows of x [N, M]: i64 [N]; stable."""
 
     x = operand()
 

@@ -1,4 +1,4 @@
-"""Counts over sequences of numbers, such as words by their numbers."""
+"""Counts of n-grams in sequences of integers, such as token ids."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mirlo.dialects.relax.infer import INTEGER, require_kind, require_rank, same
 
 
 class CountNgrams(RelaxOp, name="count_ngrams"):
-    """How often each row of grams [K, length] stands in each row of x [N, T]: i64 [N, K].
+    """How often each row of grams [K, length] occurs in each row of x [N, T]: i64 [N, K].
 
-    Between two elements of a gram up to `skips` others are left out, everywhere equally many.
+    Up to `skips` elements are skipped between two elements of a gram, the same number everywhere.
     """
 
     x = operand()

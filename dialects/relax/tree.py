@@ -1,4 +1,4 @@
-"""Search in tables and decision trees."""
+"""Table lookup and decision trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = ("<=", "<", ">=", ">", "==", "!=")
 
 
 class FindSorted(RelaxOp, name="find_sorted"):
-    """The place of each element among keys [K], which ascend and differ, NaN last; -1 where it is not among them."""
+    """The index of each element in keys [K], which are ascending and distinct, NaN last; -1 if it is not a key."""
 
     x = operand()
     keys = operand()
@@ -34,13 +34,13 @@ class FindSorted(RelaxOp, name="find_sorted"):
 
 
 class TreeLeaves(RelaxOp, name="tree_leaves"):
-    """The leaf of each tree in which each row of x [N, features] ends: i64 [N, trees].
+    """The leaf of each tree that each row of x [N, features] reaches: i64 [N, trees].
 
-    `mode` is how all nodes compare, where they do it in the same way, or -1. Nodes and roots are i32 or i64.
+    `mode` is the comparison of all nodes if they share one, else -1. Nodes and roots are i32 or i64.
 
-    Row i of nodes [nodes, 4] is the feature that is compared with thresholds[i], how, and the nodes that come next
-    where that holds, and where not. How: 0 to 5 for <=, <, >=, >, ==, !=, and 8 more where a NaN counts as holding.
-    Leaf i is node -1 - i. `roots` are the first nodes of the trees. From no node may a way lead back to it.
+    Row i of nodes [nodes, 4] holds a feature, which is compared with thresholds[i], a comparison, the next node if
+    it holds, and the next node otherwise. Comparisons are 0 to 5 for <=, <, >=, >, ==, !=; add 8 if NaN counts as
+    true. Leaf i is node -1 - i. `roots` are the root nodes of the trees. Nodes must not form a cycle.
     """
 
     x = operand()

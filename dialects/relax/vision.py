@@ -25,11 +25,11 @@ from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, spatial_r
 
 
 class Col2im(RelaxOp, name="col2im"):
-    """Patches put back into images, those that overlap are added up.
+    """Patches assembled into images; overlapping elements are added.
 
-    x is [N, C * elements of a window, number of windows], the result [N, C, *image]. Either `window` says how large
-    windows are, or the operand `sizes` does at run time, and `channels` what C is. Where sizes are symbols that only
-    run time tells, x is not checked to have the windows of the image: whoever makes the operation does.
+    x is [N, C * elements of a window, number of windows], the result [N, C, *image]. The size of a window is either
+    `window`, or the operand `sizes` at run time together with `channels`, the value of C. If sizes are known at run
+    time only, the creator of the operation must make sure that x has the windows of the image.
     """
 
     x = operand()
@@ -79,10 +79,10 @@ class Col2im(RelaxOp, name="col2im"):
 
 
 class RoiAlign(RelaxOp, name="roi_align"):
-    """Regions of images, each divided into bins: the mean, or the maximum, of what is interpolated in a bin.
+    """Regions of images, each divided into bins: the mean, or the maximum, of interpolated samples of a bin.
 
-    x is [N, C, H, W], rois [R, 4] (x1, y1, x2, y2, in units of 1 / `scale` pixels), batch [R] the image of each. A bin
-    is sampled `samples` times in either direction; 0 takes as many as it has pixels. With `half_pixel` pixel centers
+    x is [N, C, H, W], rois [R, 4] (x1, y1, x2, y2, in units of 1 / `scale` pixels), batch [R] the image of each. A
+    bin is sampled `samples` times in each direction; 0 samples it once per pixel. With `half_pixel`, pixel centers
     are at halves, and regions may be smaller than a pixel.
     """
 
@@ -123,10 +123,10 @@ class RoiAlign(RelaxOp, name="roi_align"):
 
 
 class DeformConv(RelaxOp, name="deform_conv"):
-    """Convolution whose windows are read at places that move: by `offset`, in pixels, for each element of a window.
+    """Deformable convolution: each element of a window is read at a position moved by `offset`, in pixels.
 
     x is [N, C, *spatial], weight [O, C / groups, *window], offset [N, offset groups * elements of a window * spatial
-    dims, *out], and mask, by which what is read is multiplied, [N, offset groups * elements of a window, *out].
+    dims, *out]. The elements read are multiplied by mask [N, offset groups * elements of a window, *out].
     """
 
     x = operand()
@@ -187,9 +187,9 @@ class DeformConv(RelaxOp, name="deform_conv"):
 class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
     """The best boxes of each class of each image, without those that overlap a better one.
 
-    boxes is [N, B, 4] (y1, x1, y2, x2 of opposite corners in any order; with `center`, x, y, width and height), scores
-    [N, classes, B], and the others are scalars. `selected` holds up to `most` (one dim) boxes a class, as rows of
-    image, class and box, and `count` how many rows of it are used; the rest is 0.
+    boxes is [N, B, 4] (y1, x1, y2, x2 of opposite corners in any order; with `center`, x, y, width and height),
+    scores [N, classes, B]; the other operands are scalars. `selected` holds up to `most` (one dim) boxes per class,
+    as rows of image, class and box. `count` is the number of valid rows; the others are 0.
     """
 
     boxes = operand()

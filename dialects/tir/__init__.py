@@ -1,4 +1,4 @@
-"""tir: blocks, loops, intrinsics: what MLIR lacks to say what TIR says, and nothing that it has."""
+"""tir: blocks, loops and intrinsics, the parts of TIR that upstream MLIR lacks."""
 
 from mirlo.dialects.tir import block, calls, intrinsics, loops, sizes
 from mirlo.dialects.tir.base import DIALECT, TirOp

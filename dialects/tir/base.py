@@ -9,6 +9,6 @@ DIALECT = Dialect("tir")
 
 
 class TirOp(DialectOp):
-    """An operation of the loop level."""
+    """An operation on the level of loops."""
 
     _dialect = DIALECT

@@ -10,15 +10,15 @@
         init = [0.0 : f32]} : (tensor<128x256xf32>, tensor<256x64xf32>) -> tensor<128x64xf32>
 
 For each point of the domain the body computes one element of each output. Block arguments: one index per axis, then for
-each operand the element at its map, then for each output of a reduction what was accumulated so far.
+each operand the element at its map, then for each output of a reduction its accumulator.
 
-- `maps` covers the operands, then the outputs. A `unit` in place of an operand's map hands the whole tensor to the
+- `maps` covers the operands, then the outputs. A `unit` in place of an operand's map passes the whole tensor to the
   body, which reads it with `tensor.extract` (gathers).
-- `outside`, one entry per operand: a number there says what is read where the map leaves the tensor (padding); `unit`
-  says that it never does.
-- `init`, one entry per output: what a reduction starts from; `unit` for an output that is not a reduction.
-- A reduction is computed in the order of the axes, unless its body combines by one associative, commutative operation.
-- Over tensors the outputs are results. Over buffers (`memref`) they are the last operands, and nothing is returned.
+- `outside`, one entry per operand: the value that is read where the map leaves the tensor (padding); `unit` if it
+  never does.
+- `init`, one entry per output: the initial value of a reduction; `unit` for an output that is not a reduction.
+- A reduction runs in the order of the axes, unless its body combines by one associative, commutative operation.
+- In tensor form the outputs are results. In buffer form (`memref`) they are the last operands; there are no results.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REDUCE = "reduce"
 
 
 class Block(TirOp, name="block"):
-    """A structured computation over a domain; see the module's text."""
+    """A structured computation over a domain; the module's docstring defines it."""
 
     REGIONS = 1
     ISOLATED = True
-    PURE = False  # over buffers it writes; tensor form is deduplicated by Mirlo's own passes
+    PURE = False  # it writes buffers in buffer form; Mirlo's passes deduplicate the tensor form
     args = operands()
     outputs = results()
     name = Str()
@@ -85,7 +85,7 @@ class Block(TirOp, name="block"):
             raise OpError("an output has an initial value exactly when the block has a reduction axis")
 
     def _split(self) -> tuple[list[Any], list[Any]]:
-        """Inputs and outputs, after a look at their types and numbers."""
+        """Return inputs and outputs after checking their types and counts."""
         results, count = list(self.operation.results), len(self.init)
         kind, words = (ir.RankedTensorType, "ranked tensors") if results else (ir.MemRefType, "buffers (memref)")
         for value in (*self.operation.operands, *results):
@@ -149,14 +149,14 @@ def _listed(types: list[Any]) -> str:
 
 
 def terminator(block: Any) -> Any:
-    """The last operation of a block, or None where the block is empty."""
+    """Return the last operation of a block, or None if the block is empty."""
     operations = block.operations
     count = len(operations)
     return operations[count - 1].operation if count else None
 
 
 def split_operands(block: Any) -> tuple[list[Any], list[Any]]:
-    """Inputs and outputs of a block, in tensor form or in buffer form."""
+    """Return the inputs and outputs of a block, in tensor form or in buffer form."""
     op = block.operation
     values = list(op.operands)
     if len(op.results):
@@ -166,7 +166,7 @@ def split_operands(block: Any) -> tuple[list[Any], list[Any]]:
 
 
 class Yield(TirOp, name="yield"):
-    """Ends the body of a block (with one element per output) or of a loop (with nothing)."""
+    """Terminate the body of a block (with one element per output) or of a loop (with none)."""
 
     TERMINATOR = True
     values = operands(runs=4)

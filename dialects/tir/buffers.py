@@ -1,4 +1,4 @@
-"""What the buffer form of prim functions agrees on: scratch memory on the stack, or in a workspace parameter."""
+"""Conventions of prim functions in buffer form: scratch memory on the stack or in a workspace parameter."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 
 WORKSPACE = "tir.workspace"
-"""Attribute of a buffer-form prim function: bytes of scratch memory that a parameter, after the outputs, must give;
-a number, or a dim as text."""
+"""Attribute of a buffer-form prim function: bytes of scratch memory of the parameter after the outputs; an integer,
+or a dim as text."""
 PARALLEL = "tir.parallel"
 SHARED = "tir.shared"
-"""Unit attribute of a loop whose iterations may run at the same time."""
+"""Unit attribute of a loop whose iterations may run in parallel."""
 PRIVATE = "tir.private"
 """Unit attribute of scratch memory that each iteration of a parallel loop writes before it reads it."""
 INPLACE = "tir.inplace"
-"""Attribute of a prim function: positions of the inputs that may share their memory with its output.
+"""Attribute of a prim function: positions of the inputs that may alias its output.
 
 Each element of such an input is read only for the same element of the output, or before any is written. A schedule
-that computes an element of the output twice must take the attribute away.
+that computes an element of the output twice must remove the attribute.
 """
 START = "tir.start"
-"""Unit attribute of what copies an input to the output before anything else: nothing to do where they share memory."""
+"""Unit attribute of the initial copy of an input to the output, which is a no-op if the two alias."""
 STACK_LIMIT = 16 * 1024
-"""Scratch buffers up to this many bytes, all together, live on the stack."""
+"""Most bytes of scratch buffers on the stack, all together."""
 ALIGNMENT = 64
 UNBOUNDED = 1 << 48
-"""Elements of a buffer whose size is known at run time only: more than there is memory, and no address overflows."""
+"""Elements of a buffer of dynamic size: exceeds any memory, and no address overflows."""
 
 
 def buffer_type(shape: Sequence[Dim], element_type: Any) -> Any:
-    """The `memref` of a contiguous tensor; in one dimension, of no size, where dims are known at run time only.
+    """Return the `memref` of a contiguous tensor; one-dimensional and unbounded if dims are dynamic.
 
-    An empty one, of which no element is ever read, has its 0 in front: upstream's conversion to LLVM loses functions
-    with a parameter such as `memref<3x0xf32>`.
+    An empty buffer, of which no element is ever read, starts with its dim of 0: upstream's conversion to LLVM loses
+    functions with a parameter such as `memref<3x0xf32>`.
     """
     dims: list[Any] = list(shape)
     if not all(isinstance(dim, int) for dim in dims):
@@ -47,24 +47,24 @@ def buffer_type(shape: Sequence[Dim], element_type: Any) -> Any:
 
 
 def element_bytes(mlir_type: Any) -> int:
-    """Bytes of one stored element."""
+    """Return the bytes of one stored element."""
     if isinstance(mlir_type, ir.IndexType):
         return 8
     return max(1, (mlir_type.width + 7) // 8)
 
 
 def tensor_bytes(shape: Sequence[Dim], element_type: Any) -> Dim:
-    """Bytes of a contiguous tensor of these stored elements."""
+    """Return the bytes of a contiguous tensor of these stored elements."""
     return D.product(list(shape)) * element_bytes(element_type)
 
 
 def aligned(size: Dim) -> Dim:
-    """The next multiple of the alignment."""
+    """Return the next multiple of the alignment."""
     return D.ceildiv(size, ALIGNMENT) * ALIGNMENT
 
 
 def workspace_of(function: Any) -> Dim:
-    """Bytes of scratch memory that a prim function in buffer form wants."""
+    """Return the bytes of scratch memory that a prim function in buffer form needs."""
     attributes = function.operation.attributes
     if WORKSPACE not in attributes:
         return 0
@@ -79,7 +79,7 @@ def workspace_attribute(size: Dim) -> Any:
 
 
 def workspace_type(size: Dim) -> Any:
-    """The type of the parameter for so many bytes of scratch memory."""
+    """Return the type of a workspace parameter with this many bytes."""
     return buffer_type([size], ir.IntegerType.get_signless(8))
 
 

@@ -1,4 +1,4 @@
-"""`tir.call_extern`: a C function called from a loop nest."""
+"""`tir.call_extern`: calls of C functions from a loop nest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class CallExtern(TirOp, name="call_extern"):
-    """Call of the C function `function` with scalars and buffers (passed as pointers to their first element)."""
+    """Call the C function `function` with scalars and buffers (passed as pointers to their first element)."""
 
     PURE = False
     args = operands()

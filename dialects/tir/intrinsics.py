@@ -1,7 +1,7 @@
 """The table of intrinsics: pure operations on scalars or vectors. A row is the whole definition.
 
 name: operands, kind of the operands, kind of the result ('same' or 'bool'). Its meaning is the function in
-`tools/conformance/meanings.py` and the table in `docs/intrinsics.md`; how it becomes code is a rule of a target.
+`tools/conformance/meanings.py` and the table in `docs/intrinsics.md`; its lowering is a rule of a target.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Intrinsic:
     name: str
     arity: int
     operands: str
-    """What the operands are: 'float', 'int', or 'float_int', a float and an integer."""
+    """Kinds of the operands: 'float', 'int', or 'float_int', a float and an integer."""
     result: str
     """'same' as the first operand, or 'bool'."""
     doc: str = ""
-    """What it computes, of operands called x, y, z."""
+    """What it computes, of operands named x, y, z."""
 
     @property
     def operand_kinds(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ OPS: dict[str, Any] = {name: _define(row) for name, row in INTRINSICS.items()}
 
 
 def result_type(row: Intrinsic, first: Any) -> Any:
-    """MLIR type of the result for a first operand of this type."""
+    """Return the MLIR type of the result for a first operand of this type."""
     if row.result == "same":
         return first
     i1 = ir.IntegerType.get_signless(1)
@@ -159,7 +159,7 @@ def result_type(row: Intrinsic, first: Any) -> Any:
 
 
 def emit(name: str, *values: Any) -> Any:
-    """Make the intrinsic `tir.<name>` at the insertion point; returns its value."""
+    """Emit the intrinsic `tir.<name>` at the insertion point and return its value."""
     row = INTRINSICS[name]
     return ir.Operation.create(
         f"tir.{name}", results=[result_type(row, values[0].type)], operands=list(values)

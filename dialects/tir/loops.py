@@ -1,4 +1,4 @@
-"""`tir.for`: a loop with a kind, for nests written by hand."""
+"""`tir.for`: a loop with a kind, for hand-written nests."""
 
 from __future__ import annotations
 

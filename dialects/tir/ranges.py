@@ -1,4 +1,4 @@
-"""What values an affine expression takes over a box of indices."""
+"""Ranges of affine expressions over a box of indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 
 @dataclass(frozen=True)
 class Range:
-    """Least and greatest value, both taken; `dense` when all values between are taken too."""
+    """Minimum and maximum, inclusive; `dense` if all values between occur too."""
 
     low: int
     high: int
@@ -19,9 +19,9 @@ class Range:
 
 
 def affine_range(expr: Any, extents: Sequence[Any]) -> Range | None:
-    """The exact range of an expression for indices from 0 to these extents, or None where it is not known exactly.
+    """Return the exact range of an expression for indices from 0 to these extents, or None if it is unknown.
 
-    It is not known where an extent is symbolic or 0, and where an index occurs twice: `d0 - d0 mod 4`.
+    It is unknown if an extent is symbolic or 0, or if an index occurs twice: `d0 - d0 mod 4`.
     """
     seen: set[int] = set()
 
@@ -70,7 +70,7 @@ def _modulo(left: Range, right: Range) -> Range | None:
     modulus = right.low
     if left.low // modulus == left.high // modulus:
         return Range(left.low % modulus, left.high % modulus, left.dense)
-    # A dense range over a multiple of the modulus takes 0 there and the greatest remainder just before it.
+    # A dense range across a multiple of the modulus contains 0 there and the greatest remainder just before it.
     return Range(0, modulus - 1, left.high - left.low + 1 >= modulus) if left.dense else None
 
 

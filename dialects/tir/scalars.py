@@ -1,4 +1,4 @@
-"""Single operations on scalars, and constants."""
+"""Scalar operations and constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 
 
 def create(name: str, result: Any, *operands: Any, **attributes: Any) -> Any:
-    """One operation with one result, at the insertion point."""
+    """Emit one operation with one result at the insertion point."""
     return ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes).results[0]
 
 

@@ -1,14 +1,14 @@
-"""`tir.size`: a dim of run time inside a prim function, and how it gets its value.
+"""`tir.size`: a dynamic dim inside a prim function, and how its value is computed.
 
     %n = "tir.size"() {dim = "2*batch + 1"} : () -> index
 
-While a prim function is built, any place may ask for the number that a dim stands for. When it is finished,
-`bind_symbols` gives the function an `index` parameter for each symbol that its dims depend on, computes each distinct
-dim once, where the function begins, and notes the symbols in `tir.symbols`: callers pass their values, in that order.
-Nothing is checked there: the dims are noted in `tir.extents`, and callers make sure that they do not overflow.
+While a prim function is built, any of its code may use the run-time value of a dim. When it is finished,
+`bind_symbols` adds an `index` parameter for each symbol that its dims depend on, computes each distinct dim once at the
+start of the function, and records the symbols in `tir.symbols`: callers pass their values in that order. The function
+checks nothing: its dims are recorded in `tir.extents`, and callers make sure that they do not overflow.
 
-A tensor whose dims are not numbers lies in an *unbounded* buffer: one dimension, elements in row-major order. Its
-type has no sizes, so that a pointer is all there is to pass; where an element lies is computed from dims.
+A tensor with dynamic dims is in an *unbounded* buffer: one-dimensional, elements in row-major order. Its type has no
+sizes, so that it is passed as a pointer alone; the position of an element is computed from dims.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.scalars import create, emit_constant
 
 SYMBOLS = "tir.symbols"
-"""Attribute of a buffer-form prim function: the symbols whose values its last parameters are."""
+"""Attribute of a buffer-form prim function: the symbols whose values are its last parameters."""
 
 
 class Size(TirOp, name="size"):
-    """The number that a dim stands for."""
+    """The run-time value of a dim."""
 
     output = result()
     dim = Str()
@@ -47,7 +47,7 @@ class Size(TirOp, name="size"):
 
 
 def size_of(dim: Dim) -> Any:
-    """The value of a dim at the insertion point."""
+    """Return the value of a dim at the insertion point."""
     index = ir.IndexType.get()
     if isinstance(dim, int):
         return emit_constant(dim, index)
@@ -55,14 +55,14 @@ def size_of(dim: Dim) -> Any:
 
 
 class Sizes:
-    """Emits dims as arithmetic on the values of symbols, each distinct one once."""
+    """Emitter of dims as arithmetic on the values of symbols, each distinct dim once."""
 
     def __init__(self, symbols: Mapping[str, Any]):
         self.symbols = symbols
         self._known: dict[Any, Any] = {}
 
     def emit(self, dim: Dim) -> Any:
-        """The value of a dim; where it is first asked for must dominate all other uses."""
+        """Return the value of a dim; its first emission must dominate all other uses."""
         key = dim if isinstance(dim, int) else str(dim)
         if key not in self._known:
             self._known[key] = self._emit(dim)
@@ -90,7 +90,7 @@ class Sizes:
         a, b = self.emit(left), self.emit(right)
         if function in ("min", "max"):
             return create(f"arith.{function}si", index, a, b)
-        if not isinstance(right, int):  # nothing must be divided by zero, whatever a caller passes
+        if not isinstance(right, int):  # never divide by zero, whatever a caller passes
             b = create("arith.maxsi", index, b, self.emit(1))
         quotient = create("arith.floordivsi", index, a, b)
         if function == "floordiv":
@@ -99,7 +99,7 @@ class Sizes:
 
 
 def sizes_in(function: Any) -> list[Any]:
-    """The `tir.size` operations of a function."""
+    """Return the `tir.size` operations of a function."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -112,7 +112,7 @@ def sizes_in(function: Any) -> list[Any]:
 
 
 def bind_symbols(function: Any) -> None:
-    """Give a function in buffer form a parameter for each symbol that its sizes depend on, and compute the sizes."""
+    """Add an `index` parameter per symbol that the sizes of a buffer-form function depend on, and compute the sizes."""
     found = sizes_in(function)
     if not found:
         return
@@ -132,13 +132,13 @@ def bind_symbols(function: Any) -> None:
 
 
 def symbols_of_function(function: Any) -> list[str]:
-    """The symbols whose values a prim function in buffer form takes."""
+    """Return the symbols that a prim function in buffer form takes as parameters."""
     attributes = function.operation.attributes
     return [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SYMBOLS])] if SYMBOLS in attributes else []
 
 
 def places(shape: Sequence[Dim], indices: Sequence[Any]) -> list[Any]:
-    """Where in its buffer an element of a tensor of this shape lies: its indices, or its place in an unbounded one."""
+    """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)
     index = ir.IndexType.get()

@@ -1,4 +1,4 @@
-"""Read-only views of prim functions and blocks: what analyses, fusion and schedules look at."""
+"""Read-only views of prim functions and blocks for analyses, fusion and schedules."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class OperandView:
 
     value: Any
     map: Any
-    """`ir.AffineMap` from the axes to the dims, or None for a tensor that the body reads by itself."""
+    """`ir.AffineMap` from the axes to the dims, or None for a tensor that the body reads with `tensor.extract`."""
     outside: Any = None
-    """Attribute with what is read beyond the edges, or None."""
+    """Attribute with the value beyond the edges, or None."""
 
     def __eq__(self, other: object) -> bool:
-        # The bindings raise an error where a map or an attribute is compared with None.
+        # The bindings raise an error if a map or an attribute is compared with None.
         return isinstance(other, OperandView) and self.value == other.value and all(
             (a is None) == (b is None) and (a is None or a == b)
             for a, b in ((self.map, other.map), (self.outside, other.outside))
@@ -32,7 +32,7 @@ class OperandView:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Numbers, and symbolic dims."""
+        """Return the shape: integers and symbolic dims."""
         return dims_of(self.value.type)
 
     @property
@@ -45,7 +45,7 @@ class OperandView:
 
 
 class BlockView:
-    """A `tir.block`, taken apart."""
+    """A decomposed `tir.block`."""
 
     def __init__(self, op: Any):
         self.op = op.operation
@@ -71,12 +71,12 @@ class BlockView:
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:
-        """Positions of the spatial axes."""
+        """Return the positions of the spatial axes."""
         return tuple(i for i, kind in enumerate(self.axes) if kind == SPATIAL)
 
     @cached_property
     def reduce(self) -> tuple[int, ...]:
-        """Positions of the reduction axes."""
+        """Return the positions of the reduction axes."""
         return tuple(i for i, kind in enumerate(self.axes) if kind == REDUCE)
 
     @property
@@ -85,7 +85,7 @@ class BlockView:
 
     @property
     def body_ops(self) -> list[Any]:
-        """Operations of the body, the final yield left out."""
+        """Return the operations of the body without the final yield."""
         return [op.operation for op in self.body.operations][:-1]
 
     @property
@@ -105,12 +105,12 @@ class BlockView:
         return list(self.body.arguments)[self.rank + len(self.inputs) :]
 
     def uses_index(self, axis: int) -> bool:
-        """Whether the body computes with the index of this axis itself."""
+        """Return whether the body uses the index of this axis as a value."""
         return any(True for _ in self.index_arguments[axis].uses)
 
 
 class PrimView:
-    """A prim function in tensor form: its blocks in order, and what it returns."""
+    """A prim function in tensor form: its blocks in order, and the returned values."""
 
     def __init__(self, function: Any):
         self.op = function.operation
@@ -128,11 +128,11 @@ def is_prim_func(op: Any) -> bool:
 
 
 def is_tensor_form(function: Any) -> bool:
-    """Whether a prim function still is in tensor form (blocks over tensors)."""
+    """Return whether a prim function is in tensor form (blocks over tensors)."""
     kind = ir.TypeAttr(function.operation.attributes["function_type"]).value
     return not any(isinstance(t, ir.MemRefType) for t in (*kind.inputs, *kind.results))
 
 
 def prim_functions(module: Any) -> list[Any]:
-    """The prim functions of a module."""
+    """Return the prim functions of a module."""
     return [op for op in module.regions[0].blocks[0].operations if is_prim_func(op)]

@@ -7,7 +7,7 @@
     p.finish(e)
 
 Each `compute` or `reduce` becomes one `tir.block`. An access whose indices are affine in the axes becomes a mapped
-operand of the block; any other (a gather) hands the tensor to the body.
+operand of the block; any other access (a gather) passes the whole tensor to the body.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC
 
 
 class TensorExpr:
-    """A tensor inside a prim function: a parameter or the output of a block. Index it to read an element."""
+    """A tensor inside a prim function: a parameter or the output of a block. Indexing it reads an element."""
 
     def __init__(self, value: Any, tensor_type: TensorType):
         self.value = value
@@ -35,7 +35,7 @@ class TensorExpr:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Numbers, and symbolic dims, which may be computed with as if they were numbers."""
+        """Return the shape: integers, and symbolic dims that support the same arithmetic."""
         return self.type.shape
 
     @property
@@ -50,7 +50,7 @@ class TensorExpr:
         return self.at(*(indices if isinstance(indices, tuple) else (indices,)))
 
     def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
-        """The element at these indices; `outside` is what is read beyond the edges (padding)."""
+        """Return the element at these indices; `outside` is the value beyond the edges (padding)."""
         if len(indices) != self.rank:
             raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
         lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)
@@ -59,7 +59,7 @@ class TensorExpr:
         return Expr("load", lifted, self.dtype, (self, outside))
 
     def _inside(self, indices: Sequence[Expr], outside: float | int) -> Expr:
-        """The element where the indices are inside, found out point by point: no map says it."""
+        """Return the element if the indices are inside, tested per point: no affine map expresses it."""
         tests = []
         nearest = []
         for index, dim in zip(indices, self.shape, strict=True):
@@ -78,7 +78,7 @@ class Access:
 
 
 def storage_type(tensor_type: TensorType) -> Any:
-    """The tensor type of a prim function's parameter for this relax tensor."""
+    """Return the tensor type of a prim function's parameter for this relax tensor."""
     return ranked_tensor(tensor_type.shape, ir.Type.parse(tensor_type.dtype.storage))
 
 
@@ -93,7 +93,7 @@ REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 
 def identity_of(kind: str, element: DType) -> float | int | bool:
-    """What a reduction of this kind starts from."""
+    """Return the identity element of a reduction of this kind."""
     if kind in ("add", "or"):
         return 0
     if kind == "mul":
@@ -108,7 +108,7 @@ def identity_of(kind: str, element: DType) -> float | int | bool:
 
 
 class PrimBuilder:
-    """Builds one prim function in tensor form."""
+    """Builder of one prim function in tensor form."""
 
     def __init__(self, name: str, inputs: Sequence[TensorType], loc: Any):
         self.name = name
@@ -129,7 +129,7 @@ class PrimBuilder:
         dtype: str | DType | None = None,
         name: str = "compute",
     ) -> TensorExpr:
-        """A tensor of this shape, each element computed from its indices."""
+        """Return a tensor of this shape, each element computed from its indices."""
         axes = [Axis(i) for i in range(len(shape))]
         value = element(*axes)
         return self._block(name, tuple(shape), (), [self._typed(value, dtype)], None, None)[0]
@@ -145,7 +145,7 @@ class PrimBuilder:
         init: float | int | None = None,
         name: str | None = None,
     ) -> TensorExpr:
-        """Elements combined over the reduction axes: 'add', 'mul', 'max', 'min', 'and', 'or'."""
+        """Combine elements over the reduction axes: 'add', 'mul', 'max', 'min', 'and', 'or'."""
         axes = [Axis(i) for i in range(len(shape) + len(extents))]
         value = self._typed(element(*axes), dtype)
         start = identity_of(kind, value.dtype) if init is None else init
@@ -165,7 +165,7 @@ class PrimBuilder:
         *,
         name: str = "reduce",
     ) -> list[TensorExpr]:
-        """Several values reduced together, such as a maximum and where it is."""
+        """Reduce several values together, such as a maximum and its position."""
         axes = [Axis(i) for i in range(len(shape) + len(extents))]
         values = list(elements(*axes))
         return self._block(name, tuple(shape), tuple(extents), values, list(init), combine)
@@ -179,10 +179,10 @@ class PrimBuilder:
         init: Sequence[float | int] | None = None,
         reads: Sequence[Expr] = (),
     ) -> list[TensorExpr]:
-        """A block whose values are given as expressions over its axes: `Axis(0)`, `Axis(1)`...
+        """Emit a block whose values are expressions over its axes: `Axis(0)`, `Axis(1)`...
 
-        Over reduction axes `Expr("acc", (), dtype, i)` in them is what value `i` was before. `reads` are loads that
-        come first among the operands, whether they are used or not.
+        Over reduction axes, `Expr("acc", (), dtype, i)` is the accumulator of value `i`. `reads` are loads that
+        become the first operands, whether they are used or not.
         """
         combine = None if init is None else lambda acc, new: new
         return self._block(
@@ -190,7 +190,7 @@ class PrimBuilder:
         )
 
     def finish(self, *outputs: TensorExpr, attributes: dict[str, Any] | None = None) -> Any:
-        """End the function: it returns these tensors. Returns the `func.func`, in no module yet."""
+        """Return these tensors from the function, and return the `func.func`, which is in no module yet."""
         self.outputs = list(outputs)
         values = [output.value for output in outputs]
         with ir.InsertionPoint(self.body), self.loc:
@@ -222,7 +222,7 @@ class PrimBuilder:
     ) -> list[TensorExpr]:
         rank, domain = len(shape), shape + extents
         if not extents:
-            init = combine = None  # nothing is combined
+            init = combine = None  # no reduction
         accesses = _collect([*reads, *values], len(domain))
         out_types = [TensorType(shape, INDEX_AS if v.dtype is INDEX else v.dtype) for v in values]
         values = [v.cast(INDEX_AS) if v.dtype is INDEX else v for v in values]
@@ -281,7 +281,7 @@ class PrimBuilder:
             return create("tensor.extract", found.type.element_type, found, *indices)
 
         def stored(value: Expr, emitter: BodyEmitter) -> Any:
-            # An element that only moves stays as it is in memory.
+            # An element that is only copied keeps its storage form.
             if value.op == "load":
                 return loaded(value, emitter)
             return to_storage(emitter.emit(value), value.dtype)
@@ -306,7 +306,7 @@ def _yield_segments(values: list[Any]) -> dict[str, Any]:
 
 
 def _collect(values: list[Expr], rank: int) -> list[Access]:
-    """The distinct accesses of these expressions, in order."""
+    """Return the distinct accesses of these expressions, in order."""
     found: dict[Any, Access] = {}
     seen: set[int] = set()
 
@@ -330,7 +330,7 @@ def _collect(values: list[Expr], rank: int) -> list[Access]:
 
 
 def access_map(load: Expr, rank: int) -> Any:
-    """The affine map of a load's indices over the axes, or None where they are not affine."""
+    """Return the affine map of a load's indices over the axes, or None if they are not affine."""
     results = [affine(index) for index in load.args]
     if any(r is None for r in results):
         return None
@@ -338,7 +338,7 @@ def access_map(load: Expr, rank: int) -> Any:
 
 
 def affine(expr: Expr) -> Any:
-    """This index expression as an affine expression of the axes, or None."""
+    """Return this index expression as an affine expression of the axes, or None."""
     if expr.op == "axis":
         return ir.AffineExpr.get_dim(expr.data)
     if expr.op == "const":

@@ -1,4 +1,4 @@
-"""From expressions to scalar operations in the body of a block."""
+"""Emission of scalar operations in the body of a block from expressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNSIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
 
 
 def scalar_type(element: DType) -> Any:
-    """The MLIR type that a scalar of this element type is computed in."""
+    """Return the MLIR type in which a scalar of this element type is computed."""
     return ir.Type.parse("i1" if element is BOOL else element.compute)
 
 
@@ -32,9 +32,9 @@ __all__ = ["BodyEmitter", "convert", "create", "emit_constant", "emit_intrinsic"
 
 
 class BodyEmitter:
-    """Emits expressions at the insertion point, each distinct one once.
+    """Emitter of expressions at the insertion point, each distinct one once.
 
-    `leaf` gives the values of axes, loads and accumulators.
+    `leaf` returns the values of axes, loads and accumulators.
     """
 
     def __init__(self, leaf: Callable[[Expr, BodyEmitter], Any]):
@@ -52,7 +52,7 @@ class BodyEmitter:
         return value
 
     def _number(self, expr: Expr) -> int:
-        """One number per distinct computation, so that comparing two of them does not walk their operands."""
+        """Return a value number per distinct computation, so that comparing two does not walk their operands."""
         found = self.known.get(id(expr))
         if found is not None:
             return found[1]
@@ -90,14 +90,14 @@ class BodyEmitter:
     def _emit_mod(self, expr: Expr, a: Any, b: Any) -> Any:
         if expr.dtype.is_unsigned:
             return create("arith.remui", a.type, a, b)
-        # Python's remainder: the sign of the divisor.
+        # Python's remainder has the sign of the divisor.
         if expr.dtype.is_float:
             return self._float_mod(a, b)
         quotient = create("arith.floordivsi", a.type, a, b)
         return create("arith.subi", a.type, a, create("arith.muli", a.type, quotient, b))
 
     def _float_mod(self, a: Any, b: Any) -> Any:
-        """Exact where the quotient is large, numpy's for infinities; a remainder of 0 has the divisor's sign."""
+        """Emit a remainder, exact for large quotients, numpy's for infinities; a zero has the divisor's sign."""
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
         zero = emit_constant(0.0, a.type)
 
@@ -142,7 +142,7 @@ class BodyEmitter:
 
 
 def convert(value: Any, source: DType, target: DType) -> Any:
-    """A scalar as another element type."""
+    """Convert a scalar to another element type."""
     result = scalar_type(target)
     if target is BOOL:
         return _to_bool(value, source)
@@ -185,7 +185,7 @@ def _float_to_float(value: Any, result: Any) -> Any:
 
 
 def _float_to_int(value: Any, target: DType, result: Any) -> Any:
-    # Narrow integers go through i32, so that what is out of range wraps as it does in C and numpy.
+    # Narrow integers go through i32, so that out-of-range values wrap as in C and numpy.
     wide = result if result.width >= 32 else ir.IntegerType.get_signless(32)
     unsigned = target.is_unsigned and result.width >= 32
     made = create("arith.fptoui" if unsigned else "arith.fptosi", wide, value)

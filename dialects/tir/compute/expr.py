@@ -1,7 +1,7 @@
-"""Scalar expressions of the compute builder: what a lambda over index variables returns.
+"""Scalar expressions of the compute builder: the results of lambdas over index variables.
 
 Python operators build them; every expression has an element type. Index variables and arithmetic on them have type
-`index`. Numbers take the type of the expression that they meet.
+`index`. Python numbers take the type of the other operand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ExprLike = Union["Expr", Number]
 
 
 class Expr:
-    """A scalar: an operation on other expressions."""
+    """A scalar expression: an operation on other expressions."""
 
     __slots__ = ("op", "args", "dtype", "data")
 
@@ -107,12 +107,12 @@ class Expr:
         return self ^ (True if self.dtype is BOOL else -1)
 
     def compare(self, predicate: str, other: ExprLike) -> Expr:
-        """eq, ne, lt, le, gt or ge; a comparison with NaN is false, except ne."""
+        """Compare: eq, ne, lt, le, gt or ge; a comparison with NaN is false, except ne."""
         made = self._binary("cmp", other)
         return Expr("cmp", made.args, BOOL, predicate)
 
     def with_number(self, value: int) -> Expr:
-        """A number of this type."""
+        """Return a constant of this expression's type."""
         return constant(value, self.dtype)
 
     def __lt__(self, other: ExprLike) -> Expr:
@@ -137,21 +137,21 @@ class Expr:
         raise TypeError("an expression has no truth value while it is built: use select(condition, a, b)")
 
     def cast(self, to: str | DType) -> Expr:
-        """Converted: numbers to bool compare with zero; floats to integers truncate (saturating where out of range)."""
+        """Convert: to bool compares with zero; floats to integers truncate (and saturate if out of range)."""
         target = dtype(to)
         return self if target is self.dtype else Expr("cast", (self,), target)
 
     def bitcast(self, to: str | DType) -> Expr:
-        """The same bits as another type of the same size."""
+        """Reinterpret the bits as another type of the same size."""
         return Expr("bitcast", (self,), dtype(to))
 
 
 _SIZES = ("const", "size")
-"""Index expressions that are the same at every point."""
+"""Index expressions that are constant over all points."""
 
 
 def _of_sizes(op: str, a: D.Dim, b: D.Dim) -> Expr | None:
-    """Arithmetic on dims, which stays a dim."""
+    """Apply arithmetic on dims, which results in a dim; None if an operand is no dim."""
     if op in ("floordiv", "mod") and (not isinstance(b, int) or b < 1):
         return None
     plain = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b}
@@ -170,7 +170,7 @@ class Axis(Expr):
 
 
 def constant(value: Number, element: str | DType) -> Expr:
-    """A number of this element type; a symbolic dim is the number that it stands for at run time."""
+    """Return a constant of this element type; a symbolic dim is its run-time value."""
     target = dtype(element)
     if isinstance(value, SymbolicDim):
         return Expr("size", (), INDEX, value).cast(target)
@@ -184,7 +184,7 @@ def lift(value: ExprLike, element: DType) -> Expr:
 
 
 def select(condition: Expr, yes: ExprLike, no: ExprLike) -> Expr:
-    """`yes` where the condition holds, else `no`; both are computed."""
+    """Return `yes` if the condition holds, else `no`; both are evaluated."""
     if condition.op == "const":
         chosen = yes if condition.data else no
         if isinstance(chosen, Expr):
@@ -199,17 +199,17 @@ def select(condition: Expr, yes: ExprLike, no: ExprLike) -> Expr:
 
 
 def maximum(a: Expr, b: ExprLike) -> Expr:
-    """The larger; NaN if one is NaN."""
+    """Return the larger value; NaN if one is NaN."""
     return a._binary("max", b)
 
 
 def minimum(a: Expr, b: ExprLike) -> Expr:
-    """The smaller; NaN if one is NaN."""
+    """Return the smaller value; NaN if one is NaN."""
     return a._binary("min", b)
 
 
 def call(name: str, *args: ExprLike) -> Expr:
-    """The intrinsic `tir.<name>` of these arguments."""
+    """Call the intrinsic `tir.<name>`."""
     row = INTRINSICS[name]
     first = args[0]
     if not isinstance(first, Expr):
@@ -232,7 +232,7 @@ floor, ceil, trunc, roundeven = map(_unary, ("floor", "ceil", "trunc", "roundeve
 
 
 def abs_(x: Expr) -> Expr:
-    """The absolute value, of floats and integers."""
+    """Return the absolute value of a float or integer."""
     return call("abs", x) if x.dtype.is_float else x if x.dtype.is_unsigned else maximum(x, -x)
 
 
@@ -241,7 +241,7 @@ def clamp(x: Expr, low: ExprLike, high: ExprLike) -> Expr:
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr:
-    """Whether all conditions hold; true for none."""
+    """Return whether all conditions hold; true for none."""
     result = constant(True, BOOL)
     for i, condition in enumerate(conditions):
         result = condition if i == 0 else result & condition

@@ -11,9 +11,9 @@
 
     f.build(body)
 
-For what is no structured block: sorting, scattering, running sums. The scalars are expressions of the compute builder;
-reading a buffer happens where it is written, arithmetic where it is used (`loops.let` computes a value in its place).
-The Python loops run once: they open an `scf.for`, and close it at their end.
+For computations that are not structured blocks: sorting, scattering, running sums. Scalars are expressions of the
+compute builder. A buffer is read where the read expression is, arithmetic is emitted at its use (`loops.let` emits it
+at once). The Python loops run once: they open an `scf.for`, and close it at their end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Body = Callable[..., None]
 
 
 class Buffer:
-    """Memory of a shape: `buffer[i, j]` reads an element, `buffer[i, j] = value` writes one."""
+    """A buffer: `buffer[i, j]` reads an element, `buffer[i, j] = value` writes one."""
 
     def __init__(self, value: Any, shape: Sequence[Dim], element: DType):
         self.value = value
@@ -80,13 +80,13 @@ class Buffer:
 
 
 class Variable:
-    """A scalar that changes."""
+    """A mutable scalar."""
 
     def __init__(self, buffer: Buffer):
         self._buffer = buffer
 
     def get(self) -> Expr:
-        """The value as it is now."""
+        """Return the current value."""
         return self._buffer[()]
 
     def set(self, value: ExprLike) -> None:
@@ -94,7 +94,7 @@ class Variable:
 
 
 class LoopBuilder:
-    """What the body of a `LoopFunction` builds with."""
+    """The interface that the body of a `LoopFunction` builds with."""
 
     def __init__(self, function: LoopFunction):
         self._function = function
@@ -103,7 +103,7 @@ class LoopBuilder:
     def range(
         self, lower: ExprLike, upper: ExprLike | None = None, step: ExprLike = 1, parallel: bool = False
     ) -> Iterator[Expr]:
-        """`for i in loops.range(n)`, `loops.range(low, high)`, `loops.range(low, high, step)`; the step is positive.
+        """Emit a loop: `for i in loops.range(n)`, `range(low, high)`, `range(low, high, step)` with a positive step.
 
         `parallel` is as for `nest`.
         """
@@ -117,10 +117,10 @@ class LoopBuilder:
             scf.YieldOp([])
 
     def nest(self, extents: Sequence[Dim], parallel: bool = False) -> Iterator[list[Expr]]:
-        """`for at in loops.nest(shape)`: one loop in another, the last dim innermost.
+        """Emit nested loops, the last dim innermost: `for at in loops.nest(shape)`.
 
-        With `parallel`, no iteration reads what another one writes, and what scratch memory and variables hold is
-        written by each before it is read: iterations may run at the same time, each with its own.
+        With `parallel`, iterations may run at the same time, each with its own scratch memory and variables: no
+        iteration reads what another one writes, and each writes scratch memory and variables before it reads them.
         """
         if not extents:
             yield []
@@ -131,7 +131,7 @@ class LoopBuilder:
 
     @contextmanager
     def if_(self, condition: Expr) -> Iterator[None]:
-        """What is done only where the condition holds."""
+        """Emit the body only where the condition holds."""
         branch = scf.IfOp(emit(condition), [], has_else=True)
         with ir.InsertionPoint(branch.else_block):
             otherwise = scf.YieldOp([])
@@ -142,7 +142,7 @@ class LoopBuilder:
 
     @contextmanager
     def else_(self) -> Iterator[None]:
-        """What is done where the condition of the `if_` just before does not hold."""
+        """Emit the body where the condition of the preceding `if_` does not hold."""
         if self._last_if is None:
             raise TypeError("else_ must follow an if_")
         with ir.InsertionPoint(self._last_if):
@@ -150,7 +150,7 @@ class LoopBuilder:
             yield
 
     def while_(self, condition: Callable[[], Expr]) -> Iterator[None]:
-        """`for _ in loops.while_(lambda: low.get() < high.get())`: as long as the condition holds."""
+        """Emit a loop that runs while the condition holds: `for _ in loops.while_(lambda: low.get() < high.get())`."""
         loop = scf.WhileOp([], [])
         before, after = loop.before.blocks.append(), loop.after.blocks.append()
         with ir.InsertionPoint(before):
@@ -160,25 +160,25 @@ class LoopBuilder:
             scf.YieldOp([])
 
     def let(self, expr: Expr) -> Expr:
-        """The value of the expression, computed here and once."""
+        """Compute the expression here, once, and return its value."""
         return held(emit(expr), expr.dtype)
 
     def variable(self, start: ExprLike, element: str | DType) -> Variable:
-        """A scalar that may change."""
+        """Return a mutable scalar."""
         made = Variable(self._function.scratch((), dtype(element)))
         made.set(start)
         return made
 
     def scratch(self, shape: Sequence[Dim], element: str | DType) -> Buffer:
-        """Memory that only this function sees; what it holds at first is unknown."""
+        """Return uninitialized memory that is private to this function."""
         return self._function.scratch(tuple(shape), dtype(element))
 
     def alloca(self, shape: Sequence[int], element: str | DType, scope: str = "local") -> Buffer:
-        """Memory of this thread ("local"), on the stack, or of its block of threads ("shared")."""
+        """Allocate memory per thread ("local"), on the stack, or per thread block ("shared")."""
         return self._function.alloca(tuple(shape), dtype(element), scope)
 
     def call_extern(self, function: str, *arguments: Buffer | ExprLike, returns: str | DType | None = None) -> Any:
-        """Call a C function with buffers, as pointers to their first elements, and scalars; it may return a scalar."""
+        """Call a C function with scalars and buffers (as pointers to their first elements); it may return a scalar."""
         values = [a.value if isinstance(a, Buffer) else emit(_scalar(a)) for a in arguments]
         if returns is None:
             CallExtern.build(values, result_types=[], function=function)
@@ -188,7 +188,7 @@ class LoopBuilder:
         return held(from_storage(made, kind), kind)
 
     def copy(self, source: Buffer, target: Buffer) -> Any:
-        """All elements of a buffer of the same shape and type; the operation that does it."""
+        """Copy all elements between buffers of the same shape and type; return the operation."""
         if target.value.type.shape != [UNBOUNDED]:
             return memref.CopyOp(source.value, target.value).operation
         loop = scf.ForOp(size_of(0), size_of(product(source.shape)), size_of(1), [])
@@ -199,9 +199,9 @@ class LoopBuilder:
         return loop.operation
 
     def start_from(self, source: Buffer, target: Buffer) -> None:
-        """Let the target, the one output, begin as a copy of an input, which nothing reads after this.
+        """Initialize the target, the only output, with an input that is not read after this.
 
-        A plan may let both be in the same memory: then the function changes what is there, and copies nothing.
+        A memory plan may let both alias: then the function works in place and copies nothing.
         """
         self.copy(source, target).attributes[START] = ir.UnitAttr.get()
         self._function.overwritten.append(source)
@@ -217,12 +217,12 @@ def _make_serial(function: Any) -> None:
 
 
 def _scalar(value: ExprLike) -> Expr:
-    """A number of Python as C's `double` or a word."""
+    """Return a Python number as C's `double` or a word."""
     return lift(value, dtype("f64") if isinstance(value, float) else INDEX)
 
 
 class LoopFunction:
-    """A prim function in buffer form while it is built: parameters are inputs, then outputs, then scratch memory."""
+    """A prim function in buffer form under construction: parameters are inputs, outputs, then scratch memory."""
 
     def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: Any):
         self.loc = loc
@@ -236,10 +236,10 @@ class LoopFunction:
         arguments = zip(self.entry.arguments, (*inputs, *outputs), strict=True)
         self.buffers = [Buffer(value, t.shape, t.dtype) for value, t in arguments]
         self.overwritten: list[Buffer] = []
-        """Inputs whose memory may be that of the output."""
+        """Inputs that may alias the output."""
 
     def scratch(self, shape: tuple[Dim, ...], element: DType) -> Buffer:
-        """Scratch memory: small ones on the stack, others in the workspace."""
+        """Return scratch memory: on the stack if small, otherwise in the workspace."""
         kind = _memref(shape, element)
         size = tensor_bytes(shape, kind.element_type)
         with ir.InsertionPoint.at_block_begin(self.entry), self.loc:
@@ -254,7 +254,7 @@ class LoopFunction:
             return Buffer(memref.ViewOp(kind, self._workspace, offset, []).result, shape, element)
 
     def alloca(self, shape: tuple[int, ...], element: DType, scope: str) -> Buffer:
-        """Memory on the stack, or shared by a block of threads."""
+        """Allocate memory on the stack, or shared by a thread block."""
         space = ir.Attribute.parse("#gpu.address_space<workgroup>") if scope == "shared" else None
         kind = ir.MemRefType.get(shape, ir.Type.parse(element.storage), memory_space=space)
         self._stack_bytes += buffer_bytes(kind)
@@ -263,13 +263,13 @@ class LoopFunction:
             return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
 
     def build(self, body: Body) -> Any:
-        """Run `body(loops, *buffers)` and finish. Returns the `func.func`, in no module yet."""
+        """Run `body(loops, *buffers)` and return the finished `func.func`, which is in no module yet."""
         with ir.InsertionPoint(self.entry), self.loc:
             body(LoopBuilder(self), *self.buffers)
             func.ReturnOp([])
         op = self.function.operation
         if self._workspace is not None:
-            _make_serial(op)  # there is one workspace for all iterations
+            _make_serial(op)  # all iterations share one workspace
         if self._workspace is not None:
             self._workspace.set_type(workspace_type(self._workspace_bytes))
             op.attributes[WORKSPACE] = workspace_attribute(self._workspace_bytes)

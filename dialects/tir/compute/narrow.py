@@ -1,8 +1,9 @@
-"""Numbers of less than a byte's worth of hardware: 8-bit and 4-bit floats, integers of 2 and 4 bits.
+"""Low-precision elements without hardware support: 8-bit and 4-bit floats, integers of 2 and 4 bits.
 
-In memory they are codes in `i8`, of which only the lower bits count. Floats are computed with as f32; what is here
-turns codes into f32 and back, with integer arithmetic that any target has. Encoding rounds half to even; beyond the
-largest number it gives infinity, or NaN where there is none, or the largest number where there is neither.
+In memory they are codes in `i8`, of which only the lower bits count. Floats are computed in f32; this module
+converts between codes and f32 with integer arithmetic that any target has. Encoding rounds half to even. Beyond the
+largest finite value the result is infinity, or NaN in formats without infinity, or the largest value in formats with
+neither.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from mirlo.dialects.tir.compute.expr import Expr, call, constant, maximum, minim
 
 @dataclass(frozen=True)
 class Format:
-    """Layout of a small float: sign, exponent with a bias, mantissa."""
+    """Layout of a small float: sign, biased exponent, mantissa."""
 
     mantissa: int
     bias: int
     bits: int
     largest: int
-    """Code of the largest number."""
+    """Code of the largest finite value."""
     nan: int | None
     beyond: int
-    """Code of what is larger than the largest number."""
+    """Code of larger values."""
     infinity: int | None = None
     negative_zero: bool = True
 
@@ -41,12 +42,12 @@ SCALE = "f8e8m0"
 
 
 def is_coded(element: DType) -> bool:
-    """Whether numbers of this type are f32 in registers and codes in memory."""
+    """Return whether elements of this type are f32 in registers and codes in memory."""
     return element.is_float and element.bits <= 8
 
 
 def largest(element: DType) -> float:
-    """The largest number of a coded type."""
+    """Return the largest finite value of a coded type."""
     if element.name == SCALE:
         return 2.0**127
     form = FORMATS[element.name]
@@ -55,16 +56,16 @@ def largest(element: DType) -> float:
 
 
 def decoded(code: Expr, element: DType) -> Expr:
-    """The f32 that a code, the lowest bits of an i32, stands for."""
+    """Return the f32 value of a code, the lowest bits of an i32."""
     nan = constant(float("nan"), "f32")
     if element.name == SCALE:
-        # The smallest, 2^-127, is not a normal f32.
+        # The smallest value, 2^-127, is subnormal in f32.
         bits = select(code.equals(0), constant(1 << 22, "i32"), code << 23)
         return select(code.equals(0xFF), nan, bits.bitcast("f32"))
     form = FORMATS[element.name]
     sign_bit = 1 << (form.bits - 1)
     magnitude = code & (sign_bit - 1)
-    # The fields where f32 has them; the power of two makes up for the other bias, and is right for subnormals as well.
+    # Move the fields to their positions in f32; the power of two corrects the bias and handles subnormals as well.
     value = (magnitude << (23 - form.mantissa)).bitcast("f32") * 2.0 ** (127 - form.bias)
     if form.infinity is not None:
         value = select(magnitude.equals(form.infinity), constant(float("inf"), "f32"), value)
@@ -76,7 +77,7 @@ def decoded(code: Expr, element: DType) -> Expr:
 
 
 def encoded(value: Expr, element: DType) -> Expr:
-    """The code, an i32, of an f32."""
+    """Return the code, an i32, of an f32."""
     bits = value.bitcast("i32")
     magnitude = bits & 0x7FFFFFFF
     is_nan = magnitude > 0x7F800000
@@ -84,12 +85,12 @@ def encoded(value: Expr, element: DType) -> Expr:
         rounded = (magnitude + 0x3FFFFF + ((magnitude >> 23) & 1)) >> 23
         return select(is_nan | (bits < 0), constant(0xFF, "i32"), rounded)
     form = FORMATS[element.name]
-    # Far beyond the largest number nothing changes any more, but the arithmetic would overflow.
+    # Clamping far beyond the largest value changes no result and keeps the arithmetic from overflowing.
     limit = 4.0 * largest(element)
     size = select(is_nan, constant(0.0, "f32"), minimum(magnitude.bitcast("f32"), limit))
     lowest = 1 - form.bias
     exponent = maximum((size.bitcast("i32") >> 23) - 127, lowest)
-    # In units of the last place the number is an integer, and the code counts those of all smaller exponents as well.
+    # In units of the last place the value is an integer, and the code counts the values of all smaller exponents too.
     unit = ((form.mantissa + 127 - exponent) << 23).bitcast("f32")
     places = call("roundeven", size * unit).cast("i32")
     code = ((exponent - lowest) << form.mantissa) + places
@@ -102,7 +103,7 @@ def encoded(value: Expr, element: DType) -> Expr:
 
 
 def wrapped(value: Expr) -> Expr:
-    """An integer of 2 or 4 bits, brought back into its range; the value is an i8."""
+    """Wrap an integer of 2 or 4 bits, held in an i8, to its range."""
     spare = 8 - value.dtype.bits
     if value.dtype.is_unsigned:
         return value & ((1 << value.dtype.bits) - 1)

@@ -1,4 +1,4 @@
-"""Simplification of expressions as they are built: a rule is written for the general case and used in special ones."""
+"""Simplification of expressions during construction, so that general rules produce good code in special cases."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _FOLD: dict[str, Callable[[int, int], int]] = {
     "max": max,
     "min": min,
 }
-"""Of numbers; index arithmetic only, as narrower types wrap."""
+"""Folds constants, of type index only: narrower types wrap."""
 
 
 def simplified(op: str, left: Any, right: Any) -> Any | None:
-    """An expression with the same value as `left op right`, or None where nothing simpler is known."""
+    """Return a simpler expression with the value of `left op right`, or None."""
     a = left.data if left.op == "const" else None
     b = right.data if right.op == "const" else None
     if left.dtype.is_float:
-        # Adding zero is left alone: it turns -0.0 into 0.0.
+        # Adding zero is not folded: it changes -0.0 to 0.0.
         return left if b == 1 and op in ("mul", "div") else right if a == 1 and op == "mul" else None
     if left.dtype.is_bool:
         return _of_bool(op, left, right, a, b)

@@ -1,4 +1,4 @@
-"""Elements in memory and in registers: bool, index and numbers smaller than a byte differ."""
+"""Conversion between storage and compute form of elements: bool, index and low-precision types differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODE = DTYPES["i32"]
 
 
 def from_storage(value: Any, element: DType) -> Any:
-    """A loaded element as the scalar that is computed with."""
+    """Convert a loaded element to the scalar that is computed with."""
     if element is BOOL:
         zero = emit_constant(0, value.type)
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
@@ -30,7 +30,7 @@ def from_storage(value: Any, element: DType) -> Any:
 
 
 def to_storage(value: Any, element: DType) -> Any:
-    """A scalar as it is stored."""
+    """Convert a scalar to its storage form."""
     storage = ir.Type.parse(element.storage)
     if element is BOOL:
         return create("arith.extui", storage, value)
@@ -44,12 +44,12 @@ def to_storage(value: Any, element: DType) -> Any:
 
 
 def held(value: Any, element: DType) -> Expr:
-    """An expression that is this value."""
+    """Wrap a value as an expression."""
     return Expr("value", (), element, value)
 
 
 def emit(expr: Expr) -> Any:
-    """The value of an expression of values, computed at the insertion point."""
+    """Emit an expression over values at the insertion point."""
     return BodyEmitter(_leaf).emit(expr)
 
 
@@ -58,7 +58,7 @@ def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
 
 
 def number_attribute(value: Any, element: DType) -> Any:
-    """A number as an attribute of the type that is stored."""
+    """Return a number as an attribute of the storage type."""
     storage = ir.Type.parse(element.storage)
     if isinstance(storage, ir.FloatType):
         return ir.FloatAttr.get(storage, float(value))
