@@ -5,8 +5,9 @@
         return max((len(word) for word in words.flat), default=least)
 
 What a program hands to a host function: numpy arrays for tensors, arrays of Python strings (dtype `object`) for tensors
-of strings, tuples for sequences, and None for an optional value without an element. It returns one value for one
-result, a tuple for several; tensors may be views, and nobody writes to what was handed out.
+of strings, tuples for sequences, dictionaries of Python scalars for maps, and None for an optional value without an
+element. It returns one value for one result, a tuple for several; tensors may be views, and nobody writes to what was
+handed out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 _OWN = "mirlo."
-_FAMILIES = ("sequence", "string", "image")
+_FAMILIES = ("sequence", "string", "image", "map")
 """`mirlo.sequence.at` is in the module of its family, which is imported when it is needed."""
 
 

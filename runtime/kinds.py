@@ -4,6 +4,7 @@
     string[3]             a tensor of strings
     sequence(f32[n])      any number of tensors
     optional(string)      a value, or none
+    map(string, f32)      scalars by key; keys are strings or i64
 
 A kind is written like this in IR, in files and in messages.
 """
@@ -15,20 +16,25 @@ from dataclasses import dataclass
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 
-STRING, SEQUENCE, OPTIONAL = "string", "sequence", "optional"
+STRING, SEQUENCE, OPTIONAL, MAP = "string", "sequence", "optional", "map"
+KEYS = (STRING, "i64")
+"""The types of the keys of a map."""
 _CONTAINER = re.compile(rf"({SEQUENCE}|{OPTIONAL})\((.*)\)", re.DOTALL)
+_MAP = re.compile(rf"{MAP}\((\w+), (\w+)\)")
 _TENSOR = re.compile(r"(\w+)(?:\[(.*)\])?", re.DOTALL)
 _DEEPEST = 8
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value is: `name` is an element type, "string", "sequence" or "optional"."""
+    """What a value is: `name` is an element type, "string", "sequence", "optional" or "map"."""
 
     name: str
     shape: tuple[int | str, ...] | None = None
     """Of a tensor: its dims, a symbol or an expression of symbols as text; None where even the rank is unknown."""
     element: Kind | None = None
+    key: str | None = None
+    """Of a map: the type of its keys."""
 
     @property
     def is_tensor(self) -> bool:
@@ -37,7 +43,8 @@ class Kind:
 
     def __str__(self) -> str:
         if self.element is not None:
-            return f"{self.name}({self.element})"
+            key = "" if self.key is None else f"{self.key}, "
+            return f"{self.name}({key}{self.element})"
         return self.name if self.shape is None else f"{self.name}[{', '.join(map(str, self.shape))}]"
 
 
@@ -49,6 +56,11 @@ def optional_of(element: Kind) -> Kind:
     return Kind(OPTIONAL, element=element)
 
 
+def map_of(key: str, element: str) -> Kind:
+    """Return the kind of a map from keys to scalars of an element type."""
+    return Kind(MAP, element=Kind(element), key=key)
+
+
 def parse_kind(text: str, depth: int = 0) -> Kind:
     """A kind from its text; ValueError where it is none."""
     container = _CONTAINER.fullmatch(text)
@@ -56,6 +68,9 @@ def parse_kind(text: str, depth: int = 0) -> Kind:
         if depth >= _DEEPEST:
             raise ValueError(f"a kind is nested more than {_DEEPEST} deep: {text}")
         return Kind(container[1], element=parse_kind(container[2], depth + 1))
+    mapping = _MAP.fullmatch(text)
+    if mapping is not None and mapping[1] in KEYS and mapping[2] in (*ELEMENT_TYPES, STRING):
+        return map_of(mapping[1], mapping[2])
     tensor = _TENSOR.fullmatch(text)
     if tensor is None or tensor[1] not in (*ELEMENT_TYPES, STRING):
         raise ValueError(f"'{text}' is no kind of a value")

@@ -20,7 +20,7 @@ from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable, Memory
 from mirlo.runtime.host import resolve_host
 from mirlo.runtime.inputs import random_input
-from mirlo.runtime.kinds import parse_kind
+from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
 from mirlo.runtime.program_file import write_program
@@ -31,7 +31,7 @@ class Program:
     """A compiled program, which is called like an `Executable`.
 
     Tensors of strings are given as arrays or lists of `str`, sequences as lists, optional values as the value or None;
-    they come out as arrays of type `object`, tuples, and None.
+    they come out as arrays of type `object`, tuples, and None; a sequence of maps comes out as a list of dictionaries.
     """
 
     def __init__(self, compiled: CompiledProgram, store: ParameterStore) -> None:
@@ -139,7 +139,7 @@ class Program:
             registers[register] = value_of(port.kind, value, port.name, dims)
         results = self._run(self.compiled.body, registers, stamps)
         # What is handed out is the caller's alone: a result may be an input, a weight, or a view of another result.
-        return [_own(value) for value in results]
+        return [_own(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
 
     def _run(self, block: Block, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
         for i, step in enumerate(block.steps):
@@ -209,7 +209,11 @@ def _label(step: Step) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _own(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_own, value))
-    return np.array(value) if isinstance(value, np.ndarray) else value
+def _own(kind: Kind, value: Any) -> Any:
+    """Return a copy of a result for the caller; a sequence of maps becomes a list of dictionaries."""
+    if isinstance(value, tuple) and kind.element is not None:
+        items = [_own(kind.element, item) for item in value]
+        return items if kind.element.name == MAP else tuple(items)
+    if isinstance(value, (np.ndarray, dict)):
+        return value.copy() if isinstance(value, dict) else np.array(value)
+    return value

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mirlo.runtime.artifact import TensorSpec, describe
-from mirlo.runtime.dtypes import element_type_of
+from mirlo.runtime.dtypes import element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import as_array, convert
-from mirlo.runtime.kinds import OPTIONAL, SEQUENCE, STRING, Kind
+from mirlo.runtime.kinds import MAP, OPTIONAL, SEQUENCE, STRING, Kind
 
 
 def value_of(kind: Kind, value: Any, name: str, dims: dict[str, int]) -> Any:
@@ -22,6 +22,8 @@ def value_of(kind: Kind, value: Any, name: str, dims: dict[str, int]) -> Any:
         if not isinstance(value, (list, tuple)):
             raise InputError(f"input '{name}': expected a list for {kind}, found {type(value).__name__}")
         return tuple(value_of(_element(kind), item, f"{name}[{i}]", {}) for i, item in enumerate(value))
+    if kind.name == MAP:
+        return _mapping(kind, value, name)
     if kind.name == STRING:
         return _strings(kind, value, name)
     if kind.is_tensor and _all_names(kind.shape):
@@ -59,6 +61,48 @@ def _strings(kind: Kind, value: Any, name: str) -> np.ndarray:
     return made
 
 
+def _mapping(kind: Kind, value: Any, name: str) -> dict[Any, Any]:
+    """Return a copy of a map that a caller gives, with keys and values as Python's own scalars."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"input '{name}': expected a dictionary for {kind}, found {type(value).__name__}")
+    made = {_plain(key): _plain(item) for key, item in value.items()}
+    problem = _map_complaint(kind, made)
+    if problem is not None:
+        raise InputError(f"input '{name}': {problem}")
+    return made
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _map_complaint(kind: Kind, value: Any) -> str | None:
+    if type(value) is not dict:
+        return f"expected a dictionary for {kind}, found {type(value).__name__}"
+    assert kind.key is not None
+    for key, item in value.items():
+        if not _is_scalar(kind.key, key):
+            return f"expected {kind}, found the key {key!r}"
+        if not _is_scalar(_element(kind).name, item):
+            return f"expected {kind}, found the value {item!r}"
+    return None
+
+
+def _is_scalar(name: str, value: Any) -> bool:
+    """Return whether a Python scalar is of an element type; an integer does for a float."""
+    if name == STRING:
+        return isinstance(value, str)
+    wanted = numpy_dtype(name)
+    if wanted.kind == "b":
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted)
+        return isinstance(value, int) and int(limits.min) <= value <= int(limits.max)
+    return True
+
+
 def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
     return len(wanted) == len(found) and all(
         isinstance(dim, str) or dim == size for dim, size in zip(wanted, found, strict=True)
@@ -73,6 +117,8 @@ def complaint(kind: Kind, value: Any) -> str | None:
         if not isinstance(value, tuple):
             return f"expected a tuple for {kind}, found {type(value).__name__}"
         return next((text for item in value if (text := complaint(_element(kind), item))), None)
+    if kind.name == MAP:
+        return _map_complaint(kind, value)
     if not isinstance(value, np.ndarray):
         return f"expected an array for {kind}, found {type(value).__name__}"
     element = element_type_of(value.dtype)

@@ -29,12 +29,6 @@ class Unsupported:
     """Versions of this operator that are supported; empty where it is not known at all."""
 
 
-_ON_DICTIONARIES = {
-    "ZipMap": "export the model without it (skl2onnx: options={'zipmap': False}), and it gives the scores as an array",
-    "DictVectorizer": "give the model an array of numbers, one column for each key",
-    "CastMap": "give the model an array of numbers, one column for each key",
-}
-"""Operators of ai.onnx.ml that make or take dictionaries, and what to do without them."""
 SHOWN_NODES = 5
 """How many node names of one group are told before the rest is counted."""
 
@@ -65,8 +59,6 @@ def by_domain(known: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
     """What there is in the place of an operator that is not supported."""
-    if domain == "ai.onnx.ml" and operator in _ON_DICTIONARIES:
-        return f"dictionaries are not supported: {_ON_DICTIONARIES[operator]}"
     if since:
         return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
     if domain not in names:

@@ -55,7 +55,7 @@ def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dic
 
 def _is_object(value: Any) -> bool:
     kind = value.type.WhichOneof("value")
-    return kind in ("sequence_type", "optional_type") or (
+    return kind in ("sequence_type", "optional_type", "map_type") or (
         kind == "tensor_type" and value.type.tensor_type.elem_type == STRING_CODE
     )
 
@@ -70,7 +70,7 @@ def _object_kind(value: Any, symbols: _Symbols, model: str) -> Kind:
 def _bound_kind(kind: Kind, bound: Mapping[str, Dim]) -> Kind:
     """The kind with the dims that the caller fixed."""
     if kind.element is not None:
-        return Kind(kind.name, element=_bound_kind(kind.element, bound))
+        return Kind(kind.name, element=_bound_kind(kind.element, bound), key=kind.key)
     if kind.shape is None:
         return kind
     dims = [dim if isinstance(dim, int) else D.substitute(D.parse(dim), bound) for dim in kind.shape]
@@ -135,7 +135,7 @@ def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:
     if kind != "tensor_type":
         found = (kind or "no type").replace("_type", "").replace("_", " ")
         raise OnnxImportError(
-            f"{what} is not a tensor but {found}; tensors, sequences and optional values are supported"
+            f"{what} is not a tensor but {found}; tensors, sequences, maps and optional values are supported"
         )
     tensor = value.type.tensor_type
     element = onnx_dtype(tensor.elem_type, what)

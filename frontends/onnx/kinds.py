@@ -11,7 +11,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype, onnx_type_name
 from mirlo.frontends.onnx.errors import OnnxImportError
-from mirlo.runtime.kinds import OPTIONAL, SEQUENCE, STRING, Kind, optional_of, sequence_of
+from mirlo.runtime.kinds import KEYS, MAP, OPTIONAL, SEQUENCE, STRING, Kind, map_of, optional_of, sequence_of
 
 STRING_CODE = 8
 
@@ -35,13 +35,15 @@ def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = N
         return sequence_of(kind_of_proto(proto.sequence_type.elem_type, what, dim_of))
     if case == "optional_type":
         return optional_of(kind_of_proto(proto.optional_type.elem_type, what, dim_of))
+    if case == "map_type":
+        return _map_kind(proto.map_type, what)
     if case != "tensor_type":
         found = (case or "no type").replace("_type", "").replace("_", " ")
         raise OnnxImportError(
-            f"{what} is not a tensor but {found}; tensors, sequences and optional values are supported"
+            f"{what} is not a tensor but {found}; tensors, sequences, maps and optional values are supported"
         )
     tensor = proto.tensor_type
-    name = STRING if tensor.elem_type == STRING_CODE else onnx_dtype(tensor.elem_type, what).dtype.name
+    name = _element_name(tensor.elem_type, what)
     if not tensor.HasField("shape"):
         return Kind(name)
     dims = [
@@ -57,8 +59,27 @@ def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = N
     return Kind(name, tuple(dim if isinstance(dim, int) else str(dim) for dim in dims))
 
 
+def _map_kind(proto: Any, what: str) -> Kind:
+    """Return the kind of a TypeProto.Map: from strings or i64 to scalars."""
+    key = _element_name(proto.key_type, f"the key type of {what}")
+    if key not in KEYS:
+        raise OnnxImportError(f"{what} is a map from {key}; keys must be {' or '.join(KEYS)}")
+    tensor = proto.value_type.tensor_type
+    # Exporters write scalars as [1] as well.
+    if proto.value_type.WhichOneof("value") != "tensor_type" or any(dim.dim_value > 1 for dim in tensor.shape.dim):
+        raise OnnxImportError(f"{what} is a map to other values than scalars, which is not supported")
+    return map_of(key, _element_name(tensor.elem_type, f"the value type of {what}"))
+
+
+def _element_name(code: int, what: str) -> str:
+    return STRING if code == STRING_CODE else onnx_dtype(code, what).dtype.name
+
+
 def onnx_type_of(kind: Kind) -> str:
     """As ONNX's schemas write it: `seq(tensor(float))`."""
+    if kind.name == MAP and kind.key is not None and kind.element is not None:
+        key = STRING if kind.key == STRING else onnx_type_name(DTYPES[kind.key])
+        return f"map({key},{onnx_type_of(kind.element)})"
     if kind.element is not None:
         return f"{'seq' if kind.name == SEQUENCE else OPTIONAL}({onnx_type_of(kind.element)})"
     return f"tensor({STRING if kind.name == STRING else onnx_type_name(DTYPES[kind.name])})"
@@ -68,6 +89,9 @@ def type_proto(kind: Kind) -> Any:
     """The TypeProto of a kind."""
     from onnx import helper
 
+    if kind.name == MAP and kind.key is not None and kind.element is not None:
+        key_code = STRING_CODE if kind.key == STRING else onnx_code(DTYPES[kind.key])
+        return helper.make_map_type_proto(key_code, type_proto(kind.element))
     if kind.element is not None:
         make = helper.make_sequence_type_proto if kind.name == SEQUENCE else helper.make_optional_type_proto
         return make(type_proto(kind.element))
@@ -83,7 +107,7 @@ def join(a: Kind, b: Kind) -> Kind | None:
         inner, other = (a.element, b) if a.name == OPTIONAL else (b.element, a)
         joined = None if inner is None else join(inner, other)
         return None if joined is None else optional_of(joined)
-    if a.name != b.name or (a.element is None) != (b.element is None):
+    if a.name != b.name or a.name == MAP or (a.element is None) != (b.element is None):
         return None
     if a.element is not None and b.element is not None:
         element = join(a.element, b.element)
@@ -92,4 +116,4 @@ def join(a: Kind, b: Kind) -> Kind | None:
 
 
 def without_shapes(kind: Kind) -> Kind:
-    return Kind(kind.name, element=None if kind.element is None else without_shapes(kind.element))
+    return Kind(kind.name, element=None if kind.element is None else without_shapes(kind.element), key=kind.key)

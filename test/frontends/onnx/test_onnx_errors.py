@@ -99,19 +99,6 @@ def test_all_unsupported_operators_in_one_error(context: Any) -> None:
     ]
 
 
-def test_dictionaries(context: Any) -> None:
-    """What scikit-learn's exporter ends classifiers with, unless it is told not to."""
-    made = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
-    model = make_model([made], X, ["y"])
-    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
-    kind = helper.make_map_type_proto(onnx.TensorProto.INT64, helper.make_tensor_type_proto(F32, []))
-    model.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(kind))
-    assert (
-        "dictionaries are not supported: export the model without it (skl2onnx: options={'zipmap': False})"
-        in message(context, model)
-    )
-
-
 def test_unsupported_operators_in_branches_and_functions(context: Any) -> None:
     branch = helper.make_graph([node("Foo", "x", "t")], "b", [], [helper.make_tensor_value_info("t", F32, None)])
     body = helper.make_function("my", "F", ["a"], ["c"], [node("Quux", "a", "c")], [helper.make_opsetid("", 18)])
@@ -201,9 +188,13 @@ def test_input_types(context: Any) -> None:
     assert "input 'x' has the element type COMPLEX64, which is not supported; supported: FLOAT, " in message(
         context, model
     )
-    words = helper.make_map_type_proto(onnx.TensorProto.STRING, helper.make_tensor_type_proto(F32, [1]))
+    words = helper.make_map_type_proto(onnx.TensorProto.STRING, helper.make_tensor_type_proto(F32, [2]))
     model.graph.input[0].type.CopyFrom(words)
-    assert "input 'x' is not a tensor but map; tensors, sequences and optional" in message(context, model)
+    assert "input 'x' is a map to other values than scalars" in message(context, model)
+    model.graph.input[0].type.map_type.key_type = F32
+    assert "input 'x' is a map from f32; keys must be string or i64" in message(context, model)
+    model.graph.input[0].type.CopyFrom(helper.make_sparse_tensor_type_proto(F32, [2]))
+    assert "input 'x' is not a tensor but sparse tensor; tensors, sequences, maps" in message(context, model)
     model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(F32, None))
     assert "input 'x' has no shape, not even a rank" in message(context, model)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -230,9 +229,3 @@ def test_find_sorted_in_many_keys() -> None:
           }""")
         found = mirlo.compile(module)(x, np.arange(500) * 2)
     assert found.tolist() == [-1, 0, -1, 1, 498, 499, -1, -1]
-
-
-def test_version_is_told() -> None:
-    with pytest.raises(OnnxImportError, match="ZipMap"):
-        mirlo.compile(model("ZipMap", {"x": X}, {"y": 1}, 3, classlabels_int64s=[0, 1, 2]))
-    assert onnx.__version__

@@ -1,0 +1,41 @@
+"""ai.onnx.ml: dictionaries, from labels to scores and from names of features to values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.ml import DOMAIN
+from mirlo.frontends.onnx.registry import converter
+from mirlo.runtime.kinds import MAP, STRING, Kind, map_of, sequence_of
+
+
+@converter("ZipMap", domain=DOMAIN)
+def zip_map(node: Node) -> Any:
+    """Make a dictionary of each row of scores."""
+    words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_int64s", None)
+    if bool(words) == bool(numbers):
+        raise NodeError("exactly one of the attributes 'classlabels_strings' and 'classlabels_int64s' must be given")
+    labels, found = list(words or numbers or ()), node.type(0)
+    if found.rank not in (1, 2):
+        raise NodeError(f"input 'X' must be the scores of classes, [N, C] or [C], got {found}")
+    if isinstance(found.shape[-1], int) and found.shape[-1] != len(labels):
+        raise NodeError(f"there are {len(labels)} labels for {found.shape[-1]} scores")
+    kind = sequence_of(map_of(STRING if words else "i64", "f32"))
+    return node.host("mirlo.map.zip", node[0], results=[kind], labels=labels)
+
+
+@converter("DictVectorizer", domain=DOMAIN)
+def dict_vectorizer(node: Node) -> Any:
+    """Make a row of the values of a dictionary, in the order of the vocabulary."""
+    words, numbers = node.attr.strs("string_vocabulary", None), node.attr.ints("int64_vocabulary", None)
+    if bool(words) == bool(numbers):
+        raise NodeError("exactly one of the attributes 'string_vocabulary' and 'int64_vocabulary' must be given")
+    vocabulary, found = list(words or numbers or ()), node.any_value(0).kind
+    wanted = STRING if words else "i64"
+    if found.name != MAP or found.element is None or found.key != wanted:
+        raise NodeError(f"input 'X' must be a map from {wanted}, as the vocabulary is, got {found}")
+    element = found.element.name
+    kind = Kind(element, (1, len(vocabulary)))
+    return node.host("mirlo.map.vector", node.object(0), results=[kind], vocabulary=vocabulary, dtype=element)

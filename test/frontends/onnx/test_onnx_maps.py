@@ -1,0 +1,113 @@
+"""Dictionaries: ZipMap and DictVectorizer of ai.onnx.ml, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import mirlo
+from mirlo.frontends.onnx import OnnxImportError
+from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.runtime.kinds import Kind, map_of, parse_kind, sequence_of
+
+F32, I64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+LABELS: list[list[Any]] = [[5, -1, 1 << 40], ["no", "yes", "\u00e4"], [3, 3, 1]]
+
+
+def model(nodes: list[Any], given: Any, outputs: list[Any]) -> Any:
+    graph = helper.make_graph(nodes, "g", [given], outputs)
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+
+def zipped(labels: list[Any], dims: Any, scores: list[Any] | None = None) -> Any:
+    """Return a classifier's end: the scores doubled, and those as dictionaries."""
+    is_text = isinstance(labels[0], str)
+    name = "classlabels_strings" if is_text else "classlabels_int64s"
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["doubled"]),
+        helper.make_node("ZipMap", ["doubled"], ["y"], domain="ai.onnx.ml", name="zip", **{name: labels}),
+    ]
+    kind = helper.make_map_type_proto(STRING if is_text else I64, helper.make_tensor_type_proto(F32, []))
+    outputs = [
+        helper.make_value_info("y", helper.make_sequence_type_proto(kind)),
+        helper.make_tensor_value_info("doubled", F32, None),
+    ]
+    return model(nodes, helper.make_tensor_value_info("x", F32, dims), outputs)
+
+
+def expected(made: Any, **given: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, given)
+
+
+@pytest.mark.parametrize("dims", [[4, 3], ["n", 3], ["n", "c"], [3], ["c"]])
+@pytest.mark.parametrize("labels", LABELS)
+def test_zip_map(labels: list[Any], dims: list[Any], tmp_path: Path) -> None:
+    made = zipped(labels, dims)
+    f = mirlo.compile(made)
+    f.save(tmp_path / "f.mirlo")
+    for rows in (4,) if dims[0] == 4 or len(dims) == 1 else (4, 1, 0):
+        x = np.random.default_rng(rows).normal(size=(rows, 3)[-len(dims) :]).astype(np.float32)
+        wanted = expected(made, x=x)
+        for found in (f(x), mirlo.load(tmp_path / "f.mirlo")(x)):
+            assert isinstance(found[0], list) and found[0] == wanted[0]
+            assert [list(row) for row in found[0]] == [list(row) for row in wanted[0]]
+            np.testing.assert_array_equal(found[1], wanted[1])
+
+
+def test_zip_map_of_other_counts() -> None:
+    with pytest.raises(OnnxImportError, match="'zip'.*there are 3 labels for 2 scores"):
+        mirlo.compile(zipped([1, 2, 3], ["n", 2]))
+    with pytest.raises(PackedFunctionError, match="node 'zip'.*there are 3 labels for 2 scores"):
+        mirlo.compile(zipped([1, 2, 3], ["n", "c"]))(np.ones((1, 2), np.float32))
+    both = zipped([1, 2, 3], ["n", 3])
+    both.graph.node[1].attribute.append(helper.make_attribute("classlabels_strings", ["a"]))
+    with pytest.raises(OnnxImportError, match="exactly one of the attributes"):
+        mirlo.compile(both)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "code", "given"),
+    [
+        (["b", "a", "zz"], F32, [{"a": 1.5, "b": -2.0}, {}, {"c": 1.0, "zz": 3.0}]),
+        (["b", "a"], I64, [{"a": 1 << 40}, {"b": -1}]),
+        (["b", "a"], TensorProto.DOUBLE, [{"a": 0.1}]),
+        ([7, 1], F32, [{1: 1.5, 8: 2.0}, {7: 1.0}]),
+        ([7, 1], STRING, [{1: "one"}, {}]),
+    ],
+)
+def test_dict_vectorizer(vocabulary: list[Any], code: int, given: list[dict[Any, Any]]) -> None:
+    is_text = isinstance(vocabulary[0], str)
+    name = "string_vocabulary" if is_text else "int64_vocabulary"
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **{name: vocabulary})
+    kind = helper.make_map_type_proto(STRING if is_text else I64, helper.make_tensor_type_proto(code, [1]))
+    made = model([node], helper.make_value_info("x", kind), [helper.make_tensor_value_info("y", code, None)])
+    f = mirlo.compile(made)
+    for value in given:
+        found = f(value)
+        assert found.tolist() == [[value.get(key, "" if code == STRING else 0) for key in vocabulary]]
+        if code == F32 and value:  # others, and empty ones, cannot be given to ONNX Runtime from Python
+            np.testing.assert_array_equal(found, expected(made, x=value)[0])
+    for wrong, said in (
+        ([1], "expected a dictionary"),
+        ({None: 1}, "found the key None"),
+        ({vocabulary[0]: []}, "found the value"),
+    ):
+        with pytest.raises(InputError, match=f"input 'x'.*{said}"):
+            f(wrong)
+
+
+def test_kinds_of_maps() -> None:
+    for kind in (map_of("string", "f32"), sequence_of(map_of("i64", "string"))):
+        assert parse_kind(str(kind)) == kind
+    for text in ("map(f32, f32)", "map(string)", "map(string, f32[2])", "map(string, map(string, f32))"):
+        with pytest.raises(ValueError, match="is no kind of a value"):
+            parse_kind(text)
+    assert str(map_of("string", "f32")) == "map(string, f32)" and Kind("f32").key is None
