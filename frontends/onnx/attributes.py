@@ -1,6 +1,6 @@
-"""Attributes of a node, read by kind.
+"""Typed access to the attributes of a node.
 
-What no converter reads is refused: an attribute is never silently without effect.
+An attribute that no converter reads is refused: it is never silently without effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.runtime.names import terminal
 
-# AttributeProto.AttributeType: code, word for people, field
+# AttributeProto.AttributeType: code, word in messages, field
 _KINDS = {
     1: ("a number", "f"), 2: ("an integer", "i"), 3: ("a string", "s"), 4: ("a tensor", "t"), 5: ("a graph", "g"),
     6: ("numbers", "floats"), 7: ("integers", "ints"), 8: ("strings", "strings"), 9: ("tensors", "tensors"),
@@ -22,7 +22,7 @@ _KINDS = {
 _MISSING: Any = object()
 
 Name = str
-"""`str` under a name that the methods of `Attributes` do not hide."""
+"""`str` under a name that the methods of `Attributes` do not shadow."""
 
 
 def _rounded(value: builtins.float) -> builtins.float:
@@ -56,7 +56,7 @@ class Attributes:
         return bool(value)
 
     def float(self, name: Name, default: Any = _MISSING) -> Any:
-        """A number. ONNX's are f32, those that a node leaves out like those that it gives: 0.2 is 0.200000003."""
+        """Return a float. ONNX's floats are f32, defaults included: 0.2 is 0.200000003."""
         value = self._get(name, 1, default)
         return value if value is None else _rounded(value)
 
@@ -86,7 +86,7 @@ class Attributes:
         return self._get(name, 13, default)
 
     def choice(self, name: Name, default: Any, choices: tuple[Any, ...]) -> Any:
-        """A string that must be one of these."""
+        """Return a string that must be one of these choices."""
         value = self.str(name, default)
         if value not in choices:
             allowed = ", ".join(f"'{choice}'" for choice in choices)
@@ -94,7 +94,7 @@ class Attributes:
         return value
 
     def plain(self, name: Name) -> Any:
-        """A number, a string, or a list of them, whichever the attribute is."""
+        """Return a number, a string, or a list of them, whichever the attribute is."""
         kind = self._by_name[name].type
         readers = {1: self.float, 2: self.int, 3: self.str, 6: self.floats, 7: self.ints, 8: self.strs}
         if kind not in readers:
@@ -102,7 +102,7 @@ class Attributes:
         return readers[kind](name)
 
     def ignore(self, *names: Any) -> None:
-        """Say that these attributes do not change what is computed here."""
+        """Declare that these attributes do not affect the result."""
         self._read.update(names)
 
     def unread(self) -> list[Any]:

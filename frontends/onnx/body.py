@@ -1,4 +1,5 @@
-"""Nodes to relax operations: constants, folding of shape arithmetic, converters, expansion of functions."""
+"""Conversion of nodes to relax operations: constants, folding of shape arithmetic, converters, inlining of
+functions."""
 
 from __future__ import annotations
 
@@ -37,31 +38,31 @@ from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
 
 INLINE_ELEMENTS = 16
-"""Constants of at most this many elements stand in the IR; larger ones are parameters."""
+"""Most elements of a constant in the IR; larger ones become parameters."""
 
 SYMBOL_LENGTH = 24
-"""So much of the name of a value is part of the symbols that it makes."""
+"""Characters of a value's name that are part of the symbols derived from it."""
 
 MOST_AGREED = 8
-"""So many dims of the inputs of a node are taken for others that they must be equal to."""
+"""Most dims of a node's inputs that are assumed equal to others."""
 
 
 class Skipped(Exception):
-    """A value is needed that could not be made; the problem is noted already."""
+    """Raised when a value is needed that could not be made; the problem is recorded already."""
 
 
 class Observer:
-    """Is told what becomes of each node, and may put values in the place of those that could not be made."""
+    """Receives the outcome of each node, and may replace values that could not be made."""
 
     def imported(self, step: Step, scope: Scope) -> None:
-        """The node was imported: by a converter, by folding, or by the nodes of its function body."""
+        """Handle an imported node: by a converter, by folding, or by its function body."""
 
     def failed(self, step: Step, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
-        """The node cannot be imported; what its outputs shall be for the nodes that read them."""
+        """Handle a node that cannot be imported; return replacements for its outputs."""
         return [None] * len(step.proto.output)
 
     def skipped(self, step: Step, scope: Scope) -> Sequence[AnyValue | None]:
-        """The node needs a value that could not be made; what its outputs shall be."""
+        """Handle a node that needs a value that could not be made; return replacements for its outputs."""
         return [None] * len(step.proto.output)
 
 
@@ -79,31 +80,32 @@ class Body:
         self.model = model
         self.store = store
         self.trusts_declared = trusts_declared
-        """Whether what the model declares of shapes is what it computes: not if shapes of inputs were replaced."""
+        """Whether declared shapes can be trusted: not if shapes of inputs were replaced."""
         self.observer = observer or Observer()
         self.problems: list[str] = []
         self._named_tensors = named_tensors
         self._names: dict[Any, tuple[str, Any]] = {}
-        """Names in the store by where the elements are in memory: a tensor that is met again is not stored again.
-        With the arrays, so that nothing else comes to lie there."""
+        """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
+        that addresses are not reused."""
         self._steps: list[tuple[Step, Scope]] = []
-        """The nodes that are being imported, each inside the one before."""
+        """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
-        """Symbols of the inputs that may be replaced by what operators need them to be."""
+        """Input symbols that may be replaced by what operators require."""
         self.taken: set[str] = set()  # symbols of the inputs
         self.solutions: Mapping[str, Dim] | None = None
-        """What symbols for sizes that data tells must be; None where no more is to be found out."""
+        """The solutions of symbols for data-dependent sizes; None if no more are searched for."""
         self.of_data: list[str] = []
-        """Symbols for sizes that data tells, in the order in which they were made."""
+        """Symbols for data-dependent sizes, in order of creation."""
         self.expansion = Expansion(model)
-        self._bound: set[str] = set()  # symbols that values of run time are bound to
+        self._bound: set[str] = set()  # symbols bound to run-time values
         self.broadcasts = Broadcasts()
         self._symbols = 0
-        """How many symbols were made for sizes that data tells."""
+        """Number of symbols made for data-dependent sizes."""
         self._regions: list[Any] = []
-        """For each region that is open, the operation in the region around it: what belongs there goes before it."""
+        """For each open region, the operation in the parent region that contains it: the insertion point for the
+        parent."""
 
-    # What nodes ask for (node.Builder)
+    # Interface for nodes (node.Builder)
 
     def ssa(self, value: AnyValue) -> Any:
         if not isinstance(value, Value):
@@ -182,7 +184,7 @@ class Body:
     # Graphs and nodes
 
     def graph(self, graph: Any, scope: Scope) -> list[AnyValue]:
-        """Import the nodes of a graph; the values of its outputs."""
+        """Import the nodes of a graph and return the values of its outputs."""
         for proto in graph.initializer:
             scope.define(self._initializer(proto))
         if self.trusts_declared:
@@ -199,7 +201,7 @@ class Body:
         return found
 
     def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
-        """Import nodes, as far as the wanted values need them."""
+        """Import the nodes that the wanted values need."""
         scope.nodes = nodes
         for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
             self._step(step, scope)
@@ -244,7 +246,7 @@ class Body:
                 scope.values[name] = value
 
     def _convert_agreeing(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
-        """Convert a node; dims that it needs to be equal are solved for, or else taken for equal."""
+        """Convert a node; solve for dims that it requires to be equal, or else assume them equal."""
         for _ in range(MOST_AGREED):
             try:
                 return self._convert(step, inputs, scope)
@@ -289,7 +291,7 @@ class Body:
     def _expand(
         self, body: Any, step: Step, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
-        """Import a function's nodes in the place of the node that calls it."""
+        """Import a function's nodes in place of the node that calls it."""
         if scope.depth >= functions.EXPANSION_DEPTH:
             deepest = functions.EXPANSION_DEPTH
             raise NodeError(f"functions are nested more than {deepest} deep: '{body.name}' calls itself?")
@@ -306,7 +308,7 @@ class Body:
     # Values
 
     def _make(self, value: Value | ObjectValue) -> Any:
-        """The SSA value of a known value."""
+        """Return the SSA value of a known value."""
         if isinstance(value, ObjectValue):
             assert value.strings is not None
             words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
@@ -322,7 +324,7 @@ class Body:
         return relax_op("constant").make(**attributes, result_types=[value.type])
 
     def _parameter(self, value: Value) -> str:
-        """Put the elements of a value into the store; its name there is the model's, where that is free."""
+        """Add the elements of a value to the parameter store; keep the model's name if it is free."""
         assert value.known is not None
         array = value.known
         place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
@@ -337,7 +339,7 @@ class Body:
 
     @contextmanager
     def _region_of(self, value: Value | ObjectValue) -> Iterator[None]:
-        """The region that a value belongs to: one that is made late still stands where all its users see it."""
+        """Insert into the region that a value belongs to, where all its users see it."""
         depth = len(self._regions) if value.region is None else value.region
         if depth >= len(self._regions):
             yield
@@ -350,7 +352,7 @@ class Body:
 
     @contextmanager
     def inside(self, op: Any, block: Any) -> Iterator[None]:
-        """At the end of a block of an operation, in a region of it."""
+        """Insert at the end of a block of an operation's region."""
         self._regions.append(op)
         try:
             with ir.InsertionPoint(block):
@@ -360,7 +362,7 @@ class Body:
 
     @property
     def depth(self) -> int:
-        """How many regions are open."""
+        """Return the number of open regions."""
         return len(self._regions)
 
     def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
@@ -370,13 +372,13 @@ class Body:
 
 
 _STUMBLES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
-"""What converters raise that nobody meant to: over nodes that are not valid, or for a mistake of ours."""
+"""Unintended exceptions of converters: caused by invalid nodes or by bugs."""
 _KEEP_SHAPE = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
 """Operators whose first input has the shape of the output."""
 
 
 def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
-    """What a graph says of the shapes of values, and what follows for those that it says nothing of."""
+    """Return the declared shapes of values, and those that follow from them."""
     found: dict[str, tuple[int, ...]] = {}
     for value in (*graph.value_info, *graph.output):
         kind = value.type.tensor_type

@@ -1,4 +1,4 @@
-"""Sizes that dims broadcast to of which only run time knows whether they are 1."""
+"""Broadcast dims of which only the call can tell whether they are 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.inputs import identifier
 
 
 class Import(Protocol):
-    """What is known of symbols in this import of the model."""
+    """What one import of the model knows about symbols."""
 
     taken: set[str]
     of_data: list[str]
@@ -21,13 +21,14 @@ class Import(Protocol):
 
 
 class Broadcasts:
-    """The sizes of one import, each a symbol until the import is over: operators may need it to be one of the dims."""
+    """The broadcast sizes of one import. Each is a symbol until the import ends, because operators may require one
+    of its dims."""
 
     def __init__(self) -> None:
         self._made: dict[frozenset[Dim], Dim] = {}
 
     def size(self, key: str, base: str, dims: Collection[Dim], of: Import) -> Dim:
-        """Return the dim that dims broadcast to; `key` says where, in each import in the same way."""
+        """Return the dim that dims broadcast to; `key` identifies the place across imports."""
         known = {made: parts for parts, made in self._made.items() if made not in parts}
         parts = frozenset().union(*(known.get(dim, frozenset([dim])) for dim in dims))
         if parts not in self._made:
@@ -42,12 +43,12 @@ class Broadcasts:
         return self._made[parts]
 
     def undecided(self, of_data: Collection[str]) -> dict[str, Dim]:
-        """Return what dims broadcast to, by the symbols that stand for it as long as no operator needs more."""
+        """Return what dims broadcast to, by symbol, if no operator required more."""
         found = {str(made): _broadcast(parts) for parts, made in self._made.items()}
         return {name: dim for name, dim in found.items() if name in of_data}
 
 
 def _broadcast(dims: frozenset[Dim]) -> Dim:
-    """The dim that dims broadcast to: the largest, or 0 where one is."""
+    """Return the broadcast of dims: the largest, or 0 if one is."""
     ordered = sorted(dims, key=str)
     return reduce(D.maximum, ordered) * D.product([D.minimum(1, dim) for dim in ordered])

@@ -1,4 +1,4 @@
-"""What of a model can be imported, node by node, and why the rest cannot: no problem hides those after it."""
+"""Check of which nodes of a model can be imported, and why others cannot: no problem hides later ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class NodeCheck:
-    """What is known of one node."""
+    """The result for one node."""
 
     name: str
     operator: str
@@ -46,14 +46,14 @@ class NodeCheck:
 
 @dataclass
 class ModelCheck:
-    """What is known of a model."""
+    """The result for a model."""
 
     model: str
     nodes: list[NodeCheck]
     problem: str | None = None
     """What is wrong with the model as a whole, not with one node."""
     module: Any = None
-    """The imported module, where nothing is wrong."""
+    """The imported module, if nothing is wrong."""
     params: ParameterStore | None = None
 
     @property
@@ -65,12 +65,12 @@ class ModelCheck:
         return self.problem is None and not self.bad()
 
     def bad(self) -> list[NodeCheck]:
-        """The nodes that keep the model from being imported."""
+        """Return the nodes that prevent the import."""
         return [node for node in self.nodes if node.state in (UNSUPPORTED, REFUSED, UNKNOWN)]
 
 
 def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelCheck:
-    """Import as much of a model as can be imported; where a node fails, those after it are still looked at."""
+    """Import as much of a model as possible; nodes after a failing one are checked too."""
     load_converters()
     loaded = models.load(model)
     watch = _Watch(_told_types(loaded.proto))
@@ -84,7 +84,7 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
         try:
             build_main(loaded, shapes, params, watch)
         except OnnxImportError as error:
-            # What the nodes say is told with them.
+            # The problems of nodes are reported with them.
             problem = None if watch.failed_nodes() else str(error)
     nodes = [watch.report(step, loaded.opsets()) for step in _top_steps(loaded.proto)]
     check = ModelCheck(loaded.name, nodes, problem)
@@ -99,7 +99,7 @@ def _top_steps(proto: Any) -> list[Step]:
 
 @dataclass
 class _Watch(Observer):
-    """Collects what becomes of the nodes, and gives the outputs of failed ones the types that the model tells."""
+    """Collects the outcome of nodes, and gives outputs of failed ones their declared types."""
 
     types: dict[str, TensorType]
     unsupported: dict[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Watch(Observer):
     problems: dict[int, str] = field(default_factory=dict)
     skipped_nodes: dict[int, str] = field(default_factory=dict)
     inner: list[tuple[str, str]] = field(default_factory=list)
-    """Problems of nodes in function bodies and in graphs of other nodes, by the names of those."""
+    """Problems of nodes in function bodies and subgraphs, by the name of the outer node."""
 
     def imported(self, step: Step, scope: Scope) -> None:
         if _is_top(scope):
@@ -164,13 +164,13 @@ def _is_top(scope: Scope) -> bool:
 
 
 def _told_types(proto: Any) -> dict[str, TensorType]:
-    """The types of values that the model declares, or that ONNX's own inference finds; only those of known dims."""
+    """Return the static types of values that the model declares or ONNX's inference finds."""
     import onnx
 
     try:
         inferred = onnx.shape_inference.infer_shapes(proto)
     except Exception:
-        # A model that ONNX's inference cannot read is one whose types are not told; problems with it show elsewhere.
+        # If ONNX's inference cannot read a model, types are unknown; its problems are reported elsewhere.
         inferred = proto
     found = {}
     for value in (*inferred.graph.value_info, *inferred.graph.output):

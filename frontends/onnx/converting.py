@@ -1,4 +1,4 @@
-"""A node given to its converters."""
+"""Conversion of one node by its converters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 
 
 class NotSupported(Exception):
-    """There is no converter that takes a node as it is; its function body, if it has one, may do."""
+    """No converter accepts the node; its function body may."""
 
 
 def converted(node: Callable[[], Node], domain: str) -> Sequence[Any]:
-    """The outputs of a node by the first converter that takes it."""
+    """Return the outputs of a node by the first converter that accepts it."""
     made = node()
     complaint = f"{made.operator} is not supported with these attributes and inputs"
     for converter in CONVERTERS.find(domain, made.operator, made.opset):
@@ -31,7 +31,7 @@ def converted(node: Callable[[], Node], domain: str) -> Sequence[Any]:
 
 
 def _unread(node: Node, results: int) -> str | None:
-    """What of a node its converter did not look at, or made no value for."""
+    """Return what a converter did not read, or did not make, of a node."""
     if node.attr.unread():
         return f"attribute '{node.attr.unread()[0]}'"
     if node.unread_inputs():

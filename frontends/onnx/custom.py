@@ -1,4 +1,4 @@
-"""`mirlo.onnx_operator`: an ONNX operator of one's own domain as a prim function, or as a function of the run time."""
+"""`mirlo.onnx_operator`: an ONNX operator of a user's domain as a prim function or a packed function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.runtime.errors import MirloError
 
 Infer = Callable[..., Any]
-"""From the types of the inputs, and the attributes as keywords, to the type of the output, or a tuple of them."""
+"""Maps input types, and attributes as keywords, to the output type or a tuple of types."""
 
 
 class PrimTemplate(Protocol):
@@ -33,7 +33,7 @@ class PrimTemplate(Protocol):
         name: str,
         attributes: Mapping[str, Any] | None = None,
     ) -> tuple[Any, list[TensorType]]:
-        """The `func.func` for these types and attributes, and the types of its outputs."""
+        """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
 def onnx_operator(
@@ -90,7 +90,7 @@ def onnx_operator(
 
 
 def _attributes(node: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of the node, those that it leaves out from their defaults."""
+    """Return the attributes of the node, with defaults for missing ones."""
     given = dict(defaults)
     for name in node.attr.names():
         if name in defaults:
@@ -108,7 +108,7 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
 
 
 def _insert(function: Any) -> str:
-    """Add the function to the module that is being built."""
+    """Add the function to the module under construction and return its name."""
     owner = ir.InsertionPoint.current.block.owner
     while owner.operation.name != "builtin.module":
         owner = owner.operation.parent

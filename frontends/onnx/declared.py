@@ -1,6 +1,6 @@
-"""Values that decide shapes but are known at run time only, where the model declares the shapes that come of them.
+"""Shape-determining values that are known only at run time, where the model declares the resulting shapes.
 
-The declared shape is compiled; that the values do make it is checked when the model runs, before its results are given.
+The declared shape is compiled; a check at run time ensures that the values match it before results are returned.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mirlo.frontends.onnx.node import Node, type_of
 
 
 def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] | None:
-    """What the model declares of an output; None where the input is known, which then decides."""
+    """Return the declared shape of an output; None if the input is known, which then decides."""
     if not node.has(index) or node.value(index).known is not None or not node.type(index).is_static:
         return None
     return node.declared(output)
 
 
 def count_of(node: Node, index: int) -> int:
-    """How many elements an input has that is a list of numbers."""
+    """Return the number of elements of an input that is a list of integers."""
     return int(np.prod(node.type(index).static_shape))
 
 
@@ -33,7 +33,7 @@ CONTRADICTS = "which contradicts the shape that the model declares"
 
 
 def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRADICTS) -> Any:
-    """The values, if the tensor of bools holds throughout; else the run ends with an error that says what was wrong."""
+    """Return the values if all elements of a bool tensor hold; otherwise the call ends with an error."""
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
     message = node.constant(np.frombuffer(text.encode(), np.uint8))
     checked = CallDpsPacked.build(
@@ -45,7 +45,7 @@ def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRAD
 
 
 def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
-    """Whether the elements of an input are these numbers."""
+    """Return whether the elements of an input equal these numbers."""
     found = node.type(index)
     if found.elements != np.size(wanted):
         text = f"must have the {np.size(wanted)} numbers that the declared shape takes, got {found}"
@@ -54,7 +54,7 @@ def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
 
 
 def axes_set(node: Node, index: int, rank: int) -> Any:
-    """The axes that an input lists, as a number: the sum of two to the power of each."""
+    """Return the axes that an input lists as a bit set."""
     column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
     kind = node.type(index)
     from_start, from_end = (
@@ -65,7 +65,7 @@ def axes_set(node: Node, index: int, rank: int) -> Any:
 
 
 def axes_that_make(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
-    """The sets of so many axes whose dims leave this shape when they are dropped, or become 1."""
+    """Return the axis sets of this size whose removal, or reduction to 1, leaves this shape."""
     made = []
     for axes in combinations(range(x.rank), count):
         dims = [1 if i in axes else dim for i, dim in enumerate(x.shape) if keepdims or i not in axes]
@@ -75,7 +75,7 @@ def axes_that_make(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
 
 
 def is_one_of(node: Node, found: Any, candidates: Sequence[tuple[int, ...]]) -> Any:
-    """Whether a set of axes is one of these."""
+    """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([number_of(axes) for axes in candidates]), "i64")
     return node.emit("reduce_any", node.emit("equal", found, numbers))
 

@@ -1,4 +1,4 @@
-"""Sizes that are given by dim, for all inputs of a model at once."""
+"""Sizes given by dim name, for all inputs of a model at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.inputs import Shapes, identifier, input_types
 def shapes_with_dims(
     model: models.Source, shapes: Shapes | None, dims: Mapping[str, int]
 ) -> dict[str, Sequence[int | str]]:
-    """Return the shapes of the inputs in which these dims have these sizes; `shapes` are given beside them."""
+    """Return input shapes in which these dims have these sizes, in addition to `shapes`."""
     loaded = models.load(model)
     constants = {tensor.name for tensor in loaded.proto.graph.initializer}
     inputs = [value for value in loaded.proto.graph.input if value.name not in constants]

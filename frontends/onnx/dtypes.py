@@ -1,4 +1,4 @@
-"""ONNX's element types: their code, Mirlo's element type, and the field that holds values written out one by one."""
+"""ONNX's element types: code, Mirlo's element type, and the field for values without raw data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class OnnxDType:
 
     code: int
     name: str
-    """As in ONNX's TensorProto.DataType."""
+    """Name in ONNX's TensorProto.DataType."""
     dtype: DType
     field: str
-    """TensorProto field for the values where there is no `raw_data`."""
+    """TensorProto field for the values if there is no `raw_data`."""
 
 
 # code, name in ONNX, element type, field
@@ -55,7 +55,7 @@ _WITHOUT_DTYPE = {0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128"
 
 
 def onnx_dtype(code: int, what: str) -> OnnxDType:
-    """The element type of this code; `what` says whose it is, for the error where Mirlo has no such type."""
+    """Return the element type of this code; `what` names its owner in the error for unsupported types."""
     found = _TABLE.get(code)
     if found is None:
         name = _WITHOUT_DTYPE.get(code, f"number {code}, which ONNX does not define")
@@ -65,10 +65,10 @@ def onnx_dtype(code: int, what: str) -> OnnxDType:
 
 
 def onnx_code(dtype: DType) -> int:
-    """ONNX's code of an element type."""
+    """Return ONNX's code of an element type."""
     return _CODES[dtype.name]
 
 
 def onnx_type_name(dtype: DType) -> str:
-    """The element type as ONNX's schemas write it: `float`, `int64`, `bfloat16`."""
+    """Return the element type as ONNX's schemas write it: `float`, `int64`, `bfloat16`."""
     return onnx_dtype(onnx_code(dtype), "").name.lower()

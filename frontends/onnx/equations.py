@@ -1,10 +1,10 @@
-"""Dims that a model needs to be equal: found while it is imported, checked when it is called.
+"""Dims that a model requires to be equal: found during import, checked at each call.
 
-A model may name two dims differently that can only be equal, or leave a dim open that can only be one number. Where an
-operator finds that, the equation is solved for one of the inputs' symbols and the import begins anew with what it
-stands for. The inputs then have dims such as `past + 1`, which are checked against what a caller gives before anything
-is computed. A size that only data tells is solved for as well: that it is what is needed is checked where it is known.
-Where no symbol can stand for what is needed, the dims are taken for equal, which is checked in the same way.
+A model may name two dims differently that can only be equal, or leave a dim dynamic that can only be one number.
+When an operator finds that, the equation is solved for one of the inputs' symbols, and the import restarts with the
+solution. Inputs then have dims such as `past + 1`, which are checked against the arguments of a call. Data-dependent
+sizes are solved for too, and checked when they are known. If no symbol can be solved for, the dims are assumed
+equal, with the same check.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mirlo.frontends.onnx.node import relax_op
 from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST = 64
-"""More equations than this are not looked for."""
+"""Most equations to solve."""
 
 
 class Solved(Exception):
-    """A symbol of the inputs, or of a size that data tells, must be this dim."""
+    """Raised when a symbol of the inputs, or of a data-dependent size, must equal this dim."""
 
     def __init__(self, name: str, dim: Dim, of_data: bool = False) -> None:
         super().__init__(name)
@@ -33,9 +33,9 @@ class Solved(Exception):
 
 
 def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str] = ()) -> Solved | None:
-    """What one of these symbols must be for two dims to be equal, if that follows.
+    """Return what one of these symbols must be for two dims to be equal, if that follows.
 
-    Of symbols for sizes that data tells, in the order in which they are made, the last one is what is solved for.
+    Of symbols for data-dependent sizes, solve for the one that was created last.
     """
     if left is D.UNKNOWN or right is D.UNKNOWN:
         return None
@@ -59,7 +59,7 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str
 
 
 def _preference(found: Solved) -> tuple[bool, bool, int]:
-    """A number says more than a symbol; a difference may be no size, which only the call can tell."""
+    """Rank solutions: a number says more than a symbol; a difference may be negative, which only the call can tell."""
     dim = found.dim
     return not isinstance(dim, int), not D.known(lambda: dim >= 0), len(str(dim))
 
@@ -72,15 +72,15 @@ MULTIPLE = "_times"
 
 
 def multiple_of(dim: Dim, number: int) -> Dim:
-    """A dim that must be a multiple of a number, as such."""
+    """Return a dim that must be a multiple of a number in a form that shows it."""
     name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
 
 
 def taken_for_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Any) -> list[AnyValue | None] | None:
-    """The inputs of a node with one of two dims, which must be equal, in the place of the other: a view of each.
+    """Return the inputs of a node with one of two dims replaced by the other, each as a view.
 
-    That it has as many elements is checked when the sizes are known. None where no input has such a dim.
+    The element counts are checked when the sizes are known. Return None if no input has such a dim.
     """
     if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
         return None
@@ -97,7 +97,7 @@ def _with_dim(value: Any, old: Dim, new: Dim, ssa: Any) -> Value:
 
 
 def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:
-    """The types of the inputs, with what their symbols must be in their place."""
+    """Return the input types with solutions substituted for their symbols."""
     return {
         name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
         if isinstance(found, TensorType)

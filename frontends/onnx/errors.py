@@ -1,4 +1,4 @@
-"""What goes wrong with a model: one error for users, and how several problems are told in it."""
+"""Errors of the import: one error for users, and the report of several problems."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ class OnnxImportError(MirloError, ValueError):
 
 
 class NodeError(OnnxImportError):
-    """What is wrong with one node, before it is put into words with the node's name and inputs."""
+    """A problem with one node, before the node's name and inputs are added."""
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A node whose operator has no converter, in the version that the model asks for."""
+    """A node whose operator has no converter in the model's opset."""
 
     domain: str
     operator: str
     opset: int
     node: str
     supported_since: tuple[int, ...] = ()
-    """Versions of this operator that are supported; empty where it is not known at all."""
+    """Opsets in which this operator is supported; empty if it is unknown."""
 
 
 SHOWN_NODES = 5
-"""How many node names of one group are told before the rest is counted."""
+"""Node names per group that are listed before the rest is counted."""
 
 
 def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable[tuple[str, str]]) -> str:
-    """One message for all nodes that have no converter, grouped by operator; `known` are those that have one."""
+    """Return one message for all nodes without a converter, grouped by operator; `known` are the supported ones."""
     groups: dict[tuple[str, str, int], list[Unsupported]] = {}
     for item in found:
         groups.setdefault((item.domain, item.operator, item.opset), []).append(item)
@@ -50,7 +50,7 @@ def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable
 
 
 def by_domain(known: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names of operators by their domain."""
+    """Return the names of operators by domain."""
     names: dict[str, list[str]] = {}
     for domain, operator in known:
         names.setdefault(domain, []).append(operator)
@@ -71,7 +71,7 @@ def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names:
 
 
 def domain_name(domain: str) -> str:
-    """The domain as people write it: the default one has a name too."""
+    """Return the domain's display name; the default one has a name too."""
     return domain or "ai.onnx"
 
 
@@ -85,7 +85,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest that does, or some of them."""
+    """Return a hint for an unknown name: the nearest one, or some of those that exist."""
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are: {list_names(choices, 8) or 'none'}"

@@ -1,4 +1,4 @@
-"""How many nodes the functions and loops of a model come to, where they are copied: counted, and bounded."""
+"""Budget for nodes that functions and loops of a model expand to when they are copied."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Key = tuple[str, str, str]
 
 
 class RoundsTooMany(Exception):
-    """The rounds of loops in loops come to more nodes than are unrolled; the outermost one must not be."""
+    """Nested loops have more nodes than may be unrolled; the outermost one must not be."""
 
 
 class Expansion:
-    """What an import copied so far."""
+    """The nodes that an import has copied so far."""
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
         self.nodes = 0
-        """How many nodes of functions, branches and rounds were imported."""
+        """Imported nodes of functions, branches and loop iterations."""
         self.unrolling = 0
-        """How many loops are being unrolled, each inside the one before."""
+        """Number of loops being unrolled, each inside of the previous one."""
         self.declined: dict[int, Any] = {}
-        """Bodies of loops that are not to be unrolled, by identity: where a loop around them is imported once more,
-        with less known, they are not tried again."""
+        """Loop bodies that must not be unrolled, by identity: when an outer loop is imported again with less known,
+        they are not tried again."""
         self._instances: dict[Any, tuple[Any, list[Any]]] = {}
-        """The nodes of functions that were called in the same way before, with the function."""
+        """The nodes of functions called in the same way before, with the function."""
 
     def count(self, caller: Step) -> None:
-        """Count a node that is inside of the function, loop or branch that `caller` is."""
+        """Count a node inside of the function, loop or branch `caller`."""
         self.nodes += 1
         if self.nodes > functions.EXPANDED_NODES:
             raise NodeError(
@@ -43,7 +43,8 @@ class Expansion:
             )
 
     def instance(self, body: Any, step: Step, present: tuple[bool, ...]) -> list[Any]:
-        """The nodes of a function; of the model's own, those of an equal call before: loops in them are the same."""
+        """Return the nodes of a function; the model's own are shared by equal calls, so that their loops are the
+        same."""
         call = step.proto
         if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:
             return functions.instantiate(body, call, present)
@@ -54,7 +55,7 @@ class Expansion:
 
 
 def require_expandable(model: LoadedModel) -> None:
-    """Refuse a model whose functions, copied at each call, are too many nodes to compile."""
+    """Refuse a model whose functions, copied at each call, have too many nodes to compile."""
     if not model.functions:
         return
     sizes: dict[Key, int] = {}
@@ -71,7 +72,7 @@ def require_expandable(model: LoadedModel) -> None:
 
 
 def _size(model: LoadedModel, nodes: Sequence[Any], sizes: dict[Key, int], depth: int) -> int:
-    """Nodes of a graph or body, with those of the functions that they call."""
+    """Return the nodes of a graph or body, with those of the functions that they call."""
     total = 0
     for node in nodes:
         total += 1
@@ -79,7 +80,7 @@ def _size(model: LoadedModel, nodes: Sequence[Any], sizes: dict[Key, int], depth
         body = model.functions.get(key)
         if body is not None and depth <= functions.EXPANSION_DEPTH:  # deeper ones are refused when they are imported
             if key not in sizes:
-                sizes[key] = 0  # what calls itself is refused as well
+                sizes[key] = 0  # recursive functions are refused as well
                 sizes[key] = _size(model, body.node, sizes, depth + 1)
             total += sizes[key]
         for attribute in node.attribute:

@@ -1,7 +1,7 @@
-"""What import time can compute: operators on small known values and on shapes.
+"""Folding at import: operators on small known values and on shapes.
 
-Only what a model uses to compute shapes and the like is folded here, on at most a few elements; large constants are the
-business of the compiler's own folding pass.
+Only values that determine shapes are folded here, with few elements; large constants are left to the compiler's
+folding pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirlo.frontends.onnx.registry import FOLDERS
 from mirlo.frontends.onnx.values import Value, constant, symbolic
 
 FOLD_ELEMENTS = 1024
-"""Values of more elements than this are not folded."""
+"""Most elements of a folded value."""
 
 _OF_TYPES = ("Shape", "Size")
 """Operators that need only the type of their input."""
@@ -28,7 +28,7 @@ _OF_TYPE_AND_FIRST = ("CastLike",)
 
 
 def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
-    """The outputs of a node, if import time can compute them. `compute` makes the operation in their place."""
+    """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
     function = FOLDERS.find("", node.operator, node.opset)
     if function is None or (node.operator not in _OF_TYPES and not _is_known(node)):
         return None
@@ -36,7 +36,7 @@ def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
         with np.errstate(all="ignore"):
             results = function(node)
     except (Undecided, TypeError, ValueError, IndexError, ArithmeticError):
-        # Not foldable, or wrong: the converter makes the operation, or says what is wrong.
+        # Not foldable, or invalid: the converter makes the operation, or reports the error.
         return None
     arrays = results if isinstance(results, list) else [results]
     if node.attr.unread() or node.unread_inputs() or sum(array.size for array in arrays) > FOLD_ELEMENTS:
@@ -50,7 +50,7 @@ def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
 
 
 def known(node: Node, index: int) -> np.ndarray:
-    """The elements of an input, some of them symbolic dims perhaps."""
+    """Return the elements of an input, some of which may be symbolic dims."""
     array = node.value(index).known
     assert array is not None
     return array
@@ -64,7 +64,7 @@ def _is_known(node: Node) -> bool:
 
 
 def _dtype_of(node: Node) -> DType:
-    """Element type of a result of dims: that of the dims which went in, or int64 where they come from a shape."""
+    """Return the element type of a result on dims: that of its operands, or int64 if they come from a shape."""
     if node.operator in _OF_TYPES:
         return DTYPES["i64"]
     symbolic_inputs = [value for value in node.inputs if isinstance(value, Value) and value.is_symbolic]

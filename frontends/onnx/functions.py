@@ -1,4 +1,4 @@
-"""Functions: operators whose meaning is a small graph, from the model itself or from ONNX's own schemas."""
+"""Functions: operators defined by a small graph, of the model itself or of ONNX's schemas."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mirlo.frontends.onnx.model import LoadedModel, opsets_of
 from mirlo.frontends.onnx.values import AnyValue
 
 EXPANSION_DEPTH = 32
-"""Functions that call functions deeper than this call themselves, or might as well."""
+"""Deepest nesting of functions; deeper ones are considered recursive."""
 
 EXPANDED_NODES = 50_000
-"""Nodes that a model may come to beyond those of its main graph: a few functions that call each other twice, or loops
-in loops, are millions. So many take about half a minute to compile."""
+"""Most nodes beyond those of the main graph: a few functions that call each other twice, or nested loops, reach
+millions. This number takes about half a minute to compile."""
 
 
 def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
-    """The model's own function for an operator, or None."""
+    """Return the model's own function for an operator, or None."""
     return model.functions.get((domain, operator, overload))
 
 
 def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | None]) -> Any:
-    """The function body that ONNX gives for a node whose input types are known, or None."""
+    """Return the function body that ONNX defines for a node with known input types, or None."""
     import onnx
 
     found = schema.schema_of(domain, node.op_type, version)
@@ -48,7 +48,7 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | 
 
 
 def static_body(found: Any, version: int) -> Any:
-    """The function body of a schema that has one for all types, or None."""
+    """Return the function body of a schema that has one for all types, or None."""
     import onnx
 
     if not found.has_function:
@@ -64,14 +64,14 @@ def _type_bytes(value: AnyValue | None) -> bytes:
 
 
 def opsets(body: Any, outer: Mapping[str, int]) -> dict[str, int]:
-    """The operator sets that a function's nodes use: its own imports, and the caller's where it says nothing."""
+    """Return the opsets of a function's nodes: its own imports, completed by the caller's."""
     return {**outer, **opsets_of(body.opset_import)}
 
 
 def instantiate(body: Any, call: Any, present: Sequence[bool]) -> list[Any]:
-    """The nodes of a function, with the attributes of the call and without the inputs that it leaves out.
+    """Return the nodes of a function, with the attributes of the call and without its missing inputs.
 
-    An attribute that the call leaves out is left out where the function hands it on: the operator there has a default.
+    An attribute that the call omits is omitted where the function passes it on: the operator there has a default.
     """
     values = {attribute.name: attribute for attribute in body.attribute_proto}
     values.update({attribute.name: attribute for attribute in call.attribute})

@@ -1,7 +1,7 @@
-"""Gradients of relax operations, by reverse accumulation: one rule for each operator that can be differentiated.
+"""Gradients of relax operations by reverse accumulation: one rule per differentiable operator.
 
-A rule gets the operation and the gradient of its result, and returns that of each operand (None for one that has none).
-What the rules emit are relax operations, which can be differentiated again.
+A rule takes the operation and the gradient of its result, and returns that of each operand (None if it has none).
+Rules emit relax operations, which can be differentiated again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RULES: dict[str, Rule] = {}
 
 
 def gradients(y: Any, xs: Sequence[Any]) -> list[Any]:
-    """The gradient of the sum of y with respect to each of some values; zeros where y does not depend on it."""
+    """Return the gradient of the sum of y with respect to each of xs; zeros if y does not depend on it."""
     order = _between(y, xs)
     found: dict[Any, Any] = {y: filled(type_of(y), 1)}
     for op in reversed(order):
@@ -37,7 +37,7 @@ def gradients(y: Any, xs: Sequence[Any]) -> list[Any]:
 
 
 def _between(y: Any, xs: Sequence[Any]) -> list[Any]:
-    """The operations on the ways from the xs to y, each after those that it depends on."""
+    """Return the operations on paths from xs to y, in topological order."""
     stops = set(xs)
     reaches: dict[Any, bool] = {}
     order: list[Any] = []
@@ -93,7 +93,7 @@ def number_like(value: Any, number: float) -> Any:
 
 
 def summed_to(gradient: Any, value: Any) -> Any:
-    """A gradient of a broadcast result, as one of the operand: summed where that was repeated."""
+    """Reduce the gradient of a broadcast result to the shape of the operand."""
     made, wanted = type_of(gradient), type_of(value)
     if made.shape == wanted.shape:
         return gradient
@@ -103,7 +103,7 @@ def summed_to(gradient: Any, value: Any) -> Any:
 
 
 def _unary(name: str, slope: Callable[[Any, Any], Any]) -> None:
-    """A function with this slope, of the operand and the result."""
+    """Register a unary function with this derivative, a function of operand and result."""
     RULES[f"relax.{name}"] = lambda op, g: [
         emit("multiply", g, slope(op.operation.operands[0], op.operation.results[0]))
     ]
@@ -161,7 +161,7 @@ def _power(op: Any, g: Any) -> list[Any]:
 
 @rule("maximum", "minimum")
 def _extreme(op: Any, g: Any) -> list[Any]:
-    """All of it belongs to the operand that was taken; of equal ones, to the first."""
+    """Pass the gradient to the selected operand; to the first of equal ones."""
     first = "greater_equal" if op.operation.name == "relax.maximum" else "less_equal"
     is_first, zero = emit(first, op.lhs, op.rhs), number_like(g, 0)
     return [summed_to(emit("where", is_first, g, zero), op.lhs), summed_to(emit("where", is_first, zero, g), op.rhs)]
@@ -252,7 +252,8 @@ def _matmul(op: Any, g: Any) -> list[Any]:
 
 @rule("conv")
 def _conv(op: Any, g: Any) -> list[Any]:
-    """Of the data, a transposed convolution; of the weight, a convolution with strides and dilations exchanged."""
+    """Differentiate with respect to data (transposed convolution) and weight (convolution with strides and dilations
+    exchanged)."""
     x, weight = type_of(op.x), type_of(op.weight)
     if op.data_layout != "NC*" or op.groups != 1 or not x.is_static:
         raise NodeError("the gradient of a convolution is supported with one group, channels first, and known sizes")
@@ -266,7 +267,7 @@ def _conv(op: Any, g: Any) -> list[Any]:
     data = emit("conv_transpose", g, op.weight, **given)
     swapped = [1, 0, *range(2, x.rank)]
     ends = [pads[count + i] - rest[i] for i in range(count)]
-    if min(ends) < 0:  # windows that did not fit: their pixels count for nothing
+    if min(ends) < 0:  # incomplete windows: their pixels do not contribute
         trimmed = [0] * (2 * x.rank)
         trimmed[x.rank + 2 :] = [min(end, 0) for end in ends]
         x_used = emit("pad", op.x, pads=trimmed)

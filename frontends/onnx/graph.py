@@ -1,4 +1,4 @@
-"""The nodes of a graph in an order in which they can be imported; broken graphs are refused."""
+"""Topological order of the nodes of a graph; invalid graphs are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GRAPH, _GRAPHS = 5, 10
 
 @dataclass(frozen=True)
 class Step:
-    """A node, with the name by which it is told to people."""
+    """A node, with its name in messages."""
 
     proto: Any
     name: str
@@ -27,9 +27,9 @@ class Step:
 def steps(
     nodes: Sequence[Any], own: Iterable[str], outer: Iterable[str], wanted: Sequence[str], model: str, prefix: str = ""
 ) -> list[Step]:
-    """The nodes that the wanted values need, each after those that it depends on.
+    """Return the nodes that the wanted values need, in topological order.
 
-    `own` are the names of the graph's inputs and initializers, `outer` those of the graphs around it.
+    `own` are the names of the graph's inputs and initializers, `outer` those of the enclosing graphs.
     """
     defined = set(own)
     made = [Step(node, prefix + (node.name or f"{node.op_type}_{index}"), index) for index, node in enumerate(nodes)]
@@ -54,7 +54,8 @@ def steps(
 def _ordered(
     made: list[Step], producer: dict[str, int], before: set[str], wanted: Sequence[str], model: str
 ) -> list[Step]:
-    """Depth-first from the wanted values, without recursion: a graph may be tens of thousands of nodes deep."""
+    """Order nodes depth-first from the wanted values, without recursion: a graph may be tens of thousands of nodes
+    deep."""
     done: set[int] = set()
     open_nodes: dict[int, Iterator[str]] = {}
     for root in wanted:
@@ -88,7 +89,7 @@ def _ordered(
 
 
 def _sorted(needed: Sequence[int], made: list[Step], producer: dict[str, int]) -> list[int]:
-    """An order for nodes that the file does not list in one (it should, but not all tools see to it)."""
+    """Sort nodes that the file does not list in topological order, as it should."""
     waiting = {i: {producer[n] for n in read_names(made[i].proto) if n in producer} for i in needed}
     users: dict[int, list[int]] = {}
     for index, sources in waiting.items():
@@ -106,7 +107,7 @@ def _sorted(needed: Sequence[int], made: list[Step], producer: dict[str, int]) -
 
 
 def read_names(node: Any) -> list[str]:
-    """Names that a node reads: its inputs, and what the graphs in its attributes take from outside."""
+    """Return the names that a node reads: its inputs, and what its subgraphs capture."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.type == _GRAPH:
@@ -117,7 +118,7 @@ def read_names(node: Any) -> list[str]:
 
 
 def captured(graph: Any) -> list[str]:
-    """Names that a graph uses but does not define."""
+    """Return the names that a graph uses but does not define."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own.update(output for node in graph.node for output in node.output)
     reads = [name for node in graph.node for name in read_names(node)] + [value.name for value in graph.output]

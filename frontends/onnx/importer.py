@@ -64,7 +64,7 @@ def import_model(
             solutions[found.name] = found.dim
             if found.of_data:
                 of_data.add(found.name)
-            else:  # what data tells may have other names now, and is solved for anew
+            else:  # symbols of data-dependent sizes may be named differently now, and are solved again
                 solutions = {name: dim for name, dim in solutions.items() if name not in of_data}
                 of_data.clear()
     store.files.update(loaded.weights.files)
@@ -72,7 +72,7 @@ def import_model(
 
 
 def new_module(model: LoadedModel, context: Any = None) -> Any:
-    """An empty module that is named for the model."""
+    """Return an empty module that is named for the model."""
     with context or make_context(), ir.Location.file(model.name, 0, 0):
         return ir.Module.create()
 
@@ -84,10 +84,10 @@ def build_main(
     observer: Observer | None = None,
     solutions: Mapping[str, Dim] | None = None,
 ) -> dict[str, Dim]:
-    """Build `@main` at the insertion point; `observer` is told of each node.
+    """Build `@main` at the insertion point; `observer` receives the outcome of each node.
 
-    `solutions` are dims in the place of symbols of the inputs, and of those for sizes that data tells; where they are
-    given, `Solved` is raised for one more. Returns what symbols for dims that broadcast may be.
+    `solutions` replace symbols of the inputs and of data-dependent sizes; with them, `Solved` is raised for further
+    ones. Return the symbols for broadcast dims with their values.
     """
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
@@ -120,7 +120,7 @@ def build_main(
             outputs = body.graph(graph, scope)
         except Skipped:
             raise OnnxImportError(_problem_report(body.problems)) from None
-        if body.problems:  # an observer put something in the place of what could not be made
+        if body.problems:  # an observer replaced values that could not be made
             raise OnnxImportError(_problem_report(body.problems))
         for value, declared in zip(outputs, graph.output, strict=True):
             if not shapes:
@@ -167,7 +167,7 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
 
 
 def _check_output(value: AnyValue, declared: Any, model: str) -> None:
-    """What the model says of an output must not contradict what it computes."""
+    """Check that the declared type of an output does not contradict the computed one."""
     tensor = declared.type.tensor_type
     case = declared.type.WhichOneof("value")
     if case is None or (case == "tensor_type" and not tensor.elem_type):

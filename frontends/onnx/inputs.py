@@ -1,4 +1,4 @@
-"""Types of the model's inputs: dims by number, by symbol, or fixed by the caller."""
+"""Types of the model's inputs: static, symbolic, or fixed by the caller."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mirlo.frontends.onnx.kinds import STRING_CODE, kind_of_proto
 from mirlo.runtime.kinds import Kind
 
 Shapes = Mapping[str, Sequence[int | str]]
-"""Input name to its shape: numbers, or names of symbols."""
+"""Input name to shape: numbers, or names of symbols."""
 
 LONGEST_NUMBER = 18
-"""Digits of a number that fits into 64 bits, whatever its digits are."""
+"""Digits that always fit 64 bits."""
 
 
 def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
-    """The type of each input of the main graph, or its kind, where it is no tensor of numbers.
+    """Return the type of each input of the main graph, or its kind if it is not a numeric tensor.
 
-    Where the caller fixes a symbol of one input, the symbol is fixed in the others too.
+    If the caller fixes a symbol of one input, it is fixed in the others too.
     """
     symbols = _Symbols()
     texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
-    for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept come before those made up
+    for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept precede generated ones
         symbols.of(text)
     objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
     for name in shapes or {}:
@@ -68,7 +68,7 @@ def _object_kind(value: Any, symbols: _Symbols, model: str) -> Kind:
 
 
 def _bound_kind(kind: Kind, bound: Mapping[str, Dim]) -> Kind:
-    """The kind with the dims that the caller fixed."""
+    """Return the kind with the dims that the caller fixed."""
     if kind.element is not None:
         return Kind(kind.name, element=_bound_kind(kind.element, bound), key=kind.key)
     if kind.shape is None:
@@ -85,7 +85,7 @@ class _Symbols:
         self._taken: set[str] = set()
 
     def of(self, text: str) -> Dim:
-        """The dim for a model's `dim_param`, which may be any text: the same text is the same dim."""
+        """Return the dim for a model's `dim_param`, which may be any text: equal texts are equal dims."""
         if text not in self._by_text:
             self._by_text[text] = self._parsed(text)
         return self._by_text[text]
@@ -108,7 +108,7 @@ class _Symbols:
 
 
 def is_dim(text: str) -> bool:
-    """Whether a text is a dim of symbols as it stands."""
+    """Return whether a text is a valid symbolic dim."""
     try:
         dim = D.parse(text)
     except ValueError:
@@ -117,12 +117,12 @@ def is_dim(text: str) -> bool:
 
 
 def _is_countable(dim: D.SymbolicDim) -> bool:
-    """Whether the numbers in a dim are such that compiled code, which counts in 64 bits, can hold them."""
+    """Return whether the numbers in a dim fit the 64 bits of compiled code."""
     return all(len(digits) <= LONGEST_NUMBER for digits in re.findall("[0-9]+", str(dim)))
 
 
 def identifier(text: str) -> str:
-    """Return a valid name of a dim that is like this text, which may be any."""
+    """Return a valid name of a dim that resembles this text, which may be any."""
     if D.is_symbol_name(text):
         return text
     name = re.sub(r"[^A-Za-z0-9_]", "_", text)
@@ -176,7 +176,7 @@ def _given(
 
 
 def _bind(old: Dim, new: Dim, bound: dict[str, Dim], what: str) -> None:
-    """Note what a given dim says about the symbol that the model declares."""
+    """Record what a given dim implies for the symbol that the model declares."""
     if isinstance(old, int):
         if old != new:
             raise OnnxImportError(f"{what} is {new}, but the model fixes it to {old}")

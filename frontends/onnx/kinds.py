@@ -1,4 +1,4 @@
-"""Types of ONNX that are more than tensors of numbers, as kinds of run-time values."""
+"""Types of ONNX other than numeric tensors, as kinds of run-time values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tensor_kind(found: TensorType) -> Kind:
 
 
 def tensor_type(kind: Kind) -> TensorType | None:
-    """The type of a tensor of numbers whose rank is known, else None."""
+    """Return the type of a numeric tensor of known rank, else None."""
     if not kind.is_tensor or kind.shape is None:
         return None
     dims: tuple[Dim, ...] = tuple(dim if isinstance(dim, int) else parse_dim(dim) for dim in kind.shape)
@@ -29,7 +29,7 @@ def tensor_type(kind: Kind) -> TensorType | None:
 
 
 def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = None) -> Kind:
-    """The kind of a TypeProto; `dim_of` gives the dim of a Dimension that is no number."""
+    """Return the kind of a TypeProto; `dim_of` maps a Dimension that is not a number."""
     case = proto.WhichOneof("value")
     if case == "sequence_type":
         return sequence_of(kind_of_proto(proto.sequence_type.elem_type, what, dim_of))
@@ -86,7 +86,7 @@ def onnx_type_of(kind: Kind) -> str:
 
 
 def type_proto(kind: Kind) -> Any:
-    """The TypeProto of a kind."""
+    """Return the TypeProto of a kind."""
     from onnx import helper
 
     if kind.name == MAP and kind.key is not None and kind.element is not None:
@@ -100,10 +100,10 @@ def type_proto(kind: Kind) -> Any:
 
 
 def join(a: Kind, b: Kind) -> Kind | None:
-    """What is said of either of two values; None where they are of different kinds altogether."""
+    """Return the most specific kind of both values; None if they are incompatible."""
     if a == b:
         return a
-    if OPTIONAL in (a.name, b.name) and a.name != b.name:  # a value counts as an optional one that is there
+    if OPTIONAL in (a.name, b.name) and a.name != b.name:  # a value is also an optional that is present
         inner, other = (a.element, b) if a.name == OPTIONAL else (b.element, a)
         joined = None if inner is None else join(inner, other)
         return None if joined is None else optional_of(joined)

@@ -1,6 +1,6 @@
-"""Loops whose rounds run time counts: scf.while, whose region is a graph of the model, or what a converter does.
+"""Loops with run-time trip counts: scf.while, whose region is a graph of the model or made by a converter.
 
-`body` is the import of the function that the loop is part of.
+`body` is the import of the function that contains the loop.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ ATTEMPTS = 8
 
 @dataclass(frozen=True)
 class Round:
-    """What a loop does in each round."""
+    """One iteration of a loop."""
 
     make: Callable[[Value, Value, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
-    """Of the number of the round, whether it is wanted, and what is carried: whether to go on, what is carried on, and
-    what is collected."""
+    """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
+    carried values, and the scan outputs."""
     carried: Sequence[Any] = ()
-    """What the model declares of what is carried, if anything."""
+    """Declared types of the carried values, if any."""
     collected: Sequence[Any] = ()
-    """What the model declares of what is collected, if anything."""
+    """Declared types of the scan outputs, if any."""
     backwards: Sequence[bool] = ()
-    """Of what is collected, whether its first row is that of the last round."""
+    """For each scan output, whether its rows are in reverse order of iterations."""
 
 
 def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
-    """The round that the body of ONNX's Loop is."""
+    """Return the iteration that the body of ONNX's Loop defines."""
 
     def make(count: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, *results = body.branch(graph, [count, going, *values])
@@ -58,10 +58,10 @@ def repeat(
     carried: Sequence[AnyValue],
     room: Dim | None = None,
 ) -> list[Any]:
-    """A loop of as many rounds as `limit` says, as long as `going`, and what a round gives first, is true.
+    """Make a loop of up to `limit` iterations while `going`, and the first result of an iteration, is true.
 
-    With `room`, the most rounds that there can be, what a round gives beside what is carried is collected: the results
-    are then followed by tensors of that many rows, and the number of rows that are used.
+    With `room`, the maximum trip count, scan outputs are collected: the results are followed by tensors of that many
+    rows and the number of used rows.
     """
     most = None if limit is None else scalar_of(body, limit, "M")
     flag = constant("", np.array(True)) if going is None else going
@@ -76,7 +76,7 @@ def repeat(
         before, after = (region.blocks.append(*types) for region in made.regions)
         found = _round(body, round_, made, after, kinds, room)
         if found is not None and found != kinds:
-            # An object carries less than was thought, such as elements of any shape: the body is imported anew.
+            # The carried object is less specific than assumed: import the body again.
             made.erase()
             _require_kept(carried, kinds, found)
             kinds = found
@@ -97,7 +97,7 @@ def _at(declared: Sequence[Any], index: int) -> Any:
 
 
 def _collected_types(body: Any, round_: Round, inits: Sequence[Any], kinds: list[Kind]) -> list[TensorType]:
-    """The types of what a round collects: it is imported once to see, and thrown away."""
+    """Return the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
     probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
     _, after = (region.blocks.append(*types) for region in probe.regions)
@@ -112,7 +112,7 @@ def _collected_types(body: Any, round_: Round, inits: Sequence[Any], kinds: list
 
 
 def _as_declared(found: TensorType, declared: Any) -> TensorType:
-    """The type that the body declares, where its dims are known in a round only."""
+    """Return the declared type, if its dims are known only within an iteration."""
     if declared is None:
         return found
     tensor = declared.type.tensor_type
@@ -128,7 +128,7 @@ def _rows(room: Dim, row: TensorType) -> Any:
 
 
 def _imported(body: Any, round_: Round, block: Any, kinds: list[Kind]) -> tuple[Value, list[AnyValue], list[AnyValue]]:
-    """A round in its block: whether to go on, what is carried, what is collected."""
+    """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
     count, going = (Value("", type_of(x), ir=x) for x in arguments[:2])
     given = [value_of(x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
@@ -141,7 +141,7 @@ def _imported(body: Any, round_: Round, block: Any, kinds: list[Kind]) -> tuple[
 
 
 def _round(body: Any, round_: Round, loop: Any, block: Any, kinds: list[Kind], room: Dim | None) -> list[Kind] | None:
-    """Import a round into its block. Where values of these kinds do not hold what it gives, the kinds that do."""
+    """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
     with body.inside(loop, block):
         condition, results, collected = _imported(body, round_, block, kinds)
         results = [_conformed(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
@@ -169,13 +169,13 @@ def _round(body: Any, round_: Round, loop: Any, block: Any, kinds: list[Kind], r
 
 
 def from_the_end(length: Dim, number: Any) -> Any:
-    """length - 1 - number, of rank 0."""
+    """Return length - 1 - number, of rank 0."""
     last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
     return relax_op("subtract").make(last, number)
 
 
 def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
-    """A tensor whose dims may well be those of the kind, but only run time tells, as one of that kind, checked."""
+    """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(value, Value) or value.type == wanted or not _may_be(value.type, wanted):
         return value
@@ -211,12 +211,12 @@ def _require_kept(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Ki
 
 
 def of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:
-    """The SSA value of a value where one of this kind is wanted, a tensor or an object."""
+    """Return the SSA value for a wanted kind, a tensor or an object."""
     return body.ssa(value) if tensor_type(kind) is not None else object_of(value, body.any_ssa)
 
 
 def scalar_of(body: Any, value: Value, name: str) -> Any:
-    """A tensor of one element as one of rank 0; that it has one is checked by the call where only run time knows."""
+    """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
     found = body.ssa(value)
@@ -224,13 +224,13 @@ def scalar_of(body: Any, value: Value, name: str) -> Any:
 
 
 def value_of(made: Any, kind: Kind) -> AnyValue:
-    """The value that an SSA value of this kind is."""
+    """Wrap an SSA value of this kind."""
     found = tensor_type(kind)
     return ObjectValue("", kind, ir=made) if found is None else Value("", found, ir=made)
 
 
 def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
-    """What a loop carries: of sequences, what the body says of their elements, else elements of any shape."""
+    """Return the kind of a carried value; the body's element types are used for sequences."""
     if isinstance(value, Value):
         return value.kind
     if graph_input is not None and graph_input.type.WhichOneof("value") in ("sequence_type", "optional_type"):

@@ -1,4 +1,4 @@
-"""Opening a model: from a path, bytes or a ModelProto to a parsed message and its weights."""
+"""Opening of a model: from a path, bytes or a ModelProto to a parsed message and its weights."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Source = Any
 """str | Path | bytes | onnx.ModelProto; `onnx` is imported late, so its type cannot be named here."""
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
-"""Versions of the default operator set that the converters were written for."""
+"""Versions of the default opset that the converters support."""
 
-# What people mistake for an ONNX file: the first bytes, and what to tell them.
+# Files commonly mistaken for ONNX: their first bytes, and advice.
 _SIGNATURES = {
     b"version https://git-lfs": "a Git LFS pointer: run 'git lfs pull' to get the model itself",
     b"PK\x03\x04": "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export",
@@ -39,20 +39,20 @@ class LoadedModel:
     """A parsed model."""
 
     proto: Any
-    """The ModelProto; where it came from a file or bytes, the data of large tensors is not in it."""
+    """The ModelProto; from a file or bytes it lacks the data of large tensors."""
     weights: Weights
     name: str
-    """How messages name the model: its path, or its graph's name."""
+    """The model's name in messages: its path, or its graph's name."""
     path: Path | None
-    """Where the model came from, if from a file."""
+    """The model's file, if it has one."""
 
     def opsets(self) -> dict[str, int]:
-        """Version of each imported operator set by domain; the default domain is ''."""
+        """Return the version of each imported opset by domain; the default domain is ''."""
         return opsets_of(self.proto.opset_import)
 
     @cached_property
     def functions(self) -> dict[tuple[str, str, str], Any]:
-        """The model's own functions by domain, operator and overload."""
+        """Return the model's own functions by domain, operator and overload."""
         return {
             ("" if body.domain == "ai.onnx" else body.domain, body.name, body.overload): body
             for body in self.proto.functions
@@ -91,7 +91,7 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     except DecodeError as error:
         raise OnnxImportError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
     if _is_old(proto):
-        # The converter wants the numbers too; models of that age are small.
+        # The version converter needs the data too; models of that age are small.
         proto.ParseFromString(bytes(buffer))
         slimmed.data.clear()
     proto = _checked(proto, what)
@@ -105,7 +105,7 @@ def _graph_name(proto: Any) -> str:
 
 
 def _checked(proto: Any, what: str) -> Any:
-    """The model, or that model in the oldest operator set that there are converters for."""
+    """Return the model, converted to the oldest supported opset if it is older."""
     proto = with_plain_names(proto, what)
     if not proto.HasField("graph"):
         raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
@@ -128,5 +128,5 @@ def _is_old(proto: Any) -> bool:
 
 
 def opsets_of(imports: Any) -> dict[str, int]:
-    """Versions by domain, of an `opset_import` field."""
+    """Return versions by domain of an `opset_import` field."""
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

@@ -1,4 +1,4 @@
-"""What a converter sees of a node: inputs as values, constants or dims; attributes; and how to emit operations."""
+"""A converter's view of a node: inputs as values, constants or dims; attributes; and emission of operations."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 
 class Builder(Protocol):
-    """What nodes need from the import that they are part of."""
+    """The interface of an import that nodes use."""
 
     expansion: Expansion
     """What was copied so far of functions and loops."""
 
     def ssa(self, value: AnyValue) -> Any:
-        """The SSA value of a tensor; a known one becomes a constant."""
+        """Return the SSA value of a tensor; a known one becomes a constant."""
 
     def any_ssa(self, value: AnyValue) -> Any:
-        """The SSA value of any value: a tensor, or an object of the run time."""
+        """Return the SSA value of any value: a tensor or a run-time object."""
 
     def array(self, tensor: Any) -> np.ndarray:
-        """The elements of a TensorProto."""
+        """Return the elements of a TensorProto."""
 
     def strings(self, tensor: Any) -> np.ndarray:
-        """The elements of a TensorProto of strings."""
+        """Return the elements of a TensorProto of strings."""
 
     def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
-        """Import a graph that an attribute holds, here, for these inputs; the values of its outputs."""
+        """Import a subgraph here, for these inputs; return the values of its outputs."""
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
-        """A value of the node's graph, computed anew from these values of others."""
+        """Recompute a value of the node's graph from these values of others."""
 
     def declared(self, name: str) -> tuple[int, ...] | None:
-        """The shape that the graph of the node declares of a value, if it is all numbers."""
+        """Return the declared shape of a value if it is static."""
 
     def fresh_symbol(self, base: str) -> str:
-        """A name for a dim that no other has, made of the name of a value."""
+        """Return a unique dim name derived from the name of a value."""
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
-        """Such a name for a size that data tells, and the dim that it must be: its symbol, where any will do."""
+        """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
-        """Bind symbols to the elements of an input that run time computes."""
+        """Bind symbols to the elements of an input computed at run time."""
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
-        """The dim that these broadcast to, of which run time tells whether they are 1: what it must be, or a symbol."""
+        """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
 
     def is_bound_to_data(self, *dims: Dim) -> bool:
-        """Whether a size that data tells is part of one of these, which is solved for, or taken for equal."""
+        """Return whether a solvable data-dependent size is part of one of these dims."""
 
     def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
-        """Import two graphs as the branches of an scf.if; its results."""
+        """Import two graphs as the branches of an scf.if; return its results."""
 
     def repeat(
         self,
@@ -75,9 +75,9 @@ class Builder(Protocol):
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        """A graph, or a `loops.Round`, as the body of an scf.while; what it carried when it ended.
+        """Import a graph, or a `loops.Round`, as the body of an scf.while; return its carried values.
 
-        With room for so many rows, then what each round gave beside it, and how many rounds there were.
+        With room for so many iterations, scan outputs and the trip count follow.
         """
 
 
@@ -104,7 +104,7 @@ class Node:
         self._read: set[int] = set()
 
     def __len__(self) -> int:
-        """How many inputs the node has, absent ones at the end not counted."""
+        """Return the number of inputs, without absent ones at the end."""
         return max((i + 1 for i, value in enumerate(self.inputs) if value is not None), default=0)
 
     def has(self, index: int) -> bool:
@@ -114,7 +114,7 @@ class Node:
         return index < len(self.outputs) and bool(self.outputs[index])
 
     def any_value(self, index: int) -> AnyValue:
-        """An input that must be there, whatever it is."""
+        """Return a required input of any kind."""
         self._read.add(index)
         found = self.inputs[index] if index < len(self.inputs) else None
         if found is None:
@@ -122,53 +122,53 @@ class Node:
         return found
 
     def value(self, index: int) -> Value:
-        """An input that must be there and a tensor."""
+        """Return a required input that is a tensor."""
         found = self.any_value(index)
         if not isinstance(found, Value):
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a tensor is needed")
         return found
 
     def sequence(self, index: int) -> ListValue | ObjectValue:
-        """An input that must be there and a sequence."""
+        """Return a required input that is a sequence."""
         found = self.any_value(index)
         if found.kind.name != SEQUENCE or isinstance(found, (Value, OptionalValue)):
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a sequence is needed")
         return found
 
     def is_string(self, index: int) -> bool:
-        """Whether an input is a tensor of strings."""
+        """Return whether an input is a tensor of strings."""
         found = self.inputs[index] if index < len(self.inputs) else None
         return found is not None and found.kind.name == STRING
 
     def object(self, index: int) -> Any:
-        """An input as an SSA value, whatever it is; None where the node leaves it out."""
+        """Return an input of any kind as an SSA value; None if the node omits it."""
         return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
 
     def host(self, function: str, *values: Any, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
-        """Call a host function on SSA values; the values of its results, which are of these kinds."""
+        """Call a host function on SSA values; return its results, which have these kinds."""
         return call_host(function, values, results, **options)
 
     def __getitem__(self, index: int) -> Any:
-        """An input as an SSA value."""
+        """Return an input as an SSA value."""
         return self.builder.ssa(self.value(index))
 
     def declared(self, output: int) -> tuple[int, ...] | None:
-        """The shape that the model declares of an output, if it is all numbers."""
+        """Return the declared shape of an output if it is static."""
         return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
 
     def optional(self, index: int) -> Any:
-        """An input as an SSA value, or None where the node leaves it out."""
+        """Return an input as an SSA value, or None if the node omits it."""
         return self[index] if self.has(index) else None
 
     def all(self, start: int = 0) -> list[Any]:
-        """All inputs from `start` on as SSA values."""
+        """Return all inputs from `start` on as SSA values."""
         return [self[i] for i in range(start, len(self))]
 
     def type(self, index: int) -> TensorType:
         return self.value(index).type
 
     def ignore(self, *indices: int) -> None:
-        """Say that these inputs do not change what is computed here."""
+        """Declare that these inputs do not affect the result."""
         self._read.update(indices)
 
     def unread_inputs(self) -> list[int]:
@@ -178,7 +178,7 @@ class Node:
         return self.signature.input_name(index) if self.signature else f"#{index}"
 
     def array(self, index: int) -> np.ndarray:
-        """The elements of an input that must be constant."""
+        """Return the elements of an input that must be constant."""
         value = self.value(index)
         if value.known is None or value.is_symbolic:
             raise NodeError(
@@ -188,7 +188,7 @@ class Node:
         return value.known
 
     def scalar(self, index: int, default: Any = None) -> Any:
-        """The single element of a constant input, as a Python number."""
+        """Return the single element of a constant input as a Python number."""
         if not self.has(index):
             return default
         array = self.array(index)
@@ -197,9 +197,9 @@ class Node:
         return array.reshape(-1)[0].item()
 
     def dims(self, index: int) -> tuple[Dim, ...]:
-        """The elements of an input that is a list of dims: numbers, or known as expressions of symbols.
+        """Return the elements of an input that is a list of dims: numbers or expressions of symbols.
 
-        Those that only run time knows become symbols.
+        Elements known only at run time become symbols.
         """
         value = self.value(index)
         if value.known is None:
@@ -207,19 +207,19 @@ class Node:
         return tuple(map(as_dim, value.known.reshape(-1)))
 
     def ints(self, index: int) -> list[int]:
-        """The elements of a constant list of integers."""
+        """Return the elements of a constant list of integers."""
         return [int(item) for item in self.array(index).reshape(-1)]
 
     def axes(self, index: int, name: str = "axes") -> list[int] | None:
-        """Axes, which older operator sets have as an attribute and newer ones as an input; None where absent."""
+        """Return axes, an attribute in older opsets and an input in newer ones; None if absent."""
         if name in self.attr:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
     def emit(self, operator: str, *operands: Any, **attributes: Any) -> Any:
-        """Make a relax operation; its value, or a tuple of them.
+        """Make a relax operation; return its value or a tuple of values.
 
-        Operands that may broadcast, or not, are expanded.
+        Operands that may broadcast at run time are expanded.
         """
         while True:
             try:
@@ -231,7 +231,7 @@ class Node:
                 operands = expanded
 
     def constant(self, array: Any, like: TensorType | DType | str | None = None) -> Any:
-        """The SSA value of a constant, of the element type of `like`."""
+        """Return the SSA value of a constant with the element type of `like`."""
         if like is not None:
             element = like.dtype if isinstance(like, TensorType) else dtype(like)
             array = np.asarray(array).astype(element.to_numpy())
@@ -260,7 +260,7 @@ def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
 
 
 def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffers) -> tuple[Any, ...] | None:
-    """Return the operands of an operation, with the axis that broadcasts expanded; None where they cannot be."""
+    """Return the operands with broadcast axes expanded; None if they cannot be."""
     sides = (error.left, error.right)
     if any(side is D.UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
         return None
@@ -283,12 +283,12 @@ def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> A
 
 
 def is_exact(number: Any) -> bool:
-    """Whether an f64 holds this number, as it must where it becomes a Float attribute."""
+    """Return whether an f64 represents this number exactly, as Float attributes require."""
     return isinstance(number, (bool, float)) or int(float(number)) == number
 
 
 def relax_op(name: str) -> Any:
-    """The class of a relax operation."""
+    """Return the class of a relax operation."""
     found = DIALECT.operations.get(f"relax.{name}")
     if found is None:
         raise ValueError(f"relax has no operator '{name}': {nearest(name, (key[6:] for key in DIALECT.operations))}")
@@ -296,14 +296,14 @@ def relax_op(name: str) -> Any:
 
 
 def type_of(value: Any) -> TensorType:
-    """The type of an SSA value."""
+    """Return the type of an SSA value."""
     found = TensorType.from_mlir(value.type)
     assert found is not None
     return found
 
 
 def simple(operator: str, count: int = 1) -> Callable[[Node], Any]:
-    """A converter to one relax operation that takes the first `count` inputs and no attributes."""
+    """Return a converter to one relax operation on the first `count` inputs, without attributes."""
 
     def convert(node: Node) -> Any:
         return node.emit(operator, *(node[i] for i in range(count)))

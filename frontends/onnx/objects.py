@@ -1,7 +1,7 @@
-"""Values of the import as objects of the run time, and calls of host functions.
+"""Import values as run-time objects, and calls of host functions.
 
-A host function works on objects (tensors of strings, sequences, optional values) when the model runs, in Python; what
-is computed on tensors between the calls is compiled.
+A host function works on objects (string tensors, sequences, optional values) at run time, in Python; tensor
+computation between the calls is compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mirlo.runtime.kinds import Kind
 
 
 def call_host(function: str, values: Sequence[Any], results: Sequence[Kind], **options: Any) -> list[AnyValue]:
-    """A call of a host function on SSA values; the results as values of these kinds, without names."""
+    """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
     mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
     op = CallPacked.build(list(values), result_types=mlir_types, function=function, options=json.dumps(options))
@@ -30,7 +30,7 @@ def call_host(function: str, values: Sequence[Any], results: Sequence[Kind], **o
 
 
 def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
-    """What is said of any of these values."""
+    """Return the most specific kind of all these values."""
     found = values[0].kind
     for value in values[1:]:
         joined = join(found, value.kind)
@@ -41,7 +41,7 @@ def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
 
 
 def object_of(value: AnyValue, ssa: Any) -> Any:
-    """The SSA value of a value as an object, whatever it is; `ssa` makes that of a tensor or of an object."""
+    """Return the SSA value of a value as an object; `ssa` makes that of a tensor or of an object."""
     if isinstance(value, ObjectValue):
         return ssa(value)
     if isinstance(value, Value):
@@ -55,11 +55,11 @@ def object_of(value: AnyValue, ssa: Any) -> Any:
 
 
 MOST_OPERANDS = 12
-"""A call holds operands of so many different types at least, one after the other."""
+"""Operands of different types that a call can hold, in sequence."""
 
 
 def _built(items: list[Any], kind: Kind) -> Any:
-    """A sequence of some elements, put together in pieces."""
+    """Return a sequence of elements, concatenated from pieces."""
     made = _one(call_host("mirlo.sequence.construct", items[:MOST_OPERANDS], [kind]))
     for start in range(MOST_OPERANDS, len(items), MOST_OPERANDS):
         made = _one(call_host("mirlo.sequence.extended", [made, *items[start : start + MOST_OPERANDS]], [kind]))

@@ -1,4 +1,4 @@
-"""Models of operator sets that are older than all converters: ONNX's version converter brings them up."""
+"""Models of older opsets than the converters support: upgraded by ONNX's version converter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.errors import OnnxImportError
 
 
 def modernized(proto: Any, opset: int, what: str) -> Any:
-    """The model in a newer operator set."""
+    """Return the model in a newer opset."""
     from onnx import checker, shape_inference
 
     try:
@@ -19,7 +19,7 @@ def modernized(proto: Any, opset: int, what: str) -> Any:
             made = shape_inference.infer_shapes(made)
             _spread_slopes(made.graph)
         return made
-    except Exception as error:  # the converter fails in many ways
+    except Exception as error:  # the version converter raises many kinds of exceptions
         version = next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
         raise OnnxImportError(
             f"{what}: the model uses operator set {version}, and ONNX's version converter cannot bring it to {opset}, "
@@ -28,11 +28,11 @@ def modernized(proto: Any, opset: int, what: str) -> Any:
 
 
 SIZES = (1009, 2003)
-"""Where the numbers begin that stand for symbols; two runs must not differ in anything else."""
+"""First numbers that stand for symbols; two runs must not differ in anything else."""
 
 
 def _converted(proto: Any, opset: int) -> Any:
-    """The converter wants numbers for dims: symbols are numbers while it runs, which must leave no trace."""
+    """Convert with numbers in place of symbols, which the version converter needs and which must leave no trace."""
     from onnx import version_converter
 
     dims = list(_open_dims(proto))
@@ -58,14 +58,14 @@ def _converted(proto: Any, opset: int) -> Any:
 
 
 def _open_dims(proto: Any) -> Iterator[Any]:
-    """The dims of the inputs that are no numbers."""
+    """Yield the dynamic dims of the inputs."""
     for value in proto.graph.input:
         if value.type.tensor_type.HasField("shape"):
             yield from (dim for dim in value.type.tensor_type.shape.dim if not dim.HasField("dim_value"))
 
 
 def _spread_slopes(graph: Any) -> None:
-    """Up to operator set 6 a slope of PRelu was per channel, which the converter does not know: give it its axes."""
+    """Add axes to PRelu's slope, which was per channel up to opset 6; the version converter does not know that."""
     from onnx import helper
 
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}

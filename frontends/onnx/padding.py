@@ -1,4 +1,4 @@
-"""Pad by amounts that are known at run time only, to a shape that the model declares: each dim is gathered anew."""
+"""Pad by run-time amounts, to a shape that the model declares: each dim is gathered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> Any:
 
 
 def _along(node: Node, x: Any, source: Any, axis: int, size: int, mode: str, value: Any) -> Any:
-    """One dim: the element at each place of `source`, and what the mode says for places outside."""
+    """Pad one dim: the element at each position of `source`, or the value that the mode defines outside."""
     if size == 0:
         raise NodeError(f"an empty dim of {node.type(0)} is padded by amounts that are known at run time only")
     last = node.constant(max(size - 1, 0), "i64")

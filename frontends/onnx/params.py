@@ -1,4 +1,4 @@
-"""ONNX files as parameter files: IR that was saved without its weights finds them in the model again."""
+"""ONNX files as parameter files, for IR that was saved without its weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.runtime.params import ParameterStore, register_reader
 
 
 def file_tensors(model: LoadedModel) -> Iterator[tuple[str, Any]]:
-    """Tensors of the main graph that become parameters of their own name: initializers, values of Constant nodes."""
+    """Yield tensors of the main graph that become parameters under their own name: initializers, Constant nodes."""
     for tensor in model.proto.graph.initializer:
         yield tensor.name, tensor
     for node in model.proto.graph.node:

@@ -1,4 +1,4 @@
-"""The page about ONNX import, with the operators that are supported.
+"""The page about ONNX import, with the supported operators.
 
 python -m mirlo.frontends.onnx.reference > docs/onnx.md
 """
@@ -80,7 +80,7 @@ need no converter.
 
 
 def reference() -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     load_converters()
     return "\n".join([HEAD, *_operators(), *_conformance()]) + "\n"
 
@@ -93,7 +93,7 @@ def _operators() -> Iterator[str]:
 
 
 def _conformance() -> Iterator[str]:
-    """The totals of ONNX's suite, from the list that its test keeps."""
+    """Yield the totals of ONNX's suite, from the list that its test keeps."""
     lines = KNOWN_FAILURES.read_text(encoding="utf-8").splitlines()
     totals = next(line.removeprefix("# ") for line in lines if re.match(r"# \d+ of \d+", line))
     yield f"\n## Conformance\n\nOf ONNX's own backend suite, {totals}. The others, by reason:\n"
@@ -106,7 +106,7 @@ def _conformance() -> Iterator[str]:
 
 
 def _by_function() -> Iterator[str]:
-    """Operators without a converter whose function body consists of operators that have one."""
+    """Yield operators without a converter whose function body only uses operators that have one."""
     import onnx
 
     for operator in {found.name for found in onnx.defs.get_all_schemas() if found.domain == ""}:

@@ -1,6 +1,6 @@
-"""Branches that run time decides on: the graphs of a node as regions of scf.if.
+"""Run-time branches: subgraphs of a node as regions of scf.if.
 
-`body` is the import of the function that they are part of.
+`body` is the import of the function that contains them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mirlo.runtime.kinds import Kind
 
 def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
-    # The types of the results are known when both branches are imported, and an operation cannot gain results:
-    # the branches grow in one without, and move.
+    # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
+    # built in a temporary operation and moved.
     draft = scf.IfOp(flag, has_else=True)
     blocks = [region.blocks[0] for region in draft.operation.regions]
     graphs = (then_graph, else_graph)
@@ -40,7 +40,7 @@ def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> lis
 
 
 def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> AnyValue:
-    """What either branch made of another shape, handed on as an object, as a tensor of a shape that run time tells."""
+    """Return a branch result whose shape differs, passed as an object, as a tensor of run-time shape."""
     if not (isinstance(value, ObjectValue) and isinstance(one, Value) and isinstance(other, Value)):
         return value
     pairs = zip(one.type.shape, other.type.shape, strict=True)
@@ -59,7 +59,7 @@ def _branch_of(body: Any, block: Any, op: Any, graph: Any) -> list[AnyValue]:
 
 
 def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
-    """What the results of an If are, whichever branch makes them."""
+    """Return the kinds of an If's results, whichever branch makes them."""
     kinds = []
     for a, b in zip(one, other, strict=True):
         kind = join(a.kind, b.kind)

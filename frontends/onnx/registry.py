@@ -1,4 +1,4 @@
-"""The table of converters: which function imports an operator, by domain, name and operator set version."""
+"""The table of converters by domain, operator and opset."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 Converter = Callable[[Any], Any]
-"""Takes a `Node` and returns the value of its output, a tuple of them, or NotImplemented to have the operator's
-function body expanded instead."""
+"""Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's
+function body."""
 
 
 def _name(function: Converter | None) -> str:
@@ -20,7 +20,7 @@ def _name(function: Converter | None) -> str:
 
 
 def _is_same(left: Converter | None, right: Converter | None) -> bool:
-    """Whether both are one definition."""
+    """Return whether both are the same definition."""
     return left is not None and right is not None and _name(left) == _name(right) and "<locals>" not in _name(left)
 
 
@@ -57,7 +57,7 @@ class Registry:
         return versions.converters[at - 1] if versions and at else None
 
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
-        """Versions from which the operator is supported."""
+        """Return the versions from which the operator is supported."""
         versions = self._table.get((domain, operator))
         if versions is None:
             return ()
@@ -68,7 +68,7 @@ class Registry:
 
 
 class Converters:
-    """Mirlo's own converters, and before them those that users register."""
+    """Mirlo's converters, preceded by those of users."""
 
     def __init__(self) -> None:
         self.built_in = Registry()
@@ -78,7 +78,7 @@ class Converters:
         self.built_in.add(domain, operator, since, function)
 
     def find(self, domain: str, operator: str, version: int) -> list[Converter]:
-        """Those for an operator in a version, in the order in which they are asked."""
+        """Return the converters for an operator in a version, in the order in which they are tried."""
         found = (registry.find(domain, operator, version) for registry in (self.users, self.built_in))
         return [function for function in found if function is not None]
 
@@ -91,16 +91,16 @@ class Converters:
 
 CONVERTERS = Converters()
 FOLDERS = Registry()
-"""Operators that import time can compute on known values; same form, but they return numpy arrays."""
+"""Operators that can be folded on known values; their functions return numpy arrays."""
 
 _BUILT_IN = f"{__package__}.ops."
 
 
 def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register a function as the converter of these operators, from operator set version `since` on.
+    """Register a function as the converter of these operators, from opset `since` on.
 
-    It takes a `Node` and returns the value of the output, or a tuple of them. A user's converter comes before Mirlo's
-    own for the same operator, which is asked where it returns NotImplemented.
+    It takes a `Node` and returns the output value or a tuple of values. A user's converter is tried before Mirlo's
+    own, which is used if it returns NotImplemented.
     """
 
     def register(function: Converter) -> Converter:
@@ -119,7 +119,7 @@ def removed(operator: str, since: int) -> None:
 
 
 def folder(*operators: str) -> Callable[[Converter], Converter]:
-    """Register a function that computes these operators on known values."""
+    """Register a function that folds these operators on known values."""
 
     def register(function: Converter) -> Converter:
         for operator in operators:
@@ -131,7 +131,7 @@ def folder(*operators: str) -> Callable[[Converter], Converter]:
 
 @cache
 def load_converters() -> None:
-    """Import every file of `ops/`: each registers what it has."""
+    """Import every file of `ops/`, which registers its converters."""
     from mirlo.frontends.onnx import ops
 
     for module in pkgutil.iter_modules(ops.__path__):

@@ -1,4 +1,4 @@
-"""The shape that a Reshape makes, as far as import time can tell."""
+"""The result shape of a Reshape, as far as it is known at import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mirlo.frontends.onnx.errors import NodeError
 
 
 class Undivided(NodeError):
-    """Whether some dims divide the elements of a tensor is known at run time only; the shape, -1 where the rest is."""
+    """Whether some dims divide the elements of a tensor is known only at run time; holds the shape with -1 for the
+    rest."""
 
     def __init__(self, text: str, shape: Sequence[Dim]) -> None:
         super().__init__(text)
@@ -22,7 +23,7 @@ class Undivided(NodeError):
 
 
 def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
-    """The shape that a Reshape to `wanted` makes: 0 copies a dim, -1 is what remains."""
+    """Return the result shape of a Reshape to `wanted`: 0 copies a dim, -1 is the rest."""
     shape: list[Dim] = []
     for i, dim in enumerate(wanted):
         if dim == 0 and not allow_zero:

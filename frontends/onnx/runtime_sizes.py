@@ -1,7 +1,7 @@
-"""Sizes that data tells: values of run time become symbols, and what is computed with them stays compiled code.
+"""Data-dependent sizes: run-time values become symbols, and computation with them stays compiled code.
 
-`bind` gives each element of an i64 vector a symbol; from there on shapes are made of symbols, as those of inputs are. A
-size that cannot be is made negative where it is computed, so that the one check of `relax.bind_dims` finds it.
+`bind` gives each element of an i64 vector a symbol; later shapes use these symbols like those of inputs. An invalid
+size is made negative where it is computed, so that the one check of `relax.bind_dims` reports it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.values import Value, as_dim
 
 WRONG = -1
-"""A size that says that something else is wrong."""
+"""A size that signals an error."""
 MAX_SIZE = float(1 << 62)
-"""Sizes from here on are wrong: sums of a few of them would not fit in i64."""
+"""Sizes from here on are invalid: sums of a few of them would overflow i64."""
 
 
 def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
-    """The elements of an i64 vector as symbols; `what` says what they are, where one of them cannot be."""
+    """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
     found = type_of(values)
     if found.rank != 1:
         raise NodeError(f"a list of numbers is expected, got {found}")
@@ -53,14 +53,14 @@ def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None
 
 
 def vector(node: Node, index: int) -> Any:
-    """An input that is a list of integers, as a vector of i64."""
+    """Return an input that is a list of integers as an i64 vector."""
     found = node.type(index)
     value = node[index] if found.rank == 1 else node.emit("reshape", node[index], shape=(found.elements,))
     return value if found.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
 
 
 def scalar(node: Node, index: int) -> Any:
-    """An input of one element, of rank 0."""
+    """Return an input of one element as rank 0."""
     found = node.type(index)
     if found.elements != 1:
         raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
@@ -68,43 +68,43 @@ def scalar(node: Node, index: int) -> Any:
 
 
 def shape_vector(node: Node, shape: Sequence[Dim]) -> Any:
-    """Dims as a vector of i64."""
+    """Return dims as an i64 vector."""
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
 
 
 def as_value(made: Any) -> Value:
-    """What was emitted, as a value of the model."""
+    """Wrap an emitted SSA value."""
     return Value("", type_of(made), ir=made)
 
 
 def as_scalar(node: Node, dim: Dim) -> Any:
-    """A dim as a number: i64 of rank 0."""
+    """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
         return numbers(node, dim)
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
 def numbers(node: Node, values: Any) -> Any:
-    """Integers as a constant of i64."""
+    """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
 
 def unless(node: Node, holds: Any, values: Any) -> Any:
-    """The values where all of these conditions hold, else sizes that cannot be."""
+    """Return the values if all of these conditions hold, else invalid sizes."""
     rank = type_of(holds).rank
     flag = node.emit("reduce_all", holds) if rank else holds
     return node.emit("where", flag, values, numbers(node, WRONG))
 
 
 def as_sizes(node: Node, values: Any) -> Any:
-    """Numbers of f64 as i64; those that are no sizes, NaN among them, become sizes that cannot be."""
+    """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
     return node.emit("where", _is_small(node, values), node.emit("cast", values, dtype="i64"), numbers(node, WRONG))
 
 
 def holds_sum(node: Node, *terms: Any) -> Any:
-    """Whether i64 holds the sum of these integers."""
+    """Return whether the sum of these integers fits i64."""
     wide = [node.emit("cast", term, dtype="f64") for term in terms]
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
 
@@ -114,7 +114,7 @@ def _is_small(node: Node, values: Any) -> Any:
 
 
 def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> Any:
-    """A number per axis of a tensor, of those given for the axes that a vector lists, which may be negative."""
+    """Return a number per axis of a tensor, from those for the axes that a vector lists, which may be negative."""
     (count,) = type_of(values).shape
     column = node.emit("reshape", axes, shape=(count, 1))
     positions = numbers(node, np.arange(rank)[None])
@@ -128,7 +128,7 @@ def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> 
 
 
 def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tuple[Dim, ...]:
-    """The dims that a Reshape to a shape of run time makes: 0 copies a dim, -1 is what remains."""
+    """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest."""
     (rank,) = type_of(wanted).shape
     if not isinstance(rank, int):
         raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
@@ -147,7 +147,7 @@ def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tu
 
 
 def with_rest(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """A shape whose -1 is what the other dims leave of the elements of x."""
+    """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
     total = node.emit("reduce_prod", shape_vector(node, x.shape))
     known = node.emit("reduce_prod", shape_vector(node, [1, *(dim for dim in shape if dim != -1)]))
     rest = node.emit("floor_divide", total, node.emit("maximum", known, numbers(node, 1)))
@@ -158,11 +158,11 @@ def with_rest(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...
 
 
 WRONG_DIM = 0
-"""Stands for a dim that is not there to be copied: a shape of as many elements as the input has then none, or fits."""
+"""Stands for a missing dim that should be copied: the element counts then match only for empty tensors."""
 
 
 def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
-    """The dims of x broadcast with a shape of run time, both ways."""
+    """Return the dims of x broadcast with a run-time shape, both ways."""
     (count,) = type_of(wanted).shape
     if not isinstance(count, int):
         raise NodeError(f"input 'shape' is a list of {count} numbers: the rank of the result must be known")
@@ -179,7 +179,7 @@ def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
 
 
 def slice_of_run_time(node: Node) -> Any:
-    """Slice with bounds of run time: where it begins and how long it is are computed when the model runs."""
+    """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
         raise NodeError(f"it takes a tensor with dims and lists of numbers, got {x} and {node.type(1)}")
@@ -198,7 +198,7 @@ def slice_of_run_time(node: Node) -> Any:
 
 
 def split_of_run_time(node: Node, axis: int) -> tuple[Any, ...]:
-    """Split into parts whose sizes only run time knows."""
+    """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
     total = node.emit("equal", node.emit("reduce_sum", sizes), shape_vector(node, x.shape[axis : axis + 1]))
     parts = bind(node, unless(node, total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
@@ -215,7 +215,7 @@ def split_of_run_time(node: Node, axis: int) -> tuple[Any, ...]:
 
 
 def _sliced_axes(node: Node, rank: int) -> list[int]:
-    """The axes whose dims may change."""
+    """Return the axes whose dims may change."""
     if node.has(3):
         known = node.value(3).known
         return list(range(rank)) if known is None else sorted({int(axis) % rank for axis in known.reshape(-1)})
@@ -226,7 +226,7 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
 
 
 def pad_of_any_size(node: Node) -> Any:
-    """Pad by amounts, and along axes, of run time."""
+    """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = vector(node, 1)
     (amounts,) = type_of(pads).shape
@@ -257,7 +257,7 @@ def pad_of_any_size(node: Node) -> Any:
 
 
 def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
-    """The dims after padding, where the amounts are dims, and the axes numbers; None where run time must tell them."""
+    """Return the dims after padding if amounts are dims and axes are static; None if only the call knows."""
     amounts = node.value(1).known
     if amounts is None or (node.has(3) and not node.value(3).is_constant):
         return None
@@ -269,7 +269,7 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
 
 
 def steps_of_run_time(node: Node) -> Any:
-    """Range with bounds of run time."""
+    """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
     found = type_of(start)
     if found.dtype.is_float:
@@ -297,7 +297,7 @@ def steps_of_run_time(node: Node) -> Any:
 
 
 def nonzero_of(node: Node, x: Any) -> Any:
-    """Where a tensor is not zero, as ONNX's NonZero: counted first."""
+    """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
     found = type_of(x)
     flags = x if found.dtype.is_bool else node.emit("not_equal", x, node.constant(0, found))
     total = (
@@ -310,7 +310,7 @@ def nonzero_of(node: Node, x: Any) -> Any:
 
 
 def positions(node: Node, count: Dim) -> Any:
-    """0, 1, 2, ... as a vector of i64."""
+    """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
         return numbers(node, np.arange(count))
     return node.emit("steps", numbers(node, 0), numbers(node, 1), shape=(count,))

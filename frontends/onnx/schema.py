@@ -1,4 +1,4 @@
-"""Checks of a node against its operator's schema, as the `onnx` package has it: counts, attributes, element types."""
+"""Checks of a node against its operator's schema: counts, attributes, element types."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mirlo.frontends.onnx.values import AnyValue
 
 @cache
 def signature(domain: str, operator: str, version: int) -> Signature | None:
-    """The signature of an operator at an operator set version, or None where there is no such operator."""
+    """Return the signature of an operator at an opset, or None if there is no such operator."""
     known = table()
     return defined(domain, operator, version) if known is None else known.find(domain, operator, version)
 
 
 def defined(domain: str, operator: str, version: int) -> Signature | None:
-    """The signature, as the `onnx` package itself tells it."""
+    """Return the signature from the `onnx` package itself."""
     schema = schema_of(domain, operator, version)
     if schema is None:
         return None
@@ -39,7 +39,7 @@ def defined(domain: str, operator: str, version: int) -> Signature | None:
 
 
 def schema_of(domain: str, operator: str, version: int) -> Any:
-    """The `onnx` package's own schema, or None."""
+    """Return the `onnx` package's own schema, or None."""
     import onnx
 
     try:
@@ -87,7 +87,7 @@ def _check_counts(sig: Signature, inputs: Sequence[AnyValue | None], outputs: in
 
 
 def _check_types(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
-    """Inputs that share a type constraint have one element type, and one that the constraint allows."""
+    """Check that inputs with a common type constraint have one allowed element type."""
     bound: dict[str, tuple[str, AnyValue]] = {}
     for i, found in enumerate(inputs):
         if found is None:

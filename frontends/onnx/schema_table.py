@@ -1,9 +1,9 @@
-"""The signatures of ONNX's operators in a file: `python -m mirlo.frontends.onnx.schema_table` writes it anew.
+"""A file with the signatures of ONNX's operators: `python -m mirlo.frontends.onnx.schema_table` regenerates it.
 
-The `onnx` package defines all versions of all operators when it is asked for the first one, which takes longer than the
-import of a small model. The file is used with the release of `onnx` that it was made from; others are asked themselves.
+The `onnx` package defines all versions of all operators on first use, which takes longer than the import of a small
+model. The file is used with the `onnx` release that it was generated from; with other releases the package is used.
 
-First come sets of types, then a line for each operator and version; fields end with tabs, names in them with spaces.
+Sets of types come first, then a line per operator and version; fields end with tabs, names in them with spaces.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mirlo.frontends.onnx.signature import Formal, Signature
 FILE = Path(__file__).with_name("schemas.txt")
 _KINDS = {"Single": "1", "Optional": "?", "Variadic": "*"}
 _MIXED = "-"
-"""Marks variadic formals whose values need not have one type."""
+"""Marks variadic formals whose values may have different types."""
 _REQUIRED = "!"
 
 
 class Table:
-    """The file, of which only the lines that are asked for are looked at."""
+    """The file; only requested lines are parsed."""
 
     def __init__(self, text: str) -> None:
         head, sets, self._operators = text.split("\n\n", 2)
@@ -32,7 +32,7 @@ class Table:
         self._types = cache(lambda i: frozenset(self._sets[i].split("|")))
 
     def find(self, domain: str, operator: str, version: int) -> Signature | None:
-        """The signature at an operator set version, or None where there is no such operator."""
+        """Return the signature at an opset, or None if there is no such operator."""
         prefix = f"{domain}\t{operator}\t"
         at = self._operators.find(f"\n{prefix}")
         found = None
@@ -63,7 +63,7 @@ class Table:
 
 @cache
 def table() -> Table | None:
-    """The table, if it is for the `onnx` package that is installed."""
+    """Return the table if it fits the installed `onnx` package."""
     from onnx import __version__ as version
 
     found = Table(FILE.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def table() -> Table | None:
 
 
 def written(schemas: Iterable[Any], version: str) -> str:
-    """The text of the table for these schemas, those of `onnx.defs.get_all_schemas_with_history()`."""
+    """Return the table's text for these schemas, those of `onnx.defs.get_all_schemas_with_history()`."""
     sets: dict[str, int] = {}
 
     def formals(parameters: Iterable[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Names of values: one scope for each graph or function body, inside those of the graphs around it."""
+"""Scopes of value names: one per graph or function body, nested like the graphs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Scope:
         self.opsets = opsets
         self.parent = parent
         self.prefix = prefix
-        """What the names of its nodes start with."""
+        """Prefix of its node names."""
         self.depth = depth
-        """How many functions it is inside of."""
+        """Nesting depth in functions."""
         self.declared: dict[str, tuple[int, ...]] = {}
-        """What the graph says of the shapes of values, where they are all numbers."""
+        """Declared static shapes of values."""
         self.nodes: Sequence[Any] = ()
         """The nodes of the graph or body."""
         self.values: dict[str, AnyValue | None] = {}
-        """None stands for a value that could not be made; what depends on it is skipped."""
+        """None stands for a value that could not be made; dependent nodes are skipped."""
 
     def define(self, value: AnyValue) -> None:
         self.values[value.name] = value
@@ -47,5 +47,5 @@ class Scope:
         return names
 
     def within(self, prefix: str) -> Scope:
-        """A scope for a graph in a node of this one."""
+        """Return a scope for a subgraph of a node."""
         return Scope(self.opsets, self, prefix, self.depth)

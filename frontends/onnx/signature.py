@@ -1,4 +1,4 @@
-"""What a schema declares of an ONNX operator: its inputs, outputs and attributes."""
+"""Signatures of ONNX operators: declared inputs, outputs and attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Formal:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a schema says of an operator in one version."""
+    """The declaration of an operator in one version."""
 
     operator: str
     since: int

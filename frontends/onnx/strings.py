@@ -1,4 +1,4 @@
-"""Operators that only move elements, on tensors of strings: the places of the strings are moved, by compiled code."""
+"""Data-moving operators on string tensors: compiled code moves indices of the strings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 def moved(
     operator: str, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], Any], convert: Convert
 ) -> list[AnyValue | None]:
-    """The outputs of a node on strings: `convert` makes those of the node on numbers, the places of all strings."""
+    """Return the outputs of a node on strings; `convert` makes those of the node on indices."""
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
     places = iter(_places(texts, ssa))
     results = convert([next(places) if value in texts else value for value in inputs])
@@ -37,7 +37,7 @@ def moved(
 
 
 def _places(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequence[AnyValue]:
-    """Numbers for the strings of some tensors, in the order in which they are pooled."""
+    """Return indices for the strings of some tensors, in the order of the pool."""
     shapes = [value.kind.shape for value in texts]
     if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
         made, start = [], 0

@@ -1,4 +1,4 @@
-"""Which nodes of a model have no converter: found before anything is imported, so that all can be told at once."""
+"""Search for nodes without a converter before the import, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 
 
 def unsupported_nodes(model: LoadedModel) -> list[Unsupported]:
-    """Nodes of the model, of graphs within nodes and of the functions that are called, that cannot be imported."""
+    """Return nodes of the model, of subgraphs and of called functions that cannot be imported."""
     return list(_Search(model).run())
 
 
@@ -22,12 +22,11 @@ class _Search:
         self.model = model
         self.seen: set[tuple[str, str, str]] = set()
         self.waiting: deque[tuple[Any, Mapping[str, int], str, int]] = deque()
-        """Nodes of a graph or function to look at, their operator sets, what their names start with, and how many
-        functions they are inside of."""
+        """Nodes to visit of a graph or function, with opsets, name prefix, and function depth."""
         self.depth = 0
 
     def run(self) -> Iterator[Unsupported]:
-        """Search functions in the order of their depth: deeper than import goes there is nothing to find."""
+        """Search functions in the order of their depth, up to the import's limit."""
         self.waiting.append((self.model.proto.graph.node, self.model.opsets(), "", 0))
         while self.waiting:
             nodes, opsets, prefix, self.depth = self.waiting.popleft()
@@ -61,7 +60,7 @@ class _Search:
 
 
 _BY_TYPE = object()
-"""A function body that depends on the types of the inputs: it can only be looked at when they are known."""
+"""Marks a function body that depends on input types, which are not known yet."""
 
 
 def _schema_body(domain: str, operator: str, version: int) -> Any:

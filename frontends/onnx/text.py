@@ -1,4 +1,4 @@
-"""Names must be text that can be shown. What is not UTF-8 is refused, what is not printable is escaped."""
+"""Validation of names: text that is not UTF-8 is refused, unprintable characters are escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.runtime.names import is_plain, terminal
 
 _NOT_NAMES = frozenset({"doc_string", "metadata_props"})
-"""Fields of text that the import never reads; exporters write several lines to them."""
+"""Text fields that the import never reads; exporters write several lines to them."""
 
 
 def with_plain_names(model: Any, what: str) -> Any:
@@ -38,7 +38,7 @@ def with_plain_names(model: Any, what: str) -> Any:
 
 
 def _escape(message: Any, made: dict[str, str], what: str) -> None:
-    """Escape the names of a message, and of those in it."""
+    """Escape the names of a message and of its submessages."""
     for field, value in message.ListFields():
         if field.name in _NOT_NAMES:
             continue
@@ -91,7 +91,7 @@ def _value_names(values: Any) -> Iterator[Any]:
 
 
 def _type_names(kind: Any) -> Iterator[Any]:
-    """The names of dims, in a tensor or in whatever holds tensors."""
+    """Yield the messages with dim names of a tensor type or of a container."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
         yield from (dim.dim_param for dim in kind.tensor_type.shape.dim)

@@ -1,4 +1,4 @@
-"""What ONNX itself has against a node: asked where a converter stumbles over one that is not valid."""
+"""ONNX's own opinion of a node, consulted when a converter fails on an invalid one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST_ELEMENTS = 1024
-"""Larger constants do not decide shapes."""
+"""Larger constants do not determine shapes."""
 _PREFIX = re.compile(r"^.*\[(?:ShapeInference|TypeInference)Error\] ?", re.DOTALL)
 _GRAPHS = (5, 10)
-"""Types of attributes that hold graphs, which may read values that only the model around them has."""
+"""Attribute types that hold graphs, which may capture values of the enclosing graphs."""
 
 
 def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
-    """Why ONNX's inference of shapes refuses the node for these inputs; None where it has nothing against it."""
+    """Return why ONNX's shape inference refuses the node for these inputs; None if it does not."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -41,6 +41,6 @@ def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         return _PREFIX.sub("", str(error)).strip().rstrip(".") or "it is not valid"
-    except Exception:  # it cannot tell
+    except Exception:  # inference is unavailable
         return None
     return None

@@ -1,8 +1,8 @@
-"""Values of a model while it is imported: known arrays, symbolic shapes, and values that only run time knows.
+"""Values of a model during import: known arrays, symbolic shapes, and run-time values.
 
-A model computes shapes with ordinary operators (Shape, Gather, Concat, Reshape). Such a value is *known* here: a numpy
-array, or an array of objects where some elements are symbolic dims. Known values cost no operation until something
-needs them as a tensor.
+A model computes shapes with ordinary operators (Shape, Gather, Concat, Reshape). Such a value is *known* at import:
+a numpy array, or an object array in which some elements are symbolic dims. Known values emit no operation until a
+tensor is needed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Value:
     name: str
     type: TensorType
     ir: Any = None
-    """The SSA value; None until a known value is needed as one."""
+    """The SSA value; None until a known value needs one."""
     known: np.ndarray | None = None
-    """The elements, where import time knows them. Of type `object` where some are symbolic dims."""
+    """The elements, if known at import; of type `object` if some are symbolic dims."""
     compute: Callable[[], Any] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None
-    """How deep in regions the value was made; a constant is placed there, where all its users see it."""
+    """Region depth of the definition; a constant is placed there, where all its users see it."""
     tensor: Any = field(default=None, repr=False)
     """The TensorProto that it comes from, if any."""
 
     @property
     def onnx_type(self) -> str:
-        """As ONNX's schemas write it."""
+        """Return the type as ONNX's schemas write it."""
         return f"tensor({onnx_type_name(self.type.dtype)})"
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Value:
 
 @dataclass(eq=False)
 class ListValue:
-    """A sequence of which import time knows how many elements there are."""
+    """A sequence with a number of elements known at import."""
 
     name: str
     element: Kind
@@ -82,7 +82,7 @@ class ListValue:
 
 @dataclass(eq=False)
 class OptionalValue:
-    """An optional value of which import time knows whether it has an element."""
+    """An optional value whose presence is known at import."""
 
     name: str
     element: Kind
@@ -103,14 +103,14 @@ class OptionalValue:
 
 @dataclass(eq=False)
 class ObjectValue:
-    """What is an object of the run time: a tensor of strings, a sequence, an optional value, a tensor of any rank."""
+    """A run-time object: a string tensor, a sequence, an optional value, a tensor of unknown rank."""
 
     name: str
     kind: Kind
     ir: Any = None
-    """The SSA value; None until known strings are needed as one."""
+    """The SSA value; None until known strings need one."""
     strings: np.ndarray | None = None
-    """The elements of a constant tensor of strings."""
+    """The elements of a constant string tensor."""
     region: int | None = None
 
     @property
@@ -122,7 +122,7 @@ class ObjectValue:
 
 
 def strings(name: str, array: np.ndarray) -> ObjectValue:
-    """A constant tensor of strings."""
+    """Return a constant string tensor."""
     return ObjectValue(name, Kind(STRING, array.shape), strings=array)
 
 
@@ -130,19 +130,19 @@ AnyValue = Value | ListValue | OptionalValue | ObjectValue
 
 
 def constant(name: str, array: np.ndarray) -> Value:
-    """A value of these elements."""
+    """Return a value with these elements."""
     return Value(name, TensorType(array.shape, dtype_of_array(array)), known=array)
 
 
 def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Any]) -> Value:
-    """A value whose elements are dims; plain where all of them are numbers."""
+    """Return a value whose elements are dims; a plain one if all are numbers."""
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
         return Value(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
     return Value(name, TensorType(array.shape, dtype), known=array, compute=compute)
 
 
 def as_dim(element: Any) -> Dim:
-    """An element of a known value as a dim."""
+    """Return an element of a known value as a dim."""
     return element if isinstance(element, SymbolicDim) else int(element)
 
 

@@ -18,7 +18,7 @@ _EXTERNAL = 1
 
 
 class Weights:
-    """Reads the tensors of one model. Arrays are read-only, and keep the mapping that they are views of alive."""
+    """Reads the tensors of one model. Arrays are read-only views that keep their mapping alive."""
 
     def __init__(self, model: str, data: Mapping[bytes, memoryview], folder: Path | None) -> None:
         self.model = model
@@ -28,11 +28,11 @@ class Weights:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that were read for tensors, besides the model's own."""
+        """Return the files that were read for tensors, besides the model's own."""
         return tuple(self._files)
 
     def array(self, tensor: Any, name: str | None = None) -> np.ndarray:
-        """The values of a TensorProto, in its shape and element type."""
+        """Return the values of a TensorProto, in its shape and element type."""
         what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"
         element = onnx_dtype(tensor.data_type, what)
         shape = tuple(tensor.dims)
@@ -50,7 +50,7 @@ class Weights:
         return _from_bytes(raw, element, shape, what)
 
     def strings(self, tensor: Any) -> np.ndarray:
-        """The elements of a TensorProto of strings."""
+        """Return the elements of a TensorProto of strings."""
         what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
         shape = tuple(tensor.dims)
         if any(dim < 0 for dim in shape) or math.prod(shape) != len(tensor.string_data):
@@ -81,7 +81,7 @@ class Weights:
         return buffer[offset : offset + size]
 
     def _file(self, location: str, what: str) -> memoryview:
-        """The external file, mapped; it must lie in the model's folder."""
+        """Map an external file, which must be in the model's folder."""
         if self.folder is None:
             raise OnnxImportError(
                 f"{what} has its data in the file '{location}'; give the model's path instead of its bytes, "
@@ -103,7 +103,7 @@ class Weights:
 
 
 def map_file(path: Path, why: str, advice: str = "") -> memoryview:
-    """The bytes of a file, mapped into memory read-only. `why` starts the message of an error."""
+    """Map a file into memory read-only; `why` starts the message of an error."""
     if not path.exists():
         raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
     if not path.is_file():
@@ -138,7 +138,7 @@ def _from_bytes(raw: Any, element: OnnxDType, shape: tuple[int, ...], what: str)
 
 
 def _from_values(values: Any, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """The array of values that are written out one by one."""
+    """Return the array of values stored in typed fields."""
     count = math.prod(shape)
     dtype = element.dtype
     expected = (count * dtype.bits + 7) // 8 if dtype.bits < 8 and not dtype.is_bool else count
@@ -153,18 +153,18 @@ def _from_values(values: Any, element: OnnxDType, shape: tuple[int, ...], what: 
     numbers = np.array(values, np.int32)
     if dtype.bits < 8 and not dtype.is_bool:
         return _unpack(numbers.astype(np.uint8), element, count).reshape(shape)
-    if dtype.is_float:  # int32_data holds the bits of narrow floats
+    if dtype.is_float:  # int32_data holds the bits of low-precision floats
         bits = numbers.astype(np.uint16 if dtype.bits == 16 else np.uint8)
         return _frozen(bits.view(numpy_dtype).reshape(shape))
     return _frozen(numbers.astype(numpy_dtype).reshape(shape))
 
 
 def _unpack(packed: np.ndarray, element: OnnxDType, count: int) -> np.ndarray:
-    """One element a byte, from elements of 4 or 2 bits that ONNX packs, lowest bits first."""
+    """Unpack elements of 4 or 2 bits, packed lowest bits first, to one per byte."""
     bits = element.dtype.bits
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     fields = (packed[:, None] >> shifts & (2**bits - 1)).reshape(-1)[:count].astype(np.uint8)
-    if element.dtype.kind == "int":  # the sign bit fills the byte
+    if element.dtype.kind == "int":  # sign-extend to a byte
         fields = ((fields ^ 2 ** (bits - 1)) - 2 ** (bits - 1)).astype(np.int8)
         return _frozen(fields.astype(element.dtype.to_numpy()))
     if element.dtype.is_float:

@@ -1,9 +1,9 @@
-"""The weights of an ONNX file in place: finds the large tensors in the protobuf bytes and cuts them out.
+"""In-place access to the weights of an ONNX file: finds large tensors in the protobuf bytes and cuts them out.
 
-An ONNX file is one protobuf message; most of it is the data of a few tensors. Parsing it whole copies all of that.
-`slim` walks the wire format only where tensors can be (model, graphs, nodes, attributes, functions), notes where the
-bytes of each large tensor lie, and returns the message with a short ticket in the place of those bytes. What is small
-is not looked at: its bytes go through unchanged, and the protobuf library judges them.
+Most of an ONNX file is the data of a few tensors, which parsing would copy. `slim` walks the wire format only where
+tensors can be (model, graphs, nodes, attributes, functions), records the byte range of each large tensor, and
+returns the message with a short ticket in place of those bytes. Everything else is passed unchanged to the protobuf
+library.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from mirlo.frontends.onnx.errors import OnnxImportError
 
 LARGE = 1024
-"""Data of at least this many bytes stays in the file."""
+"""Smallest data, in bytes, that stays in the file."""
 
 DEPTH = 64
-"""Messages nested deeper than this are not a model that a tool wrote (protobuf itself stops at 100)."""
+"""Deepest nesting of messages that tools write (protobuf itself stops at 100)."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TICKET_BYTES = 24
 
-# message: {field number: message that it holds}. TensorProto's own fields are treated below.
+# message: {field number: nested message}. TensorProto's own fields are handled below.
 _NESTED: dict[str, dict[int, str]] = {
     "ModelProto": {7: "GraphProto", 25: "FunctionProto"},
     "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
@@ -33,7 +33,7 @@ _NESTED: dict[str, dict[int, str]] = {
 }
 _RAW_DATA = 9
 _PACKED_AS_RAW = {4: "float_data", 10: "double_data"}
-"""Repeated fields whose packed form is, byte for byte, what `raw_data` would hold."""
+"""Repeated fields whose packed form equals `raw_data`."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class SlimModel:
 
     message: bytes
     data: dict[bytes, memoryview] = field(default_factory=dict)
-    """Ticket (the `raw_data` of a tensor in `message`) to the bytes that it stands for."""
+    """Ticket (the `raw_data` of a tensor in `message`) to the bytes it stands for."""
 
 
 def slim(buffer: memoryview, what: str) -> SlimModel:
@@ -57,11 +57,11 @@ class _Scanner:
         self.buffer = buffer
         self.what = what
         self.data: dict[bytes, memoryview] = {}
-        # Random, so that no bytes of a file can pass for a ticket.
+        # Random, so that no bytes of a file can be mistaken for a ticket.
         self.secret = os.urandom(_TICKET_BYTES - 8)
 
     def message(self, kind: str, start: int, end: int, depth: int) -> list[bytes | memoryview]:
-        """The bytes of one message, with the large tensors in it cut out."""
+        """Return the bytes of one message, with its large tensors cut out."""
         if depth > DEPTH:
             raise OnnxImportError(f"{self.what}: not an ONNX model: messages are nested more than {DEPTH} deep")
         nested = _NESTED[kind]
@@ -84,7 +84,7 @@ class _Scanner:
         return pieces
 
     def tensor(self, start: int, end: int) -> list[bytes | memoryview]:
-        """The bytes of a TensorProto, its data replaced by a ticket."""
+        """Return the bytes of a TensorProto with its data replaced by a ticket."""
         fields = []
         at = start
         while at < end:
@@ -92,7 +92,7 @@ class _Scanner:
             number, wire, begin, at = self.field(at, end, "TensorProto")
             if wire == _BYTES and (number == _RAW_DATA or number in _PACKED_AS_RAW):
                 fields.append((field_start, begin, at))
-        # Several such fields in one tensor are legal as parts of one array: rare, and left to the protobuf library.
+        # Several such fields in one tensor are legal parts of one array: rare, and left to the protobuf library.
         if len(fields) != 1 or fields[0][2] - fields[0][1] < LARGE:
             return [self.buffer[start:end]]
         field_start, begin, stop = fields[0]
@@ -101,7 +101,7 @@ class _Scanner:
         return [self.buffer[start:field_start], _tag(_RAW_DATA), _varint(len(ticket)), ticket, self.buffer[stop:end]]
 
     def field(self, at: int, end: int, kind: str) -> tuple[int, int, int, int]:
-        """The field at this offset: number, wire type, where its payload begins and ends."""
+        """Return the field at this offset: number, wire type, start and end of its payload."""
         key, payload = self.varint(at, end, kind)
         number, wire = key >> 3, key & 7
         if wire == _BYTES:
