@@ -36,31 +36,31 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 
 - **Function.** The module has one function, `@main`; `relax.name` holds the model's name of each argument and result.
 - **Weights** stay in the file: the arrays of `params` are views of the mapped file (or of the bytes), under the names
-  of the initializers. Constants of up to 16 elements stand in the IR. IR that was saved without weights takes the
-  model itself for its parameter file. External data is read from files in the model's folder only.
-- **Shapes.** A dim that the model names is a symbol, in all inputs that name it; one without a name gets one.
-  `shapes` fixes dims. What a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on) is
-  computed at import.
-- **Control flow.** `If` whose condition is known picks a branch, else it is an `scf.if` whose branches give tensors
-  of the same element type and rank; where their shapes differ, the model becomes a [program](programs.md). Loops whose
-  rounds can be counted and `Scan` are unrolled, up to 1024 rounds, recurrent layers up to 128; others, and those over
-  an open number of steps, become an `scf.while`, whose carried tensors keep their types.
-- **Inputs that decide shapes** (axes, sizes, repeats, bounds of a range) and are known at run time only are taken where
-  the model declares the shape of the result as numbers; that they make that shape is checked at run time. Most are
-  taken anyhow, and the sizes of results then follow the data ([dynamic shapes](dynamic-shapes.md)).
-- **Sequences, optional values and strings** exist at run time, where import time does not know them: such models
-  become [programs](programs.md).
-- **Integers** divided by zero give 0, with a remainder of 0, as in numpy: the standard leaves it open, and a
-  program must not end for it.
-- **Random numbers** are those of `numpy.random.RandomState` where the node gives a seed.
-- **Old models.** What is older than operator set 7 goes through ONNX's version converter first.
-- **ONNX's interface of backends** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.
-- **Locations.** Each operation carries the name of its node, so that errors and profiles can name it.
-- **Errors.** Whatever is wrong with a model is an `OnnxImportError`. All nodes whose operators are not supported are
-  told at once, and so are all nodes that do not fit their inputs. No attribute is ignored: one that has no effect
-  here is refused, if it matters.
+  of the initializers. Constants of up to 16 elements are part of the IR. IR that was saved without weights uses the
+  model itself as its parameter file. External data is read from files in the model's folder only.
+- **Shapes.** A dim that the model names is a symbol, shared by all inputs that name it; an unnamed dim gets a symbol of
+  its own. `shapes` fixes dims. Whatever a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on)
+  is folded at import.
+- **Control flow.** An `If` with a known condition picks a branch; otherwise it becomes an `scf.if` with branches that
+  return tensors of the same element type and rank. If their shapes differ, the model becomes a [program](programs.md). Loops
+  with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 128; others become an
+  `scf.while` whose carried tensors keep their types.
+- **Inputs that determine shapes** (axes, sizes, repeats, bounds of a range) and are known only at run time are accepted
+  if the model declares a static result shape; a check at run time ensures that they match it. Most are accepted in any
+  case, with results of data-dependent size ([dynamic shapes](dynamic-shapes.md)).
+- **Sequences, optional values and strings** that are not known at import exist at run time: such models become
+  [programs](programs.md).
+- **Integers** divided by zero give 0 with a remainder of 0, as in numpy: the standard leaves it open, and a model must
+  not end the process.
+- **Random numbers** are those of `numpy.random.RandomState` if the node has a seed.
+- **Old models** below opset 7 are converted by ONNX's version converter first.
+- **ONNX's backend interface** is `mirlo.onnx_backend`: `prepare(model).run(inputs)`, `run_model`, `run_node`.
+- **Locations.** Each operation carries the name of its node, which errors and profiles show.
+- **Errors.** Every problem of a model is an `OnnxImportError`. It lists all nodes with unsupported operators at once,
+  and all nodes that do not fit their inputs. No attribute is ignored: one that has no effect here is refused if it
+  matters.
 
-## A converter of your own
+## Write a converter
 
 ```python
 from mirlo.extend import converter
@@ -72,24 +72,39 @@ def twice(node):
     return node.emit("multiply", x, node.constant(times, node.type(0)))
 ```
 
-`node.array(1)`, `node.ints(1)` and `node.scalar(1)` read an input that must be a constant, `node.dims(1)` one that
-holds a shape, `node.type(0)` is the type of an input. Return the value of the output, or a tuple of them. A converter
-for an operator that has one comes before it; returning `NotImplemented` leaves the node to it. Functions of the model
-need no converter.
+`node.array(1)`, `node.ints(1)` and `node.scalar(1)` read an input that must be constant, `node.dims(1)` one that holds
+a shape; `node.type(0)` is the type of an input. Return the output value or a tuple of values. Your converter is tried
+before an existing one for the same operator; return `NotImplemented` to leave the node to that one. Functions of the
+model need no converter.
 """
+
+DIFFERENCES = """
+## Where implementations differ
+
+The standard leaves these cases open, and ONNX Runtime, ONNX's reference evaluator, PyTorch and NumPy disagree. Mirlo
+follows the majority:
+
+| case | Mirlo | others |
+| --- | --- | --- |
+| `MaxPool` of a window with NaN | NaN | PyTorch, NumPy: NaN; ONNX Runtime: depends on the position; reference: ignores it |
+| `Pow` by a constant 0.5 of -inf, of -0.0 | NaN, -0.0, as `Sqrt` | reference, PyTorch, NumPy: the same; ONNX Runtime: inf, 0.0 |
+| `Pow` by a tensor of exponents, of -inf by 0.5 | inf | PyTorch, ONNX Runtime: inf |
+| `GRU`, `LSTM`, `RNN` of length 0 | no outputs; the last state is the initial one | ONNX Runtime: the same for `LSTM` and `RNN`, ends the process for `GRU`; reference: fails |
+| `ReduceMean` of no integers | 0 | ONNX Runtime: 0; reference: the smallest integer |
+| `ReduceMean` of no floats | NaN | reference, NumPy: NaN; ONNX Runtime: 0 |"""  # noqa: E501
 
 
 def reference() -> str:
     """Return the page as Markdown."""
     load_converters()
-    return "\n".join([HEAD, *_operators(), *_conformance()]) + "\n"
+    return "\n".join([HEAD, *_operators(), DIFFERENCES, *_conformance()]) + "\n"
 
 
 def _operators() -> Iterator[str]:
-    yield f"## Operators\n\nOf operator sets {OLDEST_OPSET} to {NEWEST_OPSET}.\n"
+    yield f"## Operators\n\nOpsets {OLDEST_OPSET} to {NEWEST_OPSET}.\n"
     for domain, found in groupby(CONVERTERS.built_in.operators(), key=lambda item: item[0]):
         yield f"**{domain_name(domain)}**: {', '.join(name for _, name in found)}.\n"
-    yield f"Through the function bodies that ONNX gives for them: {', '.join(sorted(_by_function()))}."
+    yield f"Through ONNX's own function bodies: {', '.join(sorted(_by_function()))}."
 
 
 def _conformance() -> Iterator[str]:
@@ -102,7 +117,7 @@ def _conformance() -> Iterator[str]:
         found = re.fullmatch(r"## (.*) \((\d+)\)", line)
         if found:
             yield f"| {found[2]} | {found[1]} |"
-    yield "\nThe [list of them](../test/conformance/onnx_known_failures.txt) may only shrink, which a test sees to."
+    yield "\nA test ensures that the [list of them](../test/conformance/onnx_known_failures.txt) only shrinks."
 
 
 def _by_function() -> Iterator[str]:
