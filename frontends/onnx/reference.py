@@ -43,8 +43,8 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
   is folded at import.
 - **Control flow.** An `If` with a known condition picks a branch; otherwise it becomes an `scf.if` with branches that
   return tensors of the same element type and rank. If their shapes differ, the model becomes a [program](programs.md).
-  Loops with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 128; others become an
-  `scf.while` whose carried tensors keep their types.
+  Loops with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 128; others become
+  an `scf.while` whose carried tensors keep their types.
 - **Inputs that determine shapes** (axes, sizes, repeats, bounds of a range) and are known only at run time are accepted
   if the model declares a static result shape; a check at run time ensures that they match it. Most are accepted in any
   case, with results of data-dependent size ([dynamic shapes](dynamic-shapes.md)).
