@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
@@ -28,8 +30,10 @@ MAX_ROUNDS = 16
 class IntrinsicCall:
     """What a rule sees of the operation that it lowers."""
 
-    def __init__(self, operation: Any, b: ValueBuilder):
+    def __init__(self, operation: Any, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
         self.operation = operation
+        self.options = options
+        """The options of the compilation; rules of target `llvm` read `machine`."""
         self.name: str = operation.name.removeprefix("tir.")
         self.args: list[Any] = list(operation.operands)
         """The operands, MLIR values: scalars, or vectors of one shape."""
@@ -84,6 +88,7 @@ class LowerIntrinsics(Pass):
     name = "lower-intrinsics"
     contained = True
     target: str = option("llvm", "target whose rules are used")
+    machine: str = option("", "machine that the code is for, of those that the target knows; default: the target's")
 
     def is_trusted(self, session: Session) -> bool:
         return not session.options.get(CUSTOM_RULES) and INTRINSIC.foreign() is None
@@ -95,7 +100,8 @@ class LowerIntrinsics(Pass):
             raise PassError(str(error)) from error
         given = session.options.get(CUSTOM_RULES) or {}
         custom = {name.removeprefix("tir."): rules for name, rules in given.items()}
-        lowering = Lowering(targets, custom)
+        options = {**session.options, **({"machine": self.machine} if self.machine else {})}
+        lowering = Lowering(targets, custom, options)
         _check_names(targets, custom)
         try:
             lowering.run(op.operation)
@@ -125,10 +131,13 @@ def _check_names(targets: tuple[str, ...], custom: Given) -> None:
 class Lowering:
     """One run over one operation and all that is in it."""
 
-    def __init__(self, targets: tuple[str, ...], custom: Given | None = None):
+    def __init__(
+        self, targets: tuple[str, ...], custom: Given | None = None, options: Mapping[str, Any] = MappingProxyType({})
+    ):
         load_default_rules()
         self.targets = targets
         self.custom = custom
+        self.options = options
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
         self.calls: list[Any] = []
         """After a run, the external calls that rules made or that there were."""
@@ -160,7 +169,7 @@ class Lowering:
             message = f"'{operation.name}' has operands of type {first}: only vectors of a fixed length can be lowered"
             raise PassError(message, operation.location)
         b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
-        call = IntrinsicCall(operation, b)
+        call = IntrinsicCall(operation, b, self.options)
         with ir.InsertionPoint(operation), operation.location:
             outcome, rule, attempts = try_rules(self.rules(name), call, b)
         if rule is None:

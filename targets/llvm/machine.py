@@ -53,8 +53,8 @@ class Machine:
     l3_bytes: int = 32 * 1024 * 1024
     """Of the cache that cores share; 0 where there is none."""
     dots: tuple[str, ...] = ()
-    """Products that one instruction sums up in each lane, as the host has them whatever else is planned for: `u8xi8`,
-    four of bytes with and without sign (VNNI), `i16`, two of 16-bit integers, and `bf16`, two."""
+    """Dot products that one instruction accumulates in each lane: `u8xi8`, four of unsigned and signed int8 (VNNI),
+    `i16`, two of 16-bit integers, and `bf16`, two."""
     chosen: Choices = field(default=Choices(), repr=False)
     """For the kernel at hand."""
 
@@ -73,16 +73,25 @@ class Machine:
         return max(1, self.vector_bytes // element_bytes)
 
 
+def _avx512(name: str, dots: tuple[str, ...]) -> Machine:
+    """Return a machine with AVX-512 and these dot products."""
+    return Machine(name, 64, 32, masked=True, l1_bytes=48 * 1024, l1_ways=12, l2_bytes=1024 * 1024, dots=dots)
+
+
 PRESETS: dict[str, Machine] = {
     machine.name: machine
     for machine in (
-        Machine("avx512", 64, 32, masked=True, l1_bytes=48 * 1024, l1_ways=12, l2_bytes=1024 * 1024),
-        Machine("avx2", 32, 16, masked=True),
+        _avx512("avx512", ("i16",)),
+        _avx512("avx512vnni", ("i16", "u8xi8")),
+        _avx512("avx512bf16", ("bf16", "i16", "u8xi8")),
+        Machine("avx2", 32, 16, masked=True, dots=("i16",)),
+        Machine("avxvnni", 32, 16, masked=True, dots=("i16", "u8xi8")),
         Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024, l1_ways=4),
         Machine("sse", 16, 16, masked=False),
     )
 }
-"""Machines by name: what `--machine` and the options of a compilation accept, besides `host`."""
+"""Machines by name: what the option `machine` of passes accepts, besides `host`. Each is a machine of its own: nothing
+of the host's enters it."""
 
 
 class MachineError(ValueError):
@@ -97,7 +106,7 @@ def find_machine(name: str | Machine | None) -> Machine:
         return host_machine()
     if name not in PRESETS:
         raise MachineError(f"unknown machine '{name}'; known: host, {', '.join(sorted(PRESETS))}")
-    return replace(PRESETS[name], dots=_host_dots(PRESETS[name]))
+    return PRESETS[name]
 
 
 @cache

@@ -17,6 +17,8 @@ from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
+from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
+from mirlo.targets.llvm.machine import host_features
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 
 ENTRY = "mirlo_entry"
@@ -50,6 +52,12 @@ def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: li
     What LLVM needed is put into `used`, if that is given: to free it takes milliseconds, for which a caller may have a
     better time.
     """
+    lacked = missing_instruction(text, host_features())
+    if lacked is not None:
+        raise PassError(
+            f"LLVM has no instruction for '{lacked[0]}' on this processor, which lacks {lacked[1]}: the kernel was "
+            "made for another machine; leave out the option 'machine' of passes, or name one that runs here"
+        )
     with ir.Location.unknown():
         return compile_module(ir.Module.parse(text), opt_level, entry, used)
 

@@ -9,6 +9,7 @@ from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduce
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 from mirlo.targets.llvm.intrinsics.x86 import beside_whole, can_scale, limited_size, scale_by_power
+from mirlo.targets.llvm.machine import find_machine
 
 
 def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
@@ -16,7 +17,7 @@ def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
 
     def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Any:
         def rule(op: Any, b: ValueBuilder) -> Any:
-            if op.dtype not in kinds or not can_scale(b, op.dtype):
+            if op.dtype not in kinds or not can_scale(b, op.dtype, find_machine(op.options.get("machine"))):
                 return decline("only for vectors of whole registers that the machine scales", dtype=op.dtype)
             return function(b, op.nums[0])
 

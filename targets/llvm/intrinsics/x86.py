@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.targets.llvm.machine import host_machine
+from mirlo.targets.llvm.machine import Machine
 
 _REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
 """By element type: the lanes of a register, and how the names of intrinsics end."""
@@ -18,9 +19,9 @@ _TO_EVEN_QUIETLY = 0b1000
 """Control of `vreduce`: what is taken off is an integer, rounded to nearest."""
 
 
-def can_scale(b: ValueBuilder, kind: str) -> bool:
-    """Whether the functions here are an instruction per register, for such vectors on the machine at hand."""
-    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or host_machine().vector_bytes != 64:
+def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
+    """Return whether the functions here are one instruction per register for such vectors on a machine."""
+    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or machine.vector_bytes != 64:
         return False
     return b.shape[0] % _REGISTERS[kind][0] == 0
 
@@ -60,6 +61,36 @@ _DOTS = {
     "vpmaddwd": {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"},
 }
 """Instructions that sum up the products of neighbours, of unsigned and signed bytes, bf16, 16-bit integers, by bits."""
+
+
+_NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"avx512bf16\.\S*\.512", ("avx512bf16",)),
+    (r"avx512bf16\.", ("avx512bf16", "avx512vl")),
+    (r"avx512\.vpdpbusd\.512", ("avx512vnni",)),
+    (r"avx512\.vpdpbusd\.", ("avx512vnni", "avx512vl")),
+    (r"avx512\.pmaddw", ("avx512bw",)),
+    (r"avx512\.mask\.(range|reduce)\.", ("avx512dq",)),
+    (r"avx512\.", ("avx512f",)),
+    (r"avx2\.", ("avx2",)),
+    (r"", ("sse2",)),
+)
+"""Features of the processor by the names of intrinsics after `llvm.x86.`; the first pattern that matches counts."""
+_CALL = re.compile(r'"llvm\.x86\.([\w.]+)"')
+
+
+def missing_instruction(text: str, features: Mapping[str, bool]) -> tuple[str, str] | None:
+    """Return an intrinsic in a module's text that a processor lacks, and the features that it needs.
+
+    None if there is none. LLVM ends the process where it is to select such an instruction.
+    """
+    if '"llvm.x86.' not in text:
+        return None
+    for name in sorted(set(_CALL.findall(text))):
+        needed = next(features for pattern, features in _NEEDS if re.match(pattern, name))
+        has_vex = name.startswith("avx512.vpdpbusd.") and not name.endswith(".512") and features.get("avxvnni")
+        if not has_vex and not all(features.get(feature) for feature in needed):
+            return f"llvm.x86.{name}", " and ".join(needed)
+    return None
 
 
 def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:

@@ -54,7 +54,7 @@ class Kernel:
             self.text = str(module)
             self._workspace = contiguous((work,), np.uint8)
             function.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
-            Lowering(("llvm", "default")).run(module.operation)
+            Lowering(("llvm", "default"), options=self.session.options).run(module.operation)
             lower_to_llvm(module)
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
             self.engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)

@@ -55,7 +55,7 @@ class Kernel:
             self._workspace = np.zeros(workspace + 64, np.uint8)
             del function.operation.attributes["sym_visibility"]
             function.operation.attributes["no_inline"] = ir.UnitAttr.get()
-            Lowering(("llvm", "default")).run(module.operation)
+            Lowering(("llvm", "default"), options=session.options).run(module.operation)
             lower_to_llvm(module)
             self._engine = execution_engine.ExecutionEngine(module, opt_level=2)
         self._has_workspace = bool(workspace)
