@@ -12,6 +12,7 @@ from typing import Any
 from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.names import is_plain, terminal
 from mirlo.runtime.params import ParameterStore
@@ -178,7 +179,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
         arena_bytes=header.count("arena_bytes"),
         kernels=tuple(kernel_of(row) for row in header.each("kernels")),
         threads=header.threads("threads"),
-        metadata=header.mapping("metadata"),
+        metadata=checked_metadata(header),
         externals=externals,
     )
     # Files of formats 1 and 2 have no seal; those of this one always do.
@@ -189,6 +190,12 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
             "model was compiled; compile the model again"
         )
     return artifact, store
+
+
+def checked_metadata(row: Fields) -> dict[str, Any]:
+    """Return the metadata of an artifact that a row of a header describes."""
+    check_facts(row.object("metadata"))
+    return row.mapping("metadata")
 
 
 def spec_of(row: Fields) -> TensorSpec:

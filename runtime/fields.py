@@ -132,6 +132,17 @@ class Fields:
             raise self.fail(self._place(name), "an object", value)
         return value
 
+    def flag(self, name: str) -> bool:
+        """Return a field that is true or false."""
+        value = self._get(name, "true or false")
+        if not isinstance(value, bool):
+            raise self.fail(self._place(name), "true or false", value)
+        return value
+
+    def object(self, name: str) -> Fields:
+        """Return an object in this one, to be read field by field."""
+        return Fields(self.path, self._place(name), self.mapping(name), self.error)
+
     def each(self, name: str) -> Iterator[Fields]:
         """The objects of a list."""
         value = self._get(name, "a list")

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime.artifact import Artifact, TensorSpec, kernel_of, spec_of, split_externals, with_externals
+from mirlo.runtime.artifact import (
+    Artifact,
+    TensorSpec,
+    checked_metadata,
+    kernel_of,
+    spec_of,
+    split_externals,
+    with_externals,
+)
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Step
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.fields import Fields
@@ -143,7 +151,7 @@ def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> A
         arena_bytes=row.count("arena_bytes"),
         kernels=tuple(map(kernel_of, row.each("kernels"))),
         threads=row.threads("threads"),
-        metadata=row.mapping("metadata"),
+        metadata=checked_metadata(row),
         externals=externals,
     )
 

@@ -231,10 +231,8 @@ def _check_build(artifact: Artifact, build: Artifact) -> None:
             raise ArtifactError("the specialized builds of a model must have its inputs and outputs")
 
 
-def specialized_of(
-    path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore, device: int | None = None
-) -> Specialized:
-    """The model in a file that was read."""
+def parts_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> list[Artifact]:
+    """Return the artifacts in a file that was read: the general one, then those for some sizes."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     parts, start = [], 0
     for row in fields.each("parts"):
@@ -243,4 +241,12 @@ def specialized_of(
         start += size
     if not parts or start != len(artifact.code):
         raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
+    return parts
+
+
+def specialized_of(
+    path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore, device: int | None = None
+) -> Specialized:
+    """Return the model in a file that was read."""
+    parts = parts_of(path, artifact, store)
     return Specialized(parts[0], store, parts[1:], device)

@@ -179,7 +179,13 @@ SPEC = {"name": "a", "dtype": "f32", "shape": [8]}
         ({"kernels": [{"symbol": "k"}]}, r"header field 'kernels\[0\].source' \(text\) is missing"),
         ({"metadata": []}, "header field 'metadata': expected an object"),
         ({"metadata": {}}, "does not say for which machine"),
-        ({"metadata": {"packed": 3}}, "metadata 'packed': expected a list of function names, found 3"),
+        ({"metadata": {"memory": 3}}, "header field 'metadata.memory': expected an object, found 3"),
+        ({"metadata": {"memory": {"bound": 1}}}, r"header field 'metadata.memory.in_place' \(a count\) is missing"),
+        ({"metadata": {"sizes": [""]}}, "header field 'metadata.sizes': expected dims that are not empty"),
+        ({"metadata": {"sizes": [{}]}}, "header field 'metadata.sizes': expected a list of texts"),
+        ({"metadata": {"symbols": {"": None}}}, "header field 'metadata.symbols': expected a list of texts"),
+        ({"metadata": {"allocates": 1}}, "header field 'metadata.allocates': expected true or false, found 1"),
+        ({"metadata": {"packed": 3}}, r"header field 'metadata.packed': expected a list of texts, found 3"),
     ],
 )
 def test_hostile_headers(model_file, changes, message):

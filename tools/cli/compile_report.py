@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirlo.runtime import archive
+from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -54,8 +55,13 @@ def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
     """Sizes of the dynamic dims, and what the arena takes of them."""
     from mirlo.dialects.core import dims as D
 
-    total = D.parse(arena)
-    for sizes, names in with_small_sizes(artifact.inputs, {}):
+    try:
+        total, examples = D.parse(arena), list(with_small_sizes(artifact.inputs, {}))
+    except MirloError:
+        raise
+    except ValueError as error:
+        raise ArtifactError(f"the file is damaged: {error}; compile the model again") from None
+    for sizes, names in examples:
         found = D.substitute(total, sizes)
         if isinstance(found, int):
             yield ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes), found

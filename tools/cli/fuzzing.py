@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def execute(arguments: Arguments) -> None:
     counts: Counter[str] = Counter()
     used: Counter[str] = Counter()
     longest, start = 0.0, time.monotonic()
-    with Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
-        for outcome in run_jobs(job, seeds, arguments.processes, arguments.timeout, mode.memory, seconds):
+    outcomes = run_jobs(job, seeds, arguments.processes, arguments.timeout, mode.memory, seconds)
+    with closing(outcomes), Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
+        for outcome in outcomes:
             state = CRASHED if outcome.crash else outcome.result.state
             counts[state] += 1
             longest = max(longest, outcome.seconds)

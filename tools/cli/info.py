@@ -20,7 +20,7 @@ def execute(arguments: Arguments) -> None:
     if is_compiled(arguments.model):
         if arguments.shape or arguments.dim:
             raise CommandError(f"{arguments.model} is compiled already: --shape and --dim are for ONNX models")
-        lines = _compiled(arguments.model)
+        lines = compiled_lines(arguments.model)
     elif Path(arguments.model).suffix in (".mlir", ".mlirbc"):
         raise CommandError(f"{arguments.model} is IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it")
     else:
@@ -28,7 +28,8 @@ def execute(arguments: Arguments) -> None:
     print("\n".join(lines))
 
 
-def _compiled(path: str) -> Iterable[str]:
+def compiled_lines(path: str) -> Iterable[str]:
+    """Yield what is in a compiled model, without loading its code."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.tools.cli.compile_report import arena_lines
 
@@ -41,9 +42,9 @@ def _compiled(path: str) -> Iterable[str]:
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     if artifact.loader == "specialized":
-        from mirlo.runtime.specialized import specialized_of
+        from mirlo.runtime.specialized import parts_of
 
-        for build in specialized_of(path, artifact, store).builds:
+        for build in parts_of(path, artifact, store)[1:]:
             yield "build for " + ", ".join(map(str, build.inputs))
     for external in artifact.externals:
         functions = f"{len(external.functions)} function{'s' * (len(external.functions) != 1)}"

@@ -54,5 +54,6 @@ class Mode:
 MODES: dict[str, Mode] = {
     "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
+    "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
     "names": Mode("mirlo.tools.fuzz.names", "models with hostile names to show", "commands"),
 }

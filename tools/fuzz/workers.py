@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
@@ -34,13 +35,29 @@ def run_jobs(
     timeout: float,
     memory: int | None = None,
     seconds: float | None = None,
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """The outcome of each job, in the order in which they end. `memory` bounds the address space of a process.
 
     After `seconds` no job is begun, and those that run are given up: there may be any number of seeds.
     """
-    coming, returned = iter(seeds), list[int]()
     workers: list[_Worker] = []
+    try:
+        yield from _outcomes(workers, job, seeds, processes, timeout, memory, seconds)
+    finally:
+        for worker in workers:
+            worker.give_up()
+
+
+def _outcomes(
+    workers: list[_Worker],
+    job: Callable[[int], Any],
+    seeds: Iterable[int],
+    processes: int,
+    timeout: float,
+    memory: int | None,
+    seconds: float | None,
+) -> Iterator[Outcome]:
+    coming, returned = iter(seeds), list[int]()
     end = None if seconds is None else time.monotonic() + seconds
     while True:
         is_over = end is not None and time.monotonic() >= end
@@ -50,9 +67,6 @@ def run_jobs(
                 break
             del returned[: len(batch)]
             workers.append(_Worker(job, batch, memory))
-        if is_over:
-            for worker in workers:
-                worker.give_up()
         if is_over or not workers:
             return
         late = min([worker.started + timeout for worker in workers] + ([] if end is None else [end]))
@@ -70,11 +84,13 @@ def run_jobs(
 
 
 class _Worker:
+    """A process, with those that its jobs start: no daemon, which could start none, and a group of its own."""
+
     def __init__(self, job: Callable[[int], Any], seeds: list[int], memory: int | None) -> None:
         context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
         self.left = seeds
         self.pipe, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory), daemon=True)  # type: ignore[attr-defined]
+        self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory))  # type: ignore[attr-defined]
         self.process.start()
         sender.close()
         self.started = time.monotonic()
@@ -94,14 +110,20 @@ class _Worker:
     def stop(self, why: str | None) -> Outcome:
         """The process is at its end, or is put to it."""
         if why is not None:
-            self.process.kill()
+            self._kill()
         self._finish()
         return Outcome(self.left.pop(0), None, why or _death(self.process.exitcode))
 
     def give_up(self) -> None:
-        """End the process, whatever it does."""
-        self.process.kill()
+        """End the process and those that it started, whatever they do."""
+        self._kill()
         self._finish()
+
+    def _kill(self) -> None:
+        if hasattr(os, "killpg") and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or is at its end
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
 
     def _finish(self) -> None:
         self.process.join()
@@ -110,6 +132,8 @@ class _Worker:
 
 
 def _work(job: Callable[[int], Any], seeds: list[int], sender: Any, memory: int | None) -> None:
+    if hasattr(os, "setsid"):
+        os.setsid()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 2)
     if memory is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
+from mirlo.tools.fuzz import headers
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
@@ -40,6 +42,14 @@ def test_random_graphs_are_right() -> None:
 def test_broken_files_are_refused() -> None:
     report = json.loads(mirlo("fuzz", "files", "--count", 150, "--json").stdout)
     assert report["found"] == [] and report["states"]["refused"] >= 75
+
+
+def test_hostile_headers_are_refused() -> None:
+    """The first seeds, and those that once showed fields of metadata that nothing had checked."""
+    report = json.loads(mirlo("fuzz", "headers", "--count", 60, "--json").stdout)
+    assert report["found"] == [] and report["states"]["refused"] >= 25
+    for seed in (95, 1040, 1249, 2705, 2822, 3439):
+        assert headers.judge(seed).state == headers.REFUSED
 
 
 def test_a_wrong_rule_is_found_and_its_graphs_are_written(tmp_path: Path) -> None:
@@ -95,6 +105,22 @@ def test_jobs_that_crash_or_hang_do_not_take_others_with_them() -> None:
     assert sorted(outcomes) == list(range(8))
     assert outcomes[3].crash == "killed by SIGABRT" and outcomes[5].crash == "no result after 2 s"
     assert [outcomes[s].result for s in (0, 1, 2, 4, 6, 7)] == [0, 1, 4, 16, 36, 49]
+
+
+def _parent(seed: int) -> int:
+    """Start a process; the job of seed 1 waits for it in vain."""
+    child = get_context("fork").Process(target=sleep, args=(0 if seed != 1 else 60,))
+    child.start()
+    child.join()
+    return child.pid or 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")
+def test_jobs_may_start_processes_which_end_with_them(tmp_path: Path) -> None:
+    begun = monotonic()
+    outcomes = {outcome.seed: outcome for outcome in run_jobs(_parent, range(3), processes=1, timeout=2)}
+    assert outcomes[0].result and outcomes[2].result and outcomes[1].crash == "no result after 2 s"
+    assert monotonic() - begun < 30
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")

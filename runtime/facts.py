@@ -1,0 +1,28 @@
+"""The metadata of a compiled model that Mirlo itself reads, checked when its file is opened."""
+
+from __future__ import annotations
+
+from mirlo.runtime.fields import Fields
+
+TEXTS = ("symbols", "sizes", "checks", "shown", "late", "packed")
+"""Lists of texts: dims, what is checked of them, and functions of the run time."""
+DIMS = ("symbols", "sizes", "late")
+"""Those of them that are dims: none is empty."""
+
+
+def check_facts(metadata: Fields) -> None:
+    """Raise an error where metadata are not what the run time and the reports expect.
+
+    Loaders check what only they read.
+    """
+    for name in TEXTS:
+        if metadata.has(name) and not all(metadata.texts(name)) and name in DIMS:
+            raise metadata.fail(f"{metadata.place}.{name}", "dims that are not empty", "")
+    if metadata.has("memory"):
+        plan = metadata.object("memory")
+        plan.count("bound"), plan.count("in_place")
+    if metadata.has("placement"):
+        placement = metadata.object("placement")
+        placement.name("by"), placement.name("taken")
+    if metadata.has("allocates"):
+        metadata.flag("allocates")
