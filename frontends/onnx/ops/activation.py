@@ -15,7 +15,7 @@ PLAIN = {
     "Softsign": "softsign",
 }  # fmt: skip
 
-# operator: relax operator, and its numbers: ONNX name, default, relax name
+# operator: relax operator, and its scalars: ONNX name, default, relax name
 WITH_NUMBERS = {
     "LeakyRelu": ("leaky_relu", (("alpha", 0.01, "alpha"),)),
     "Elu": ("elu", (("alpha", 1.0, "alpha"),)),
@@ -52,7 +52,7 @@ def gelu(node: Node) -> Any:
 
 @converter("Swish")
 def swish(node: Node) -> Any:
-    """x * sigmoid(alpha * x)."""
+    """Convert to x * sigmoid(alpha * x)."""
     alpha = node.attr.float("alpha", 1.0)
     if alpha == 1:
         return node.emit("silu", node[0])
@@ -67,7 +67,7 @@ def clip_attributes(node: Node) -> Any:
 
 @converter("Clip", since=11)
 def clip(node: Node) -> Any:
-    """Bounds that are constants (and that f64 holds) become attributes; others are applied as tensors."""
+    """Convert constant bounds (that f64 represents) to attributes; apply others as tensors."""
     bounds = [node.value(i) if node.has(i) else None for i in (1, 2)]
     for bound in bounds:
         if bound is not None and bound.type.elements != 1:
@@ -84,7 +84,7 @@ def clip(node: Node) -> Any:
 
 
 def scalar_tensor(node: Node, index: int) -> Any:
-    """An input of one element as a tensor of rank 0."""
+    """Return an input of one element as a tensor of rank 0."""
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
 
@@ -98,7 +98,7 @@ def softmax(node: Node) -> Any:
 
 @converter(*SOFTMAX)
 def softmax_flattened(node: Node) -> Any:
-    """Before opset 13: over all dims from `axis` on, as if they were one."""
+    """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
     name, found = SOFTMAX[node.operator], node.type(0)
     axis = node.attr.int("axis", 1)
     if not -found.rank <= axis <= found.rank:

@@ -1,4 +1,4 @@
-"""AffineGrid: the points of a regular grid, moved by a matrix."""
+"""AffineGrid: the points of a regular grid, transformed by a matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 
 @converter("AffineGrid", since=20)
 def affine_grid(node: Node) -> Any:
-    """theta [N, 2, 3] or [N, 3, 4]; the sizes of the grid are [N, C, (D,) H, W], and are constants or of run time."""
+    """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4]; the grid sizes [N, C, (D,) H, W] are constants or run-time
+    values."""
     theta, corners = node.type(0), node.attr.bool("align_corners", 0)
     sizes = node.dims(1)
     count = len(sizes) - 2
@@ -44,7 +45,7 @@ def affine_grid(node: Node) -> Any:
 
 
 def _places(node: Node, size: Dim, corners: bool, kind: TensorType) -> Any:
-    """From -1 to 1: the corners, or the centers, of `size` equal parts."""
+    """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
     one, two = (node.constant(number, kind) for number in (1, 2))
     i = node.emit("cast", positions(node, size), dtype=kind.dtype)
     if isinstance(size, int):

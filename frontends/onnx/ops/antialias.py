@@ -1,4 +1,4 @@
-"""Resizing with antialiasing: along each axis, one product with a matrix of weights."""
+"""Resizing with antialiasing: along each axis, one product with a weight matrix."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 
 MOST_WEIGHTS = 2**24
-"""Elements of the largest matrix that is made: from 4096 to 4096 pixels, say."""
+"""Most elements of a weight matrix: from 4096 to 4096 pixels, for example."""
 
 _RADIUS = {"linear": 1.0, "cubic": 2.0}
 
 
 def resize_antialiased(node: Node, shape: tuple[Any, ...], scales: list[float], mode: str, coordinates: str) -> Any:
-    """A Resize with 'antialias': the kernel is as wide as what one element of the output stands for."""
+    """Convert a Resize with 'antialias': the kernel is as wide as the input range of one output element."""
     x = node.type(0)
     if mode not in _RADIUS or coordinates == "tf_crop_and_resize":
         raise NodeError(
@@ -41,7 +41,7 @@ def resize_antialiased(node: Node, shape: tuple[Any, ...], scales: list[float], 
 
 
 def _centres(old: int, new: int, scale: float, coordinates: str) -> np.ndarray:
-    """Where in the input the elements of the output lie."""
+    """Return the input coordinates of the output elements."""
     at = np.arange(new, dtype=np.float64)
     length = scale * old
     match coordinates:
@@ -63,7 +63,7 @@ def _centres(old: int, new: int, scale: float, coordinates: str) -> np.ndarray:
 def _weights(
     centres: np.ndarray, size: int, scale: float, mode: str, cubic_coeff: float, exclude_outside: bool
 ) -> np.ndarray:
-    """[new, old]: how much of each input element goes into each output element. Beyond the input, its edge goes on."""
+    """Return [new, old] weights of each input element in each output element. The input is extended by its edges."""
     reach = math.ceil(_RADIUS[mode] / scale) + 1
     steps = np.arange(-reach, reach + 1)
     positions = np.floor(centres)[:, None].astype(np.int64) + steps
@@ -85,7 +85,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _along(node: Node, x: Any, weights: Any, axis: int) -> Any:
-    """x times the weights along an axis."""
+    """Multiply x with the weights along an axis."""
     rank = type_of(x).rank
     if axis == rank - 1:
         return node.emit("matmul", x, weights, transpose_rhs=True)

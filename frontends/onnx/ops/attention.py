@@ -14,17 +14,17 @@ from mirlo.frontends.onnx.registry import converter
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
 SCORES = 3
-"""Output: the scores before or after the softmax."""
+"""Output index of the scores before or after the softmax."""
 
 
 @converter("Attention", since=23)
 def attention(node: Node) -> Any:
-    """One relax.attention; what that cannot say is left to ONNX's function body."""
+    """Convert to relax.attention; leave what it cannot express to ONNX's function body."""
     causal = node.attr.bool("is_causal", 0)
     if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
         return NotImplemented
-    node.attr.ignore("qk_matmul_output_mode")  # it tells which scores to return, and none are
-    node.attr.ignore("softmax_precision")  # sums are kept in f32 or better
+    node.attr.ignore("qk_matmul_output_mode")  # selects which scores to return, and none are
+    node.attr.ignore("softmax_precision")  # accumulators are f32 or better
     query = _heads(node, node[0], "q_num_heads")
     key, value = _heads(node, node[1], "kv_num_heads"), _heads(node, node[2], "kv_num_heads")
     if node.has(PAST_KEY):
@@ -46,14 +46,14 @@ def attention(node: Node) -> Any:
 
 
 def bound_of(causal: bool, has_past: bool, query: Any) -> dict[str, bool]:
-    """The attributes of attention that hide from each token those after it; behind a past, the last one sees all."""
+    """Return the causal attributes of attention; with a cache, the last query sees all keys."""
     if not causal or (has_past and type_of(query).shape[2] == 1):
         return {}
     return {"causal": True, "at_end": has_past}
 
 
 def _heads(node: Node, x: Any, attribute: str) -> Any:
-    """[batch, heads, length, size], from that or from [batch, length, heads * size]."""
+    """Return [batch, heads, length, size], from that or from [batch, length, heads * size]."""
     found = type_of(x)
     if found.rank == 4:
         node.attr.ignore(attribute)
@@ -64,7 +64,7 @@ def _heads(node: Node, x: Any, attribute: str) -> Any:
 
 
 def split_heads(node: Node, x: Any, heads: int, attribute: str) -> Any:
-    """[batch, length, heads * size] to [batch, heads, length, size]."""
+    """Reshape [batch, length, heads * size] to [batch, heads, length, size]."""
     batch, length, hidden = type_of(x).shape
     size: Dim | None = quotient(hidden, heads)
     if size is None:
@@ -90,7 +90,7 @@ def rotary_embedding(node: Node) -> Any:
 
 
 def _angles(node: Node, index: int) -> Any:
-    """The cache as [batch, 1, length, angles], its rows picked by 'position_ids' where they are given."""
+    """Return the cache as [batch, 1, length, angles], with rows selected by 'position_ids' if given."""
     cache = node[index]
     if node.has(3):
         cache = node.emit("gather", cache, node[3], axis=0)

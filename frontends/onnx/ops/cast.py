@@ -44,7 +44,7 @@ def _cast(node: Node, wanted: DType) -> Any:
 
 
 def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Any:
-    """The type that has only exponents: that of the f32 nearest to the number, or of the next one."""
+    """Cast to the exponent-only type: the exponent of the nearest f32, or of the next one."""
 
     def number(value: int) -> Any:
         return node.constant(value, "u32")
@@ -55,7 +55,7 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Any:
     magnitude = node.emit("bitwise_and", bits, number(0x7FFFFFFF))
     exponent = node.emit("shift_right", magnitude, number(23))
     fraction = node.emit("bitwise_and", bits, number(0x7FFFFF))
-    # A tie rounds up, but not from the least exponent, whose numbers are the subnormal ones.
+    # A tie rounds up, but not from the smallest exponent, whose values are subnormal.
     least = {"up": 1, "nearest": 0x400000, "down": 0x800000}[rounding]
     goes_up = node.emit("greater_equal", fraction, number(least))
     if rounding == "nearest":
@@ -64,7 +64,7 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Any:
     top = number(0xFE if saturate else 0xFF)
     raised = node.emit("minimum", node.emit("add", exponent, node.emit("cast", goes_up, dtype="u32")), top)
     special = node.emit("equal", exponent, number(0xFF))
-    # The number itself, which is then cast exactly; the least one is subnormal.
+    # The value itself, which is then cast exactly; the smallest one is subnormal.
     normal = node.emit("shift_left", raised, number(23))
     power = node.emit("where", node.emit("equal", raised, number(0)), number(1 << 22), normal)
     made = node.emit("where", special, number(0x7FC00000), power)

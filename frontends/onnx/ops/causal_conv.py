@@ -1,4 +1,4 @@
-"""CausalConvWithState where the number of channels is a symbol; ONNX's function body serves where it is a number."""
+"""CausalConvWithState with a symbolic number of channels; ONNX's function body is used for a static one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mirlo.frontends.onnx.runtime_sizes import positions
 
 @converter("CausalConvWithState")
 def causal_conv(node: Node) -> Any:
-    """Each channel is convolved with a window of its own, behind what came before the input; and the last of both."""
+    """Convolve each channel with its own window, preceded by the state; return the last elements as the new state."""
     x, weight = node.type(0), node.type(1)
     require_rank(x, 3, "input 'input'")
     require_rank(weight, 3, "input 'weight'")
     batch, channels, length = x.shape
     if isinstance(channels, int) or isinstance(weight.shape[0], int):
-        return NotImplemented  # a convolution of so many groups
+        return NotImplemented  # a grouped convolution
     window = weight.shape[2]
     require_equal_dims(channels, weight.shape[0], f"the channels of {x} and {weight}")
     require_equal_dims(weight.shape[1], 1, f"dim 1 of input 'weight' {weight} and the channels of a group")

@@ -1,4 +1,4 @@
-"""Control flow. Loops whose number of rounds import time knows are unrolled."""
+"""Control flow. Loops with a known trip count are unrolled."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mirlo.frontends.onnx.runtime_sizes import bind, scalar
 from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
 
 MOST_ROUNDS = 1024
-"""More would make functions that take too long to compile."""
+"""Most iterations to unroll; more would take too long to compile."""
 MOST_UNROLLED = 8192
-"""Nodes of all rounds of a loop that is unrolled, those of loops inside of it as often as they are there."""
+"""Most nodes of an unrolled loop over all iterations, including nested loops."""
 
 
 @converter("If")
 def if_(node: Node) -> Any:
-    """A condition that import time knows picks a branch; another one becomes scf.if."""
+    """Pick a branch if the condition is known; otherwise convert to scf.if."""
     then_branch, else_branch = node.attr.graph("then_branch"), node.attr.graph("else_branch")
     if node.value(0).is_constant:
         return node.builder.branch(then_branch if node.scalar(0) else else_branch)
@@ -31,7 +31,7 @@ def if_(node: Node) -> Any:
 
 @converter("Loop")
 def loop(node: Node) -> Any:
-    """Rounds that import time can count are unrolled; others become scf.while."""
+    """Unroll loops with a known trip count; convert others to scf.while."""
     body = node.attr.graph("body")
     carried = [node.any_value(i) for i in range(2, len(node.inputs))]
     if len(body.input) != 2 + len(carried) or len(body.output) < 1 + len(carried):
@@ -54,7 +54,7 @@ def loop(node: Node) -> Any:
         finally:
             expansion.unrolling -= 1
         if made is not None:
-            # What was found in rounds that stay says nothing of the same loops elsewhere, where more may be known.
+            # What was found in a loop that stays says nothing of the same loops elsewhere, where more may be known.
             _restore(declined, before)
             return made
     declined[id(body)] = body
@@ -67,7 +67,7 @@ def _restore(found: dict[int, Any], before: dict[int, Any]) -> None:
 
 
 def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | None:
-    """The rounds one after the other; None where their number depends on data, or is large."""
+    """Unroll the iterations; return None if their number depends on data or is large."""
     limit = node.scalar(0) if node.has(0) else None
     going = bool(node.scalar(1, True))
     if going and limit is not None and limit > MOST_ROUNDS:
@@ -116,7 +116,7 @@ def _first(node: Node, rows: Any, count: Any) -> Any:
 
 
 def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
-    """What rounds collected, as one value."""
+    """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
     values = [node.builder.ssa(value) if isinstance(value, (Value, ListValue)) else value for value in sequence]

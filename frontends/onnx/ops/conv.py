@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.registry import converter
 
 
 def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, Any]:
-    """The attributes of relax.conv for a node of the Conv family."""
+    """Return the attributes of relax.conv for a node of the Conv family."""
     if x.rank < 3 or x.rank != weight.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
     spatial = x.shape[2:]
@@ -64,9 +64,9 @@ def conv_transpose(node: Node) -> Any:
 def _transposed_padding(
     node: Node, spatial: Any, kernel: Any, strides: Any, dilations: Any, extra: list[int]
 ) -> tuple[tuple[int, ...], list[int]] | None:
-    """Padding from 'pads', from 'output_shape', or from 'auto_pad' (whose SAME makes the output size * stride).
+    """Return padding from 'pads', 'output_shape', or 'auto_pad' (whose SAME makes the output size * stride).
 
-    None where it depends on sizes that only run time knows.
+    Return None if it depends on run-time sizes.
     """
     count = len(spatial)
     wanted = node.attr.ints("output_shape", None)
@@ -75,7 +75,7 @@ def _transposed_padding(
         return padding(node, spatial, kernel, strides, dilations), extra
     if wanted is not None and len(wanted) not in (count, count + 2):
         raise NodeError(f"attribute 'output_shape' must have {count} numbers, one per spatial dim, got {wanted}")
-    node.attr.ignore("pads")  # ONNX: 'output_shape' and 'auto_pad' decide the padding instead
+    node.attr.ignore("pads")  # ONNX: 'output_shape' and 'auto_pad' determine the padding instead
     begins, ends = [], []
     for i, (size, window, stride, dilation) in enumerate(zip(spatial, kernel, strides, dilations, strict=True)):
         full = stride * (size - 1) + extra[i] + (window - 1) * dilation + 1

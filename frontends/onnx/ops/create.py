@@ -1,4 +1,4 @@
-"""Constants, and operators that make tensors."""
+"""Constants, and operators that create tensors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Any:
 
 @converter("Range")
 def arange(node: Node) -> Any:
-    """Constant bounds; or from 0 by 1 to a dim that is a symbol."""
+    """Convert Range with constant bounds, or from 0 by 1 to a symbolic dim."""
     found = node.type(0)
     declared = node.declared(0)
     if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
@@ -124,7 +124,7 @@ def trilu(node: Node) -> Any:
 
 
 def _trilu_of_run_time(node: Node) -> Any:
-    """Which diagonal it is, is known at run time only: each element's own is compared with it."""
+    """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
     down = node.emit("reshape", positions(node, rows), shape=(rows, 1))
     diagonals = node.emit("subtract", positions(node, columns), down)

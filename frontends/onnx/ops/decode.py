@@ -13,7 +13,7 @@ from mirlo.runtime.kinds import Kind
 
 @converter("ImageDecoder", since=20)
 def image_decoder(node: Node) -> Any:
-    """The size of the image is what the model declares, or known at run time only."""
+    """Convert ImageDecoder; the image size is declared or data-dependent."""
     pixel_format = node.attr.choice("pixel_format", "RGB", ("RGB", "BGR", "Grayscale"))
     if node.type(0).rank != 1:
         raise NodeError(f"input 'encoded_stream' must be a row of bytes, got {node.type(0)}")

@@ -36,7 +36,7 @@ def where(node: Node) -> Any:
 
 @converter("Div")
 def div(node: Node) -> Any:
-    """Integer division rounds towards zero, as relax.divide's does."""
+    """Convert Div; integer division rounds towards zero, as relax.divide's does."""
     return node.emit("divide", node[0], node[1])
 
 
@@ -54,20 +54,20 @@ def mean(node: Node) -> Any:
 
 @converter("Mod")
 def mod(node: Node) -> Any:
-    """With fmod=1 the sign of the dividend, else that of the divisor."""
+    """Convert Mod: with fmod=1 the result has the sign of the dividend, otherwise of the divisor."""
     fmod = node.attr.bool("fmod", 0)
     return node.emit("fmod" if fmod else "mod", node[0], node[1])
 
 
 @converter("Pow")
 def power(node: Node) -> Any:
-    """The exponent may have another element type; the result has the base's."""
+    """Convert Pow; the exponent may have another element type, the result has the base's."""
     base, exponent = node.type(0), node.type(1)
     if base.dtype is exponent.dtype:
         return node.emit("power", node[0], node[1])
     if base.dtype.is_float:
         return node.emit("power", node[0], node.emit("cast", node[1], dtype=base.dtype))
-    # An integer base: computed in a float that both fit, then cut, as the ONNX reference does.
+    # An integer base is computed in a float type that fits both, then truncated, as in the ONNX reference.
     wide = exponent.dtype if exponent.dtype.is_float else "f64"
     result = node.emit("power", node.emit("cast", node[0], dtype=wide), cast_to(node, node[1], exponent.dtype, wide))
     return node.emit("cast", result, dtype=base.dtype)

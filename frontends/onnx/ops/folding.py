@@ -1,4 +1,4 @@
-"""Operators that import time computes on known values, so that shapes computed in the model become dims."""
+"""Folding of operators on known values, so that shapes computed in the model become dims."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def slice_(node: Node) -> np.ndarray:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not isinstance(start, int) or not isinstance(end, int):
             raise Undecided
-        # With a step backwards, an end before the first element stands for "all of it"; Python needs None for that.
+        # With a negative step, an end before the first element means "all of it", which is None in Python.
         stop = None if step < 0 and end < -data.shape[axis] else end
         index[axis] = slice(start, stop, step)
     return data[tuple(index)]
@@ -192,7 +192,7 @@ def cast_like(node: Node) -> np.ndarray:
 
 def _cast(node: Node, wanted: DType) -> np.ndarray:
     data = known(node, 0)
-    node.attr.ignore("saturate", "round_mode")  # they tell about the narrowest types, which are not cast to here
+    node.attr.ignore("saturate", "round_mode")  # they concern low-precision types, which are not folded here
     if data.dtype == object:
         if wanted is not node.type(0).dtype:
             raise Undecided
@@ -236,7 +236,7 @@ def reduce(node: Node) -> np.ndarray:
 
 
 def _reduce_dims(node: Node, data: np.ndarray, axes: list[int] | None) -> np.ndarray:
-    """The product or sum of a list of dims."""
+    """Return the product or sum of a list of dims."""
     node.attr.ignore("noop_with_empty_axes")
     if data.ndim != 1 or axes not in (None, [0], [-1]):
         raise Undecided
@@ -255,7 +255,7 @@ def nonzero(node: Node) -> np.ndarray:
 
 
 def _limit(shape: Any) -> None:
-    """Nothing large is made, even if the model says so."""
+    """Refuse large results, even if the model asks for them."""
     count = 1
     for dim in shape:
         count *= int(dim)

@@ -1,4 +1,4 @@
-"""Operators that import time computes on known numbers, which exporters leave on the way to shapes."""
+"""Folding of arithmetic on known numbers, which exporters emit on the way to shapes."""
 
 from __future__ import annotations
 
@@ -101,5 +101,5 @@ def reduce_numbers(node: Node, axes: list[int] | None) -> np.ndarray:
         raise Undecided
     node.attr.ignore("noop_with_empty_axes")
     result = _REDUCTIONS[node.operator](data, axis=tuple(axes) if axes else None, keepdims=keepdims)
-    # An integer mean is cut towards zero, as the operator does it.
+    # An integer mean is truncated, as by the operator.
     return np.asarray(np.trunc(result) if data.dtype.kind in "iu" else result, data.dtype)

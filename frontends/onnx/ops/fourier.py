@@ -1,4 +1,4 @@
-"""Fourier transforms: products with a constant matrix, which is fast for the lengths that audio models use."""
+"""Fourier transforms as products with a constant matrix, which is fast for the lengths of audio models."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_value, scalar
 
 LONGEST = 8192
-"""Longer transforms would need matrices of hundreds of megabytes."""
+"""Longest transform; longer ones would need matrices of hundreds of megabytes."""
 
 
 MOST_POSITIONS = 2**24
-"""Elements of all frames of a signal: ten minutes of speech, say."""
+"""Most elements of all frames of a signal: ten minutes of speech, for example."""
 
 
 @converter("DFT", since=17)
@@ -37,7 +37,7 @@ def dft(node: Node) -> Any:
 
 
 def _dft_of_run_time(node: Node) -> Any:
-    """The axis is known at run time only: of those that make the declared shape, it chooses one."""
+    """Convert DFT with a run-time axis: select among the axes that make the declared shape."""
     x, rank = node.type(0), node.type(0).rank
     declared: tuple[Dim, ...] | None = node.declared(0)
     if declared is None and not node.has(1) and not node.attr.bool("onesided", 0):
@@ -46,7 +46,7 @@ def _dft_of_run_time(node: Node) -> Any:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
     fitting: dict[int, Any] = {}
     for axis in range(rank - 1):
-        with suppress(NodeError):  # an axis that cannot be transformed is not the one
+        with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
             made = _dft(node, axis)
             if type_of(made).shape == declared:
                 fitting[axis] = made
@@ -67,7 +67,7 @@ def _dft_of_run_time(node: Node) -> Any:
 
 
 def _dft(node: Node, axis: int) -> Any:
-    """Along one axis of a tensor whose last dim holds the real and perhaps the imaginary part."""
+    """Transform along one axis of a tensor whose last dim holds the real and possibly the imaginary part."""
     x = node.type(0)
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2, *_open(x.shape[-1])):
         raise NodeError(f"the axis is {axis} of {x}, of which the last dim must be 1 or 2 and cannot be transformed")
@@ -93,7 +93,7 @@ def _dft(node: Node, axis: int) -> Any:
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Any:
-    """Frames of the signal, times a window, each transformed."""
+    """Convert STFT: frames of the signal, times a window, each transformed."""
     if node.type(0).rank == 2:  # a real signal, as [batch, length, 1]
         real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))
         node.inputs = [as_value(real), *node.inputs[1:]]
@@ -120,7 +120,7 @@ def stft(node: Node) -> Any:
 
 
 def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any:
-    """Step or length of the frames are known at run time only: what makes the declared shape is computed."""
+    """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
         return open_stft(node, onesided)
@@ -154,12 +154,12 @@ def _whole(node: Node, number: int) -> Any:
 
 
 def _between(node: Node, room: Any, step: Any) -> Any:
-    """Whether what is left of the signal behind the last frame is something, but not enough for one more."""
+    """Return whether the signal continues after the last frame, but by less than one step."""
     return node.emit("logical_and", node.emit("greater_equal", room, _whole(node, 0)), node.emit("less", room, step))
 
 
 def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) -> Any:
-    """The transforms of frames that begin at some places."""
+    """Return the transforms of frames that start at these positions."""
     if count * length > MOST_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
     column = node.emit("reshape", starts, shape=(count, 1))
@@ -174,7 +174,7 @@ def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) ->
 
 
 def _transformed(node: Node, rows: Any, matrix: np.ndarray, parts: int) -> Any:
-    """[..., size, parts] times a matrix [size * parts, length * parts], as [..., length, parts]."""
+    """Multiply [..., size, parts] with a matrix [size * parts, length * parts]; return [..., length, parts]."""
     *outer, size, given = type_of(rows).shape
     flat = node.emit("reshape", rows, shape=(*outer, size * given))
     product = node.emit("matmul", flat, node.constant(matrix, type_of(rows)))
@@ -182,7 +182,7 @@ def _transformed(node: Node, rows: Any, matrix: np.ndarray, parts: int) -> Any:
 
 
 def _open(dim: Dim) -> tuple[Dim, ...]:
-    """The dim itself, if it is no number."""
+    """Return the dim itself if it is dynamic."""
     return () if isinstance(dim, int) else (dim,)
 
 
@@ -192,14 +192,15 @@ def _number(dim: Dim) -> int:
 
 
 def _angles(size: int, count: int, length: int) -> np.ndarray:
-    """2 pi n k / length, [size, count]; the product is reduced first, so that large ones keep their digits."""
+    """Return 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
     if not 0 < length <= LONGEST:
         raise NodeError(f"a transform of length {length} is not supported: from 1 to {LONGEST} are")
     return 2 * np.pi / length * (np.outer(np.arange(size), np.arange(count)) % length)
 
 
 def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -> np.ndarray:
-    """[size * parts, count * 2]: takes numbers to their complex transform; what is beyond `length` is cut off."""
+    """Return [size * parts, count * 2], which maps values to their complex transform; elements beyond `length` are
+    cut off."""
     count = length // 2 + 1 if onesided else length
     angles = _angles(size, count, length)
     real, imaginary = np.cos(angles), (1 if inverse else -1) * np.sin(angles)
@@ -212,7 +213,7 @@ def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -
 
 
 def _inverse_real(size: int, length: int) -> np.ndarray:
-    """What takes half a spectrum to the real signal that it is of: the other half is its mirror image."""
+    """Return the matrix from half a spectrum to its real signal: the other half is its mirror image."""
     angles = _angles(size, length, length)
     weights = np.full((size, 1), 2.0)
     weights[0] = 1

@@ -1,4 +1,4 @@
-"""Fourier transforms of lengths that are symbols: the matrices are computed when the model runs."""
+"""Fourier transforms of symbolic lengths: the matrices are computed at run time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, positions, scalar, unless
 
 EXACT = "f64"
-"""Angles are computed in this type, as they are at import."""
+"""The type in which angles are computed, as at import."""
 
 
 def open_dft(node: Node, rows: Any, length: Dim, inverse: bool, onesided: bool) -> Any:
-    """Rows [..., size, 1 or 2] as their transforms, [..., bins, 2]; what is beyond `length` is cut off."""
+    """Transform rows [..., size, 1 or 2] to [..., bins, 2]; elements beyond `length` are cut off."""
     *outer, size, parts = type_of(rows).shape
     count = length // 2 + 1 if onesided else length
     cos, sin = _angles(node, size, count, length)
@@ -34,7 +34,7 @@ def open_dft(node: Node, rows: Any, length: Dim, inverse: bool, onesided: bool) 
 
 
 def open_inverse_real(node: Node, rows: Any, length: Dim) -> Any:
-    """Half a spectrum, [..., size, 2], as the real signal that it is of, [..., length, 1]."""
+    """Transform half a spectrum, [..., size, 2], to its real signal, [..., length, 1]."""
     *outer, size, parts = type_of(rows).shape
     cos, sin = _angles(node, size, length, length)
     index, two = _column(node, size), numbers(node, 2)
@@ -50,7 +50,7 @@ def open_inverse_real(node: Node, rows: Any, length: Dim) -> Any:
 
 
 def open_stft(node: Node, onesided: bool) -> Any:
-    """Frames of a signal of any length, of a size and at steps that may be of run time."""
+    """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
     count = (size - length) // step + 1
@@ -64,7 +64,7 @@ def open_stft(node: Node, onesided: bool) -> Any:
 
 
 def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
-    """The step and the length of frames, checked when the model runs."""
+    """Return the step and the length of frames, checked at run time."""
     step = node.emit("cast", scalar(node, 1), dtype="i64")
     window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
     length = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else window
@@ -82,7 +82,7 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
 
 
 def open_length(node: Node, index: int) -> Dim:
-    """A length that an input gives when the model runs."""
+    """Return a length given by a run-time input."""
     given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
     wrong = node.emit("greater_equal", given, numbers(node, 1))
     (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
@@ -90,7 +90,7 @@ def open_length(node: Node, index: int) -> Dim:
 
 
 def _angles(node: Node, size: Dim, count: Dim, length: Dim) -> tuple[Any, Any]:
-    """cos and sin of 2 pi n k / length, [size, count]; the product is reduced first, so that large ones keep digits."""
+    """Return cos and sin of 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
     products = node.emit("multiply", _column(node, size), positions(node, count))
     reduced = node.emit("cast", node.emit("mod", products, as_scalar(node, length)), dtype=EXACT)
     unit = node.emit("divide", node.constant(2 * np.pi, EXACT), _float(node, length))

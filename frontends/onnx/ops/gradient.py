@@ -1,4 +1,4 @@
-"""The operator Gradient: the part of the graph that it names is imported again, at the values that it is given."""
+"""The operator Gradient: the named part of the graph is imported again at given values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gradient(node: Node) -> Any:
         raise NodeError(f"expected an input for each of {', '.join([*xs, *zs])}, got {len(node.inputs)}")
     given: dict[str, AnyValue] = {}
     for i, name in enumerate([*xs, *zs]):
-        # A value of its own, so that nothing but these names leads to it.
+        # A separate value, so that only these names lead to it.
         made = node.emit("reshape", node[i], shape=node.type(i).shape)
         given[name] = Value(name, type_of(made), ir=made)
     y = node.builder.evaluated(node.attr.str("y"), given)

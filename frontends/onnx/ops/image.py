@@ -25,7 +25,7 @@ ROI, SCALES, SIZES = 1, 2, 3
 
 @dataclass(frozen=True)
 class _Target:
-    """The whole output shape, and the scales where they are not output size / input size."""
+    """The complete output shape, and the scales if they are not output size / input size."""
 
     shape: tuple[Dim, ...]
     scales: tuple[float, ...]
@@ -45,7 +45,7 @@ def upsample_input(node: Node) -> Any:
 
 
 def _upsample_of_run_time(node: Node) -> Any:
-    """By scales that only run time knows; those that shrink would round away from the origin, and are refused then."""
+    """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     scales = node.emit("cast", node[1], dtype="f64")
@@ -57,10 +57,10 @@ def _upsample_of_run_time(node: Node) -> Any:
 
 
 def _simple_resize(node: Node, scales: Sequence[float]) -> Any:
-    """The operators before opset 11: coordinates are divided by the scale, and nothing else can be chosen."""
+    """Convert the operators before opset 11: coordinates are divided by the scale, without options."""
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     target = _scaled(node, scales)
-    # Towards the origin when growing; when shrinking, away from it.
+    # Round towards the origin when enlarging, and away from it when shrinking.
     nearest = "ceil" if min(target.scales) < 1 else "floor"
     if mode == "nearest" and min(target.scales) < 1 < max(target.scales):
         raise NodeError(
@@ -95,7 +95,7 @@ def resize(node: Node) -> Any:
 
 
 def _is_of_run_time(node: Node) -> bool:
-    """Whether scales or a region are known at run time only, or sizes that are made to fit an aspect ratio."""
+    """Return whether scales, a region, or sizes that keep the aspect ratio are run-time values."""
 
     def is_open(index: int) -> bool:
         return node.has(index) and node.value(index).known is None and node.type(index).elements != 0
@@ -106,7 +106,7 @@ def _is_of_run_time(node: Node) -> bool:
 
 
 def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
-    """Resize by scales, to sizes and in a region that only run time knows."""
+    """Convert Resize with run-time scales, sizes or region."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
@@ -147,7 +147,7 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
 
 
 def _spread(node: Node, values: Any, axes: list[int], default: float) -> Any:
-    """A number per axis, of those given for some."""
+    """Return a value per axis, from those given for some."""
     filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
     chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
@@ -210,7 +210,7 @@ def _target(node: Node, axes: list[int]) -> _Target:
 
 
 def _keeping_aspect(node: Node, axes: list[int], sizes: Sequence[Dim], policy: str) -> _Target:
-    """One scale for all axes: the smallest, or the largest, that a wanted size asks for."""
+    """Return one scale for all axes: the smallest, or the largest, that a size asks for."""
     x = node.type(0)
     pairs = [(size, x.shape[axis]) for axis, size in zip(axes, sizes, strict=True)]
     if not all(isinstance(size, int) and isinstance(old, int) and old for size, old in pairs):
@@ -238,7 +238,7 @@ def _scaled(node: Node, scales: Sequence[float]) -> _Target:
 
 
 def _scaled_dim(dim: Dim, scale: float, x: Any) -> Dim:
-    """floor(dim * scale)."""
+    """Return floor(dim * scale)."""
     if isinstance(dim, int):
         return math.floor(dim * scale)
     if scale == int(scale):
@@ -254,7 +254,7 @@ def _ratios(node: Node, target: _Target) -> list[float]:
 
 
 def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:
-    """The region that is resized: begins, then ends of each dim, as fractions of it."""
+    """Return the resized region: starts, then ends of each dim, as fractions of it."""
     rank = node.type(0).rank
     given = [float(item) for item in node.array(ROI)]
     if len(given) != 2 * len(axes):

@@ -68,7 +68,7 @@ def one_hot(node: Node) -> Any:
 
 
 def _one_hot_of_run_time(node: Node, axis: int) -> Any:
-    """The depth is known at run time only: each place along the new axis is compared."""
+    """Convert OneHot with a run-time depth: compare each position along the new axis."""
     indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
     found = node.type(0)
     size = scalar(node, 1)
@@ -113,7 +113,7 @@ def _top_k(node: Node, count: Any) -> Any:
 
 
 def _top_k_of_run_time(node: Node) -> Any:
-    """How many are wanted is known at run time only: all are sorted, and the first taken."""
+    """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank
     node.attr.ignore("sorted")
@@ -128,7 +128,7 @@ def _top_k_of_run_time(node: Node) -> Any:
 
 @converter("Compress")
 def compress(node: Node) -> Any:
-    """Where the condition holds."""
+    """Convert Compress: select elements where the condition holds."""
     if node.value(1).is_constant:
         indices = node.constant(np.flatnonzero(node.array(1).reshape(-1)).astype(np.int64))
     else:
@@ -141,13 +141,13 @@ def compress(node: Node) -> Any:
 
 @converter("NonZero")
 def non_zero(node: Node) -> Any:
-    """How many elements are not zero is counted when the model runs."""
+    """Convert NonZero; the number of elements is counted at run time."""
     return nonzero_of(node, node[0])
 
 
 @converter("ReverseSequence")
 def reverse_sequence(node: Node) -> Any:
-    """The first `sequence_lens[b]` elements of sequence b come in reverse order, the others stay."""
+    """Reverse the first `sequence_lens[b]` elements of sequence b."""
     x = node.type(0)
     time, batch = node.attr.int("time_axis", 0), node.attr.int("batch_axis", 1)
     if x.rank < 2 or sorted((time, batch)) != [0, 1]:
@@ -172,7 +172,7 @@ def reverse_sequence(node: Node) -> Any:
 
 @converter("TensorScatter", since=24)
 def tensor_scatter(node: Node) -> Any:
-    """An update of a cache: written at each sequence's own position along the axis."""
+    """Convert TensorScatter: write a cache update at each sequence's position along the axis."""
     cache, update = node.type(0), node.type(1)
     axis = node.attr.int("axis", -2)
     mode = node.attr.choice("mode", "linear", ("linear", "circular"))

@@ -13,7 +13,7 @@ CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
 
 @converter("Gemm")
 def gemm(node: Node) -> Any:
-    """alpha * A' * B' + beta * C."""
+    """Convert to alpha * A' * B' + beta * C."""
     a, b = node.type(0), node.type(1)
     if a.rank != 2 or b.rank != 2:
         raise NodeError(f"inputs 'A' and 'B' must be matrices, got {a} and {b}")

@@ -52,14 +52,14 @@ def fused_matmul(node: Node) -> Any:
 @converter("SimplifiedLayerNormalization")
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
 def simplified_layer_normalization(node: Node) -> Any:
-    node.attr.ignore("stash_type")  # sums are kept in f32 or better
+    node.attr.ignore("stash_type")  # accumulators are f32 or better
     attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
     return node.emit("rms_norm", node[0], node[1], **attributes)
 
 
 @converter("SkipLayerNormalization", domain=DOMAIN)
 def skip_layer_normalization(node: Node) -> Any:
-    """Of input + skip (+ bias); outputs 1 and 2 are only made in training, output 3 is the sum."""
+    """Convert input + skip (+ bias), normalized; outputs 1 and 2 exist only in training, output 3 is the sum."""
     total = _skip_sum(node, 4)
     epsilon = node.attr.float("epsilon", 1e-12)
     return _with_sum(node, node.emit("layer_norm", total, node[2], node.optional(3), axis=-1, epsilon=epsilon), total)
@@ -83,11 +83,11 @@ def _with_sum(node: Node, result: Any, total: Any) -> Any:
     return result, None, None, total
 
 
-# Quantized operators: on the numbers that the quantized ones stand for.
+# Quantized operators, on dequantized values
 
 
 def real(node: Node, value: int, scale: int, zero_point: int) -> Any:
-    """A quantized input as f32; the scale and zero point are of the whole tensor."""
+    """Dequantize an input to f32, with a scale and zero point per tensor."""
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("dequantize", node[value], scalar_input(node, scale), zero, dtype=node.type(scale).dtype)
 
@@ -132,14 +132,15 @@ def qlinear_global_average_pool(node: Node) -> Any:
 
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: Node) -> Any:
-    """Inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
+    """Convert; inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
     parts = [real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
     return quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
 
 
 @converter("QGemm", domain=DOMAIN)
 def qgemm(node: Node) -> Any:
-    """alpha * A' * B' + C. C is i32, in units of alpha and the two scales; without an output scale, Y is real."""
+    """Convert to alpha * A' * B' + C. C is i32, in units of alpha and the two scales; without an output scale, Y is
+    real."""
     transposed = node.attr.bool("transB", 0)
     product = node.emit(
         "matmul",
@@ -163,14 +164,14 @@ def qgemm(node: Node) -> Any:
 
 @converter("MatMulIntegerToFloat", domain=DOMAIN)
 def matmul_integer_to_float(node: Node) -> Any:
-    """Inputs: A, B, scale of A, scale of B (perhaps one per column), zero point of A, of B, bias."""
+    """Convert; inputs: A, B, scale of A, scale of B (possibly per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
     product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
     return node.emit("add", product, node[6]) if node.has(6) else product
 
 
 def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> Any:
-    """A quantized factor as real numbers; its scale and its zero point are one number, or one for each column."""
+    """Dequantize an operand with one scale and zero point, or one per column."""
     scales, zeros = node[scale], node.optional(zero)
     if node.type(scale).elements == 1:
         scales, zeros = scalar_input(node, scale), scalar_input(node, zero) if node.has(zero) else None

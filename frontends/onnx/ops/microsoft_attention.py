@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.registry import converter
 
 DOMAIN = "com.microsoft"
 FILTER = -10000.0
-"""What is added to the scores of hidden keys, unless the node says otherwise."""
+"""Default value added to the scores of masked keys."""
 
 
 @converter("FusedConv", domain=DOMAIN)
@@ -51,7 +51,8 @@ def _activated(node: Node, value: Any) -> Any:
 
 @converter("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_normalization(node: Node) -> Any:
-    """Inputs: token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids."""
+    """Convert; inputs: token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position
+    ids."""
     batch, length = node.type(0).shape
     total = node.emit("gather", node[2], node[0], axis=0)
     if node.has(8):
@@ -65,7 +66,7 @@ def embed_layer_normalization(node: Node) -> Any:
         total = node.emit("add", total, node.emit("gather", node[4], node[1], axis=0))
     result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
     lengths = None
-    if node.has(7):  # how many tokens of each sequence are no padding
+    if node.has(7):  # number of tokens per sequence without padding
         is_token = node.emit("equal", node[7], node.constant(1, node.type(7)))
         lengths = node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
     elif node.has_output(1):
@@ -76,7 +77,7 @@ def embed_layer_normalization(node: Node) -> Any:
 
 @converter("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(node: Node) -> Any:
-    """Inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value."""
+    """Convert; inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value."""
     heads = node.attr.int("num_heads")
     if node.type(0).rank != 3 or not node.has(1) or not node.has(2):
         raise NodeError(f"packed queries, keys and values are not supported, got {node.type(0)}")
@@ -95,7 +96,7 @@ def multi_head_attention(node: Node) -> Any:
 
 @converter("Attention", domain=DOMAIN)
 def attention(node: Node) -> Any:
-    """Inputs: x, weights of query, key and value, their biases, mask, past, bias of scores."""
+    """Convert; inputs: x, weights of query, key and value, their biases, mask, past, bias of scores."""
     heads = node.attr.int("num_heads")
     width: Dim | None = quotient(node.type(1).shape[-1], 3)
     sizes = tuple(node.attr.ints("qkv_hidden_sizes", None) or [width] * 3)
@@ -119,7 +120,7 @@ def attention(node: Node) -> Any:
 
 
 def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int, has_past: bool) -> Any:
-    """[batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
+    """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
     hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
     added = node.optional(bias)
@@ -134,9 +135,9 @@ def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int
 
 
 def _hidden(node: Node, mask: int, query: Any, keys: Dim) -> Any:
-    """What is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
+    """Return what is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
 
-    A mask [batch] says how many keys of each sequence are seen.
+    A mask [batch] holds the number of visible keys per sequence.
     """
     number = node.attr.float("mask_filter_value", FILTER)
     if not node.has(mask):
@@ -157,7 +158,7 @@ def _hidden(node: Node, mask: int, query: Any, keys: Dim) -> Any:
 
 @converter("RotaryEmbedding", domain=DOMAIN)
 def rotary_embedding(node: Node) -> Any:
-    """Inputs: x, positions (one each, or where the first is), cos and sin by position."""
+    """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
     x = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     node.attr.ignore("is_packed_batching")
@@ -183,9 +184,9 @@ def rotary_embedding(node: Node) -> Any:
 
 @converter("MatMulNBits", domain=DOMAIN)
 def matmul_n_bits(node: Node) -> Any:
-    """Inputs: x, weights of a few bits [N, blocks, bytes of a block], scales, zero points, -, bias.
+    """Convert; inputs: x, packed weights [N, blocks, bytes of a block], scales, zero points, -, bias.
 
-    The import unpacks weights; of a last block that the rows do not fill, what is beyond them is cut off.
+    The import unpacks weights and cuts off the padding of the last block.
     """
     columns, rows = node.attr.int("N"), node.attr.int("K")
     bits, block = node.attr.int("bits", 4), node.attr.int("block_size")
@@ -216,7 +217,7 @@ def matmul_n_bits(node: Node) -> Any:
 
 
 def _unpacked(packed: np.ndarray, rows: int, columns: int, bits: int) -> np.ndarray:
-    """Numbers of a few bits, those of lower bits first; each row starts with a new byte."""
+    """Unpack values of a few bits, lower bits first; each row starts at a byte."""
     flat = packed.reshape(rows, -1)
     parts = [flat >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, axis=-1).reshape(rows, -1)[:, :columns]

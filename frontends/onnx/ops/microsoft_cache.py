@@ -1,4 +1,4 @@
-"""Attention of `com.microsoft` over a cache of keys and values, as decoders of language models have it."""
+"""Attention of `com.microsoft` with a key/value cache, as in decoders of language models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN = -1e9
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the new tokens stand: as numbers [batch, 1] and [batch, length]."""
+    """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
     first: Any
     each: Any
@@ -30,10 +30,10 @@ class _Places:
 
 @converter("GroupQueryAttention", domain=DOMAIN)
 def group_query_attention(node: Node) -> Any:
-    """New tokens attend to those in the cache and to each other, each to what comes before it.
+    """Attend new tokens to the cache and, causally, to each other.
 
-    Inputs: query (or all three, packed), key, value, cache of keys and of values, the last place that is used after
-    this step in each sequence, the length of the longest, cos and sin of the rotation by place, places, bias of scores.
+    Inputs: query (or all three, packed), key, value, cache of keys and of values, the last used position of each
+    sequence after this step, the maximum length, cos and sin of the rotation by position, positions, bias of scores.
     """
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     for name, plain in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
@@ -76,7 +76,7 @@ def _places(node: Node, batch: Dim, length: Dim) -> _Places:
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
     if node.has(PAST_KEY):
         first = node.emit("subtract", last, as_scalar(node, length - 1))
-        # The first tokens of all: sequences that are shorter than the longest have padding behind them.
+        # In a prompt, sequences shorter than the longest are padded at the end.
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
@@ -90,7 +90,8 @@ def _rotated(node: Node, x: Any, places: _Places) -> Any:
 
 
 def _room(node: Node, length: Dim) -> Dim:
-    """How long the cache is afterwards: as before, or as the longest sequence; of any length, with room for the new."""
+    """Return the cache length afterwards: unchanged, or that of the longest sequence; if dynamic, with room for new
+    tokens."""
     before = node.type(PAST_KEY).shape[2]
     declared = node.declared(1)
     if node.value(TOTAL).is_constant:
@@ -100,7 +101,7 @@ def _room(node: Node, length: Dim) -> Dim:
 
 
 def _written(node: Node, cache: Any, new: Any, places: _Places, room: Dim) -> Any:
-    """The cache with the new keys or values at their places."""
+    """Return the cache with the new keys or values at their positions."""
     kind = type_of(new)
     batch, heads, length, size = kind.shape
     more = room - type_of(cache).shape[2]
@@ -113,7 +114,7 @@ def _written(node: Node, cache: Any, new: Any, places: _Places, room: Dim) -> An
 
 
 def _mask(node: Node, places: _Places, keys: Dim, query: Any) -> Any:
-    """[batch, 1, length, keys]: what is added to the scores."""
+    """Return what is added to the scores: [batch, 1, length, keys]."""
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     seen = node.emit("less_equal", column, own)

@@ -1,4 +1,4 @@
-"""Quantized operators of `com.microsoft` beyond those of arithmetic: they compute on the numbers that are stood for."""
+"""Other quantized operators of `com.microsoft`, computed on dequantized values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 
 @converter("QLinearAveragePool", domain=DOMAIN)
 def qlinear_average_pool(node: Node) -> Any:
-    """Inputs: x, its scale and zero point, scale and zero point of the result."""
+    """Convert; inputs: x, its scale and zero point, scale and zero point of the result."""
     attributes = pool_attributes(node, node.attr.bool("channels_last", 0))
     made = node.emit(
         "avg_pool", real(node, 0, 1, 2), count_include_pad=node.attr.bool("count_include_pad", 0), **attributes
@@ -36,7 +36,7 @@ def nhwc_max_pool(node: Node) -> Any:
 
 @converter("QLinearSoftmax", domain=DOMAIN)
 def qlinear_softmax(node: Node) -> Any:
-    """Before operator set 13 all axes from `axis` on are one."""
+    """Convert QLinearSoftmax; before opset 13 all axes from `axis` on are flattened."""
     x, axis = node.type(0), node.attr.int("axis", -1)
     if not -x.rank <= axis < x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
@@ -58,7 +58,7 @@ def _two_dims(shape: tuple[Any, ...], axis: int) -> tuple[Any, Any]:
 
 @converter("QLinearWhere", domain=DOMAIN)
 def qlinear_where(node: Node) -> Any:
-    """Inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
+    """Convert; inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
     made = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
     return quantized(node, made, 7, 8, node.type(1).dtype.name)
 
@@ -72,7 +72,7 @@ def qlinear_reduce_mean(node: Node) -> Any:
 
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
 def dynamic_quantize_matmul(node: Node) -> Any:
-    """Inputs: A in floats, which is quantized as DynamicQuantizeLinear does, B, its scale and zero point, bias."""
+    """Convert; inputs: float A, quantized as by DynamicQuantizeLinear, B, its scale and zero point, bias."""
     x = node[0]
     zero = node.constant(0, "f32")
     low = node.emit("minimum", node.emit("reduce_min", x), zero)
@@ -91,7 +91,7 @@ def dynamic_quantize_matmul(node: Node) -> Any:
 
 
 def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
-    """A quantized matrix, with one scale or one per column."""
+    """Dequantize a matrix with one scale, or one per column."""
     axis = node.type(value).rank - 1
     given = [node[scale], node.optional(zero)]
     if node.type(scale).elements == 1:
@@ -101,7 +101,7 @@ def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
 
 @converter("GatherBlockQuantized", domain=DOMAIN)
 def gather_block_quantized(node: Node) -> Any:
-    """Rows of a quantized table: it is gathered as it is, its scales and zero points with it."""
+    """Gather rows of a quantized table together with their scales and zero points."""
     data, axis = node.type(0), node.attr.int("gather_axis", 0)
     quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
     bits = node.attr.int("bits", 4)
@@ -124,7 +124,7 @@ def matmul_integer16(node: Node) -> Any:
     return node.emit("matmul", lhs, rhs)
 
 
-# Operators that are elsewhere too, under other names or of another form.
+# Operators that also exist elsewhere, under other names or in another form
 
 
 @converter("ExpandDims", domain=DOMAIN)
@@ -134,7 +134,7 @@ def expand_dims(node: Node) -> Any:
 
 @converter("CDist", domain=DOMAIN)
 def cdist(node: Node) -> Any:
-    """The distance of each row of A to each of B."""
+    """Return the distance of each row of A to each of B."""
     metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
     apart = node.emit(
         "subtract", node.emit("expand_dims", node[0], axes=[1]), node.emit("expand_dims", node[1], axes=[0])
@@ -150,7 +150,7 @@ def bias_add(node: Node) -> Any:
 
 @converter("BiasSplitGelu", domain=DOMAIN)
 def bias_split_gelu(node: Node) -> Any:
-    """The first half of the sum, multiplied with the Gelu of the second."""
+    """Multiply the first half of the sum with the Gelu of the second."""
     total = node.emit("add", node[0], node[1])
     width = type_of(total).shape[-1]
     if not isinstance(width, int) or width % 2:
@@ -166,7 +166,7 @@ def inverse(node: Node) -> Any:
 
 @converter("GroupNorm", "SkipGroupNorm", domain=DOMAIN)
 def group_norm(node: Node) -> Any:
-    """Statistics of groups of channels, then perhaps SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
+    """Normalize groups of channels, optionally followed by SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
     x, total, is_last = node.type(0), node[0], node.attr.bool("channels_last", 1)
     if x.rank < 3:
         raise NodeError(f"input X must have channels and places, got {x}")
@@ -187,7 +187,7 @@ def group_norm(node: Node) -> Any:
 
 
 def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Any:
-    """[C] or [N, C] as it is added to a tensor of images; what has all dims stays."""
+    """Reshape [C] or [N, C] to broadcast with images; leave full-rank tensors alone."""
     found = node.type(index)
     if found.rank == rank or is_last and found.rank == 1:
         return node[index]

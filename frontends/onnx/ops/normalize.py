@@ -39,7 +39,7 @@ def rms_normalization(node: Node) -> Any:
 
 
 def _require_f32_stash(node: Node) -> None:
-    """The sums are kept in f32 or better, which is what a 'stash_type' of FLOAT says."""
+    """Check that 'stash_type' is FLOAT: sums are accumulated in f32 or better."""
     code = node.attr.int("stash_type", FLOAT_CODE)
     if onnx_dtype(code, "attribute 'stash_type'").name not in ("FLOAT", node.type(0).dtype.name.upper()):
         raise NodeError(f"attribute 'stash_type' must be 1 (FLOAT), got {code}")
@@ -47,19 +47,19 @@ def _require_f32_stash(node: Node) -> None:
 
 @converter("BatchNormalization")
 def batch_normalization(node: Node) -> Any:
-    """With the statistics that the model brings; in training, with those of the batch."""
+    """Normalize with the model's statistics; in training, with those of the batch."""
     if node.opset >= 14 and node.attr.bool("training_mode", 0):
         return _batch_statistics(node)
     if node.attr.bool("training_mode", 0) or any(node.has_output(i) for i in range(1, 5)):
         raise NodeError("training is not supported: the statistics of a batch are asked for; export for inference")
     if not node.attr.bool("spatial", 1):
         raise NodeError("attribute 'spatial' must be 1, got 0")
-    node.attr.ignore("momentum", "is_test")  # they tell how running statistics are updated in training
+    node.attr.ignore("momentum", "is_test")  # they concern the update of running statistics in training
     return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
 
 
 def _batch_statistics(node: Node) -> list[Any]:
-    """Normalized with mean and variance of the batch, by which the running ones are moved."""
+    """Normalize with mean and variance of the batch, and update the running ones."""
     x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
     centred = node.emit("subtract", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
     mean = node.emit("reduce_mean", x, axes=axes)
@@ -81,7 +81,7 @@ def instance_normalization(node: Node) -> Any:
 
 @converter("GroupNormalization", since=18)
 def group_normalization_per_group(node: Node) -> Any:
-    """Opset 18 to 20: one scale and bias per group; each is repeated for the channels of its group."""
+    """Convert opset 18 to 20: one scale and bias per group, repeated for its channels."""
     groups, channels = _groups(node)
     parts = [node[0]]
     for i in (1, 2):
@@ -128,7 +128,7 @@ def lp_normalization(node: Node) -> Any:
 
 @converter("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Any:
-    """(x - mean) / (deviation + 1e-9), with ONNX's constant."""
+    """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
     axes = node.attr.ints("axes", [0, 2, 3])
     mean = node.emit("reduce_mean", node[0], axes=axes, keepdims=True)
     centred = node.emit("subtract", node[0], mean)

@@ -1,4 +1,4 @@
-"""Squeeze and Unsqueeze at axes that only run time knows: which dims come or go is computed then."""
+"""Squeeze and Unsqueeze with run-time axes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _count(node: Node) -> int:
 
 
 def _kept(node: Node, rank: int) -> tuple[Any, Any, Any]:
-    """Of each axis, whether it is not listed, and how many such there are up to it (0 if it is listed); whether the
-    list names as many axes as it has numbers."""
+    """Return, for each axis, whether it is not listed, and its rank among those (0 if listed); and whether the list
+    has no duplicates."""
     count = _count(node)
     listed = by_axis(node, numbers(node, np.ones(count)), vector(node, 1), rank)
     kept = node.emit("equal", listed, numbers(node, 0))

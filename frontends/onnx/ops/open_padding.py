@@ -1,6 +1,6 @@
-"""Windows whose padding depends on sizes of run time: the operand is padded first, or the result cut.
+"""Windows whose padding depends on dynamic sizes: the operand is padded first, or the result cut.
 
-Elsewhere padding is a list of numbers, which kernels read past the edges by.
+Otherwise padding is a list of integers, and kernels read past the edges.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.runtime_sizes import shape_vector
 
 
 def pads_at_run_time(node: Node) -> bool:
-    """Whether 'auto_pad' asks for amounts that depend on sizes which are symbols."""
+    """Return whether 'auto_pad' depends on symbolic sizes."""
     auto_pad = node.attr.choice("auto_pad", "NOTSET", ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         return False
@@ -26,8 +26,7 @@ def pads_at_run_time(node: Node) -> bool:
 
 
 def padded_for_same(node: Node, x: Any, kernel: Sequence[Dim], value: float) -> Any:
-    """x [N, C, *spatial] with so many elements around it that ceil(size / stride) windows fit; the windows need no
-    more padding."""
+    """Pad x [N, C, *spatial] so that ceil(size / stride) windows fit without further padding."""
     kind = type_of(x)
     spatial = kind.shape[2:]
     strides, dilations = per_dim(node, "strides", len(spatial)), per_dim(node, "dilations", len(spatial))
@@ -42,15 +41,16 @@ def padded_for_same(node: Node, x: Any, kernel: Sequence[Dim], value: float) -> 
 
 
 def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
-    """The attributes of windows over an operand that is padded already."""
+    """Return the attributes of windows over an operand that is padded already."""
     count = node.type(0).rank - 2
     return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
 
 
 def cut_or_grown(node: Node, made: Any, wanted: Sequence[Dim], upper: bool) -> Any:
-    """What a transposed convolution without padding made, [N, C, *spatial], as one of these sizes.
+    """Cut or extend the result of an unpadded transposed convolution, [N, C, *spatial], to one of these sizes.
 
-    What is too much is cut at both ends, with the odd element at the end if `upper`; what is missing is 0, at the end.
+    The excess is cut at both ends, with the odd element at the end if `upper`; missing elements are zeros at the
+    end.
     """
     kind = type_of(made)
     totals = [D.maximum(size - dim, 0) for size, dim in zip(kind.shape[2:], wanted, strict=True)]

@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.registry import converter
 
 
 def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, Any]:
-    """Attributes of relax's pooling operators."""
+    """Return the attributes of relax's pooling operators."""
     x = node.type(0)
     kernel = kernel_shape(node)
     if x.rank < 3 or len(kernel) != x.rank - 2:
@@ -67,7 +67,7 @@ def lp_pool(node: Node) -> Any:
 
 
 def _padded(node: Node, x: Any, value: Any) -> tuple[Any, dict[str, Any]]:
-    """The operand with the padding of 'auto_pad', which depends on its sizes, and the attributes of windows over it."""
+    """Return the operand with 'auto_pad' padding of dynamic size, and the attributes of windows over it."""
     kernel = kernel_shape(node)
     attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}
     return padded_for_same(node, x, kernel, value), attributes

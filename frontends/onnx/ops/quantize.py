@@ -37,13 +37,13 @@ def _output_dtype(node: Node, default: DType) -> DType:
 
 
 def _granularity(node: Node) -> dict[str, int]:
-    """Axis and block, where there is not one scale for the whole tensor."""
+    """Return axis and block size, unless there is one scale per tensor."""
     axis, block = node.attr.int("axis", 1), node.attr.int("block_size", 0)
     return {"axis": axis, "block": block} if node.type(1).rank and not _is_scalar(node, 1) else {}
 
 
 def _is_scalar(node: Node, index: int) -> bool:
-    """One scale for the whole tensor is a scalar; older tools write a vector of one."""
+    """Return whether there is one scale per tensor; older tools write it as a vector of one."""
     return node.type(index).rank <= 1 and node.type(index).elements == 1
 
 
@@ -81,7 +81,7 @@ def qlinear_conv(node: Node) -> Any:
 
 
 def _requantized(node: Node, product: Any, scale: Any) -> Any:
-    """From i32 sums of products to the output's scale (input 6) and zero point (input 7)."""
+    """Requantize i32 accumulators to the output's scale (input 6) and zero point (input 7)."""
     real = node.emit("multiply", node.emit("cast", product, dtype=type_of(scale).dtype), scale)
     return node.emit("quantize", real, _as_scalar(node, 6), _as_scalar(node, 7), dtype=node.type(7).dtype)
 
@@ -102,7 +102,7 @@ def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int
     attributes = conv_attributes(node, node.type(x), node.type(weight))
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
         return node.emit("conv", node[x], node[weight], bias, out_dtype=I32, **attributes)
-    # What is padded with is the zero point: centred first, it is the zero that relax.conv pads with.
+    # Padding uses the zero point: subtracted first, it is the zero that relax.conv pads with.
     return node.emit(
         "conv", _centred(node, x, zero_points[0], 0), _centred(node, weight, zero_points[1], 0), bias, **attributes
     )
@@ -116,7 +116,7 @@ def _is_zero(node: Node, index: int) -> bool:
 
 
 def _centred(node: Node, index: int, zero_point: int, axis: int) -> Any:
-    """x - zero point, in i32."""
+    """Return x - zero point, in i32."""
     wide = node.emit("cast", node[index], dtype=I32)
     if _is_zero(node, zero_point):
         return wide
@@ -126,7 +126,7 @@ def _centred(node: Node, index: int, zero_point: int, axis: int) -> Any:
 
 
 def _along(node: Node, index: int, rank: int, axis: int) -> Any:
-    """A scale or zero point, made to broadcast: a vector lies along `axis` of a tensor of this rank."""
+    """Reshape a scale or zero point to broadcast: a vector runs along `axis` of a tensor of this rank."""
     found = node.type(index)
     if found.rank == 0 or found.rank > 1:
         return node[index]

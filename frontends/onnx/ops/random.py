@@ -1,7 +1,7 @@
-"""Random numbers, and what drops out in training.
+"""Random numbers, and dropout in training.
 
-With the attribute 'seed' the numbers are those of `numpy.random.RandomState(seed)`, the same in every run. Without it
-each run draws others.
+With the attribute 'seed' the numbers are those of `numpy.random.RandomState(seed)`, the same in every run. Without
+it each run draws others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 
 SEEDS = "mirlo.random_seed"
-"""The run-time function that gives another seed in each run."""
+"""The packed function that returns another seed in each run."""
 
 
 @converter("RandomUniform", "RandomNormal")
@@ -53,13 +53,13 @@ def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Any:
 
 
 def seed(node: Node) -> Any:
-    """The seed of a node as a value: the attribute, or one of the run time."""
+    """Return the seed of a node as a value: the attribute, or one from the run time."""
     if "seed" in node.attr:
         given = node.attr.plain("seed")
         if not isinstance(given, (int, float)) or given != given:
             raise NodeError(f"attribute 'seed' must be a number, got {given}")
         return node.constant(np.int64(int(given) & 0xFFFFFFFF))
-    # Its name makes the calls of two nodes differ, which would else be taken for the same computation.
+    # Its name makes the calls of two nodes differ, which would otherwise be merged as equal.
     name = node.constant(np.frombuffer(node.outputs[0].encode(), np.uint8))
     kind = TensorType((), onnx_dtype(7, "").dtype)
     return CallDpsPacked.build([name], result_types=[kind.to_mlir()], function=SEEDS).operation.results[0]
@@ -67,7 +67,7 @@ def seed(node: Node) -> Any:
 
 @converter("Multinomial")
 def multinomial(node: Node) -> Any:
-    """Draws from classes by their unnormalized log probabilities: where a uniform number falls among their sums."""
+    """Draw classes by their unnormalized log probabilities: find a uniform number among the cumulative sums."""
     x, count = node.type(0), node.attr.int("sample_size", 1)
     wanted = onnx_dtype(node.attr.int("dtype", 6), "attribute 'dtype'").dtype
     if x.rank != 2 or count < 1:
@@ -86,13 +86,13 @@ def multinomial(node: Node) -> Any:
     if not isinstance(classes, int):
         raise NodeError(f"the number of classes must be known, got {x}; fix the shapes of the model's inputs")
     most = node.constant(np.int64(classes - 1))
-    # Sums that end below 1 for their rounding leave room past the last class.
+    # Cumulative sums that end below 1 due to rounding leave room after the last class.
     return node.emit("cast", node.emit("minimum", passed, most), dtype=wanted)
 
 
 @converter("Dropout", since=12)
 def dropout(node: Node) -> Any:
-    """Nothing is dropped in inference; in training, elements are zero at random and the others grow by as much."""
+    """Convert Dropout: identity in inference; in training, zero random elements and scale the others."""
     x = node.type(0)
     mode = node.value(2) if node.has(2) else None
     if mode is None or (mode.is_constant and not node.scalar(2)):

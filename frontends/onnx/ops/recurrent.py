@@ -1,4 +1,4 @@
-"""Recurrent layers: each step is a few operators. Few steps are unrolled; others, and an open number, are a loop."""
+"""Recurrent layers: few time steps are unrolled; more, or a dynamic number, become a loop."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
 from mirlo.frontends.onnx.values import AnyValue, Value
 
 MOST_STEPS = 128
-"""Longer sequences become loops: a tenth slower or less, and compiled in the time of one step."""
+"""Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
 
-# activation, in lower case: relax operator, then default alpha and beta where it has them
+# activation, in lower case: relax operator, then default alpha and beta if it has them
 _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
     "relu": ("relu", None, None),
     "tanh": ("tanh", None, None),
@@ -37,7 +37,7 @@ States = tuple[Any, ...]
 
 @dataclass
 class _Direction:
-    """What one direction of a layer computes with."""
+    """The operands of one direction of a layer."""
 
     node: Node
     functions: list[Function]
@@ -46,11 +46,11 @@ class _Direction:
     recurrent: Any
     """[gates * hidden, hidden]"""
     recurrent_bias: Any
-    """[gates * hidden], where it is not part of what comes from the input already; None elsewhere."""
+    """[gates * hidden], if it is not part of the input projection already; else None."""
     peepholes: list[Any] = field(default_factory=list)
 
     def gate(self, index: int, value: Any) -> Any:
-        """Clip, then apply the activation of this index."""
+        """Clip, then apply the activation with this index."""
         if self.clip:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
@@ -68,14 +68,14 @@ class _Direction:
         return self.node.emit("matmul", state, weights, transpose_rhs=True)
 
     def parts(self, value: Any, count: int, axis: int = -1) -> tuple[Any, ...]:
-        """Equal parts along an axis, each of the hidden size."""
+        """Split along an axis into parts of the hidden size."""
         if count == 1:
             return (value,)
         return self.node.emit("split", value, axis=axis, sizes=(self.hidden,) * count)
 
 
 Step = Callable[[_Direction, Any, States], States]
-"""The states after a step, from what comes from the input and the states before; the first state is the output."""
+"""The states after a step, from the projected input and the states before; the first state is the output."""
 
 
 @converter("RNN")
@@ -120,7 +120,7 @@ def _gru_linear_step(d: _Direction, x: Any, states: States) -> States:
 
 
 def _blend(d: _Direction, z: Any, h: Any, new: Any) -> Any:
-    """(1 - z) * new + z * h."""
+    """Return (1 - z) * new + z * h."""
     return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
 
 
@@ -144,7 +144,7 @@ def _lstm_coupled_step(d: _Direction, x: Any, states: States) -> States:
 def _layer(
     node: Node, gates: int, states: int, defaults: Sequence[str], step: Step, keep_recurrent_bias: bool = False
 ) -> Any:
-    """All directions of a layer: Y, Y_h and for an LSTM Y_c."""
+    """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
     for i in range(3):
         if node.type(i).rank != 3:
@@ -183,7 +183,7 @@ def _layer(
 def _direction(
     node: Node, at: int, x: Any, gates: int, functions: list[Function], hidden: Dim, keep_recurrent_bias: bool
 ) -> tuple[_Direction, Any]:
-    """One direction, and what all of its steps get from the input: [length, batch, gates * hidden]."""
+    """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
     made = _Direction(
         node, functions, node.attr.float("clip", None), hidden, recurrent=_pick(node, node[2], at), recurrent_bias=None
     )
@@ -202,7 +202,7 @@ def _direction(
 
 
 def _pick(node: Node, value: Any, at: int) -> Any:
-    """The part of one direction: value[at]."""
+    """Return the part of one direction: value[at]."""
     part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
     return node.emit("squeeze", part, axes=[0])
 
@@ -216,7 +216,7 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
 def _no_steps(
     d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
 ) -> tuple[Any, States]:
-    """Sequences of length 0: no outputs, and the states that they begin with."""
+    """Return the results for sequences of length 0: no outputs, and the initial states."""
     found = type_of(projected)
     return d.node.emit("full", shape=(0, found.shape[1], d.hidden), value=0.0, dtype=found.dtype), states
 
@@ -224,7 +224,7 @@ def _no_steps(
 def _unroll(
     d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
 ) -> tuple[Any, States]:
-    """The outputs of all steps, [length, batch, hidden], and the last states."""
+    """Return the outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
     length = type_of(projected).shape[0]
     assert isinstance(length, int)
@@ -240,7 +240,7 @@ def _unroll(
 def _loop(
     d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
 ) -> tuple[Any, States]:
-    """As `_unroll`, in a loop of as many rounds as there are steps."""
+    """Return the same as `_unroll`, with a loop over the steps."""
     node = d.node
     length = type_of(projected).shape[0]
 
@@ -258,9 +258,9 @@ def _loop(
 
 
 def _stepped(d: _Direction, x: Any, states: States, step: Step, number: Any, lengths: Any) -> tuple[Any, States]:
-    """The output of a step, and the states after it: a sequence that is over keeps its own, and has zeros for output.
+    """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
 
-    `lengths`, [batch, 1], says which those are, of the step of this number.
+    `lengths`, [batch, 1], determines which sequences are finished at this step.
     """
     made = step(d, x, states)
     if lengths is None:
@@ -272,7 +272,7 @@ def _stepped(d: _Direction, x: Any, states: States, step: Step, number: Any, len
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:
-    """The activations of all directions; numbers are taken from the lists by those that need one."""
+    """Return the activations of all directions; parameters are taken from the lists by those that need one."""
     names = node.attr.strs("activations", None) or list(defaults) * count
     if len(names) != len(defaults) * count:
         raise NodeError(f"attribute 'activations' must have {len(defaults) * count} names, got {len(names)}")

@@ -32,7 +32,8 @@ OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 
 @converter(*REDUCTIONS)
 def reduce(node: Node) -> Any:
-    """Axes are an attribute in older operator sets, an input in newer ones; none means all, or with a flag nothing."""
+    """Convert a reduction: axes are an attribute in older opsets, an input in newer ones; none means all, or with a
+    flag nothing."""
     shape = declared_shape(node, 1)
     if shape is not None and node.type(1).elements:
         return _reduce_of_run_time(node, shape)
@@ -54,7 +55,7 @@ def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> Any:
 
 
 def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
-    """Over each set of axes that makes the declared shape; the one that is meant is taken."""
+    """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
     x = node.type(0)
@@ -70,7 +71,7 @@ def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
 
 
 def _reduce_along(node: Node) -> Any:
-    """Over axes that only run time knows: each axis becomes two, of which one is 1, and the inner ones are reduced."""
+    """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
     node.attr.ignore("noop_with_empty_axes")
     keepdims, axes = node.attr.bool("keepdims", 1), vector(node, 1)
@@ -97,7 +98,7 @@ def _reduce_along(node: Node) -> Any:
 
 
 def _elementwise(node: Node) -> Any:
-    """Reduced over no axis: what is done to each element remains."""
+    """Reduce over no axis: apply the elementwise part only."""
     x = node[0]
     match node.operator:
         case "ReduceL1" | "ReduceL2":
@@ -137,7 +138,7 @@ def _cumulative(node: Node, axis: int) -> Any:
 
 
 def _cumulative_of_run_time(node: Node, rank: int) -> Any:
-    """Along each axis, and the one that is meant is taken; one that there is not counts as the first."""
+    """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")
     axis = node.emit("reshape", node[1], shape=())

@@ -1,4 +1,4 @@
-"""Resize by scales that run time tells: one axis after the other, by weights that are computed when the model runs."""
+"""Resize with run-time scales: one axis after another, with weights computed at run time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_sizes, bind, number
 
 ROI, SCALES, SIZES = 1, 2, 3
 WIDE = "f64"
-"""What coordinates are computed in."""
+"""The type in which coordinates are computed."""
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is resized: its size, that of the result, and the scale, a scalar of run time."""
+    """A resized axis: its size, the result's size, and the run-time scale."""
 
     axis: int
     size: Dim
@@ -36,7 +36,7 @@ class _Axis:
 def resize_of_run_time(
     node: Node, axes: Sequence[int], mode: str, coordinates: str, nearest: str, scales: int = SCALES
 ) -> Any:
-    """`scales` is the input that holds them: before operator set 11 it is the second one."""
+    """Convert Resize; `scales` is the index of the input with scales, the second one before opset 11."""
     x = node.type(0)
     declared = node.declared(0)
     factors, counts, wrong = _scales(node, axes, declared, scales)
@@ -73,7 +73,7 @@ def _number(node: Node, value: float | Dim) -> Any:
 
 
 def _numbers(node: Node, index: int, count: int) -> list[Any]:
-    """The elements of an input, as scalars."""
+    """Return the elements of an input, as scalars."""
     if node.type(index).rank == 1:
         require_equal_dims(node.type(index).shape[0], count, f"the numbers of input '{node.input_name(index)}'")
     else:
@@ -85,7 +85,7 @@ def _numbers(node: Node, index: int, count: int) -> list[Any]:
 def _scales(
     node: Node, axes: Sequence[int], declared: tuple[int, ...] | None, index: int
 ) -> tuple[list[Any], list[Dim], Any]:
-    """Scales and new sizes of the axes, and whether those sizes are not what the model declares."""
+    """Return scales and new sizes of the axes, and whether these differ from the declared ones."""
     sizes = [node.type(0).shape[axis] for axis in axes]
     if node.has(index) and node.type(index).elements != 0:
         scales = _numbers(node, index, len(axes))
@@ -121,7 +121,7 @@ def _scales(
 
 
 def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
-    """Where the elements of the result lie in the operand: [count]."""
+    """Return the input coordinates of the result's elements: [count]."""
     i = node.emit("cast", positions(node, axis.count), dtype=WIDE)
 
     def number(value: float | Dim) -> Any:
@@ -174,11 +174,11 @@ def _nearest(node: Node, at: Any, kind: str, size: Dim) -> Any:
 
 
 def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
-    """The axis multiplied with a matrix of weights, in which what lies beyond an edge counts for the edge."""
+    """Multiply an axis with a weight matrix that clamps at the edges."""
     blurs = node.attr.bool("antialias", 0)
     support = 2 if mode == "cubic" else 1
     reach: Dim = support + 1
-    if blurs:  # over as many elements as one of the result stands for
+    if blurs:  # over the input range of one output element
         reach = support * D.ceildiv(axis.size, D.maximum(axis.count, 1)) + 2
     around = node.emit("subtract", positions(node, axis.size + 2 * reach), as_scalar(node, reach))
     row = node.emit("expand_dims", node.emit("cast", around, dtype=WIDE), axes=[0])
@@ -209,7 +209,7 @@ def _linear(node: Node, distance: Any) -> Any:
 
 
 def _cubic(node: Node, distance: Any) -> Any:
-    """Keys' kernel."""
+    """Return Keys' cubic kernel."""
     a = node.attr.float("cubic_coeff_a", -0.75)
 
     def polynomial(*factors: float) -> Any:

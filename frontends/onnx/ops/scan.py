@@ -1,4 +1,4 @@
-"""Scan: rounds over slices of sequences. Few rounds are unrolled; others, and an open number of them, are a loop."""
+"""Scan: iterations over slices of sequences. Few are unrolled; more, or a dynamic number, become a loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.values import AnyValue, Value
 
 @dataclass(frozen=True)
 class _Sequence:
-    """What is scanned: the slices of a tensor along an axis, perhaps from the last one on."""
+    """A scanned tensor: its slices along an axis, possibly in reverse."""
 
     node: Node
     value: Any
@@ -33,12 +33,12 @@ class _Sequence:
         return type_of(self.value).shape[self.axis]
 
     def at(self, number: Any) -> Value:
-        """The slice of a round, whose number is a tensor of rank 0."""
+        """Return the slice of an iteration, whose number is a tensor of rank 0."""
         place = from_the_end(self.length, number) if self.backwards else number
         return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
 
     def slices(self) -> list[Value]:
-        """All of them, of which there is a known number, in the order of the rounds."""
+        """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
         pieces = self.node.emit("split", self.value, axis=self.axis, sizes=(1,) * length) if length > 1 else self.value
@@ -86,7 +86,7 @@ def _rounds(
     room: Dim,
     backwards: Sequence[int],
 ) -> list[Any]:
-    """A loop of so many rounds: what it carried, and what it collected, with zeros where there is more room."""
+    """Make a loop; return its carried values and scan outputs, padded with zeros."""
 
     def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         made = node.builder.branch(body, [*values, *(sequence.at(number.ir) for sequence in sequences)])
@@ -108,7 +108,7 @@ def _rounds(
 
 
 def _with_axis(node: Node, rows: Any, axis: int) -> Any:
-    """Rows as slices along another axis than the first."""
+    """Return rows as slices along another axis than the first."""
     rank = type_of(rows).rank
     if not -rank <= axis < rank:
         raise NodeError(f"attribute 'scan_output_axes' names axis {axis} of {type_of(rows)}")
@@ -119,7 +119,7 @@ def _with_axis(node: Node, rows: Any, axis: int) -> Any:
 
 @converter("Scan")
 def batched_scan(node: Node) -> Any:
-    """Operator set 8: every input has a batch dim first, and the sequences of a batch have lengths of their own."""
+    """Convert opset 8: every input has a batch dim first, and the sequences of a batch have their own lengths."""
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
     states = _states(len(node.inputs) - 1, count, body)
     batch = node.type(1).shape[0] if node.type(1).rank else 0
@@ -152,7 +152,7 @@ def batched_scan(node: Node) -> Any:
 
 
 def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
-    """How many rounds each sequence of the batch has; None where that is known at run time only, or many."""
+    """Return the trip count of each sequence of the batch; None if it is data-dependent or large."""
     if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MOST_ROUNDS:
         return None
     if not node.has(0):
@@ -168,7 +168,7 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
 def _one_of_batch(
     node: Node, body: Any, index: int, states: int, slices: Sequence[Sequence[Value]], length: int
 ) -> list[Any]:
-    """The states after the last round, and the outputs of the rounds, with zeros after them."""
+    """Return the final states, and the scan outputs padded with zeros."""
 
     def own(value: Value) -> Value:
         position = node.constant(np.array(index, np.int64))
@@ -188,7 +188,7 @@ def _one_of_batch(
 
 
 def _states(inputs: int, count: int, body: Any) -> int:
-    """How many of the inputs are carried from round to round."""
+    """Return how many of the inputs are carried between iterations."""
     states = inputs - count
     if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:
         raise NodeError(f"attribute 'num_scan_inputs' is {count}, which does not fit {inputs} inputs and the body")
@@ -210,7 +210,7 @@ def _sequence(node: Node, index: int, axis: int, backwards: int) -> _Sequence:
 
 
 def _length(sequences: Sequence[_Sequence]) -> Dim:
-    """The one length of all sequences."""
+    """Return the common length of all sequences."""
     first = sequences[0].length
     for other in sequences[1:]:
         require_equal_dims(other.length, first, "the lengths of the scanned inputs")

@@ -1,4 +1,4 @@
-"""Sequences and optional values: lists at import where that knows them, else objects of the run time."""
+"""Sequences and optional values: lists if known at import, else run-time objects."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ def _element(found: AnyValue) -> Kind:
 
 
 def _is_known(node: Node, index: int) -> bool:
-    """Whether an input is a constant, or left out."""
+    """Return whether an input is constant or absent."""
     return not node.has(index) or node.value(index).is_constant
 
 
 def _declared(node: Node, kind: Kind) -> Kind:
-    """A kind of a tensor, of the shape that the model declares of the output where nothing else is known."""
+    """Return the kind of a tensor with the declared shape of the output, if nothing else is known."""
     shape = node.declared(0)
     return Kind(kind.name, shape) if kind.element is None and kind.shape is None and shape is not None else kind
 
 
 def _position(node: Node, index: int, count: int, most: int) -> int:
-    """A constant position, counted from the end where it is negative."""
+    """Return a constant position; negative ones count from the end."""
     position = int(node.scalar(index))
     if not -count <= position <= most:
         raise NodeError(f"input 'position' is {position}, outside a sequence of {count}")
@@ -142,7 +142,7 @@ def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -
 
 
 def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
-    """Sizes given, or as many pieces of one given size as there are, or pieces of one."""
+    """Return given sizes, or as many pieces of one given size as there are, or pieces of one."""
     if node.has(1) and node.type(1).rank == 1:
         return node.dims(1)
     piece = int(node.scalar(1, 1))
@@ -166,7 +166,7 @@ def concat_from_sequence(node: Node) -> Any:
     return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
 
 
-# Optional values. Whatever is no optional value counts as one that has an element.
+# Optional values. Any other value counts as one that is present.
 
 
 @converter("Optional")

@@ -1,4 +1,4 @@
-"""Operators that change shapes, and constants, and what folds to them."""
+"""Operators that change shapes, constants, and operators that fold to them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def identity(node: Node) -> Any:
 
 @converter("Dropout")
 def dropout(node: Node) -> Any:
-    """Nothing is dropped in inference."""
+    """Convert to the identity: dropout has no effect in inference."""
     node.attr.ignore("ratio", "seed", "is_test")
     if node.has_output(1):
         return node.value(0), node.emit("full", shape=node.type(0).shape, value=1, dtype="bool")
@@ -115,7 +115,7 @@ def squeeze(node: Node) -> Any:
     open_dims = [dim for dim in dims if not isinstance(dim, int)]
     if not open_dims:
         return made
-    # The rank of the result must be known: that of the sizes that are not 1 is taken.
+    # The rank of the result must be known: use the number of sizes that are not 1.
     more = node.emit("not_equal", shape_vector(node, open_dims), node.constant(np.int64(1)))
     listed = ", ".join(map(str, open_dims))
     return required(node, more, f"without axes, none of {listed} may be 1", made, why="as the rank would be another")
@@ -138,7 +138,7 @@ def unsqueeze(node: Node) -> Any:
 
 
 def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> Any:
-    """Dims of 1 that come or go at axes known at run time: the declared shape, if the axes are ones that make it."""
+    """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
     is_made = is_one_of(node, axes_set(node, 1, rank), candidates)
@@ -184,7 +184,7 @@ def tile(node: Node) -> Any:
         )
     if node.value(1).is_constant:
         return node.emit("tile", node[0], repeats=node.ints(1))
-    # Each dim behind one of its own, which is broadcast.
+    # Add a unit dim before each dim, and broadcast it.
     x, counts = node.type(0), node.dims(1)
     if len(counts) != x.rank:
         raise NodeError(f"input 'repeats' must have {x.rank} numbers for {x}, got {len(counts)}")
@@ -196,7 +196,7 @@ def tile(node: Node) -> Any:
 
 @converter("Concat")
 def concat(node: Node) -> Any:
-    """Long lists in two steps: an operation holds at most so many runs of operands of different types."""
+    """Concatenate long lists in two steps: an operation holds a limited number of operands of different types."""
     parts, axis = node.all(), node.attr.int("axis")
     while len(parts) > OPERAND_RUNS:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
@@ -206,7 +206,7 @@ def concat(node: Node) -> Any:
 
 @converter("Split")
 def split(node: Node) -> Any:
-    """Sizes given, or equal parts (the last one smaller where the number of parts is given)."""
+    """Split by given sizes, or in equal parts (the last one smaller if the number of parts is given)."""
     x, axis = node.type(0), node.attr.int("axis", 0)
     if not -x.rank <= axis < x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
@@ -249,7 +249,7 @@ def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
 
 
 def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int], list[int]]:
-    """Starts, ends, axes and steps: attributes before opset 10, inputs since."""
+    """Return starts, ends, axes and steps: attributes before opset 10, inputs since."""
     if node.opset < 10:
         starts, ends = node.attr.ints("starts"), node.attr.ints("ends")
         axes = node.attr.ints("axes", None) or list(range(len(starts)))
@@ -267,7 +267,7 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
 
 
 def _open_parts(node: Node, axis: int, count: int) -> tuple[Any, ...]:
-    """Parts of one size, the last ones smaller: how large they are depends on a symbol."""
+    """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)
     made = []
@@ -293,12 +293,12 @@ def slice_(node: Node) -> Any:
 
 
 def _is_bound(dim: Dim, x: TensorType, axis: int) -> bool:
-    """Whether this is a number, or the size of the axis itself."""
+    """Return whether this is a number, or the size of the axis itself."""
     return isinstance(dim, int) or (-x.rank <= axis < x.rank and dim == x.shape[axis])
 
 
 def _bound(dim: Dim) -> int:
-    """A bound in numbers; the size of the axis itself, known as a symbol, is its end."""
+    """Return a bound as an integer; the axis' own symbolic size is its end."""
     return dim if isinstance(dim, int) else 2**63 - 1
 
 
@@ -362,7 +362,7 @@ def space_to_depth(node: Node) -> Any:
 
 @converter("Shape")
 def shape(node: Node) -> Any:
-    """Made only where a symbolic shape is needed as a tensor; otherwise it is folded."""
+    """Make a shape tensor, which is only needed if a symbolic shape is used as a tensor; otherwise it is folded."""
     rank = node.type(0).rank
     start, end, _ = slice(node.attr.int("start", None), node.attr.int("end", None)).indices(rank)
     dims = node.emit("shape_of", node[0])

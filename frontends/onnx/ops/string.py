@@ -1,4 +1,4 @@
-"""Tensors of strings: they are objects of the run time, and host functions work on them."""
+"""String tensors: run-time objects that host functions process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.runtime.kinds import STRING, Kind
 
 
 def shape_of_strings(node: Node, index: int) -> tuple[int | str, ...]:
-    """The shape of a tensor of strings; even where its dims are not known, its rank is."""
+    """Return the shape of a string tensor, or at least its rank."""
     found = node.any_value(index)
     if found.kind.shape is None:
         raise NodeError(f"the rank of input '{node.input_name(index)}' must be known, but it depends on data")
@@ -44,7 +44,7 @@ def concat(node: Node) -> Any:
 
 @converter("RegexFullMatch", since=20)
 def regex_full_match(node: Node) -> Any:
-    """The pattern is one of RE2's; Python's mean the same, but for a few that Python does not have."""
+    """Convert RegexFullMatch; patterns are RE2's, of which Python supports all but a few."""
     pattern = node.attr.str("pattern")
     try:
         re.compile(pattern)
@@ -56,7 +56,7 @@ def regex_full_match(node: Node) -> Any:
 
 @converter("StringSplit", since=20)
 def split(node: Node) -> Any:
-    """How many parts there are at most is known at run time only."""
+    """Convert StringSplit; the maximum number of parts is data-dependent."""
     shape = shape_of_strings(node, 0)
     options = {"delimiter": node.attr.str("delimiter", ""), "maxsplit": node.attr.int("maxsplit", -1)}
     parts = Kind(STRING, (*shape, "parts_of_" + re.sub(r"\W", "_", "_".join(node.outputs))))
@@ -65,7 +65,7 @@ def split(node: Node) -> Any:
 
 @converter("StringNormalizer", since=10)
 def normalize(node: Node) -> Any:
-    node.attr.ignore("locale")  # cases are changed as Unicode says, which is the same everywhere but in Turkish
+    node.attr.ignore("locale")  # case follows Unicode, which is the same in all locales except Turkish
     shape = shape_of_strings(node, 0)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
         raise NodeError(f"input 'X' must be a row of strings, got {node.any_value(0)}")
@@ -79,7 +79,7 @@ def normalize(node: Node) -> Any:
 
 
 def cast_strings(node: Node, code: int) -> Any:
-    """To or from strings."""
+    """Cast to or from strings."""
     node.attr.ignore("saturate", "round_mode")
     if code == STRING_CODE:
         if node.is_string(0):

@@ -29,7 +29,7 @@ def tf_idf(node: Node) -> Any:
 
 
 def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
-    """The output of a TfIdfVectorizer for rows of numbers; `pool` are its n-grams in such numbers."""
+    """Return the output of a TfIdfVectorizer for rows of integers; `pool` are its n-grams."""
     mode = node.attr.choice("mode", None, ("TF", "IDF", "TFIDF"))
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
     groups = _ngrams(node, pool)
@@ -47,7 +47,7 @@ def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
             continue
         grams = node.constant(group, kind)
         counted = node.emit("count_ngrams", rows, grams, skips=skips)
-        # Which column each is counted in, as a matrix of zeros and ones.
+        # A matrix of zeros and ones: the column in which each n-gram is counted.
         places = np.zeros((len(group), size), np.int64)
         places[np.arange(len(group)), own] = 1
         total = node.emit("add", total, node.emit("matmul", counted, node.constant(places)))
@@ -59,7 +59,7 @@ def _is_short(length: Any, gram: int) -> bool:
 
 
 def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
-    """The n-grams of the pool by length: a matrix for length 1, one for length 2, and so on."""
+    """Return the n-grams of the pool by length: one matrix per length."""
     starts = [*node.attr.ints("ngram_counts"), len(pool)]
     found = []
     for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
@@ -88,7 +88,7 @@ MOST_WEIGHTS = 1 << 26
 
 @converter("MelWeightMatrix", since=17)
 def mel_weights(node: Node) -> Any:
-    """Triangles over the bins of a spectrum, equally far apart on the mel scale."""
+    """Return triangles over the bins of a spectrum, equidistant on the mel scale."""
     dtype = onnx_dtype(node.attr.int("output_datatype", 1), "attribute 'output_datatype'").dtype
     numbers = [node.value(i) for i in range(5)]
     if all(value.is_constant for value in numbers):
@@ -130,7 +130,7 @@ def _triangles(row: Any, left: Any, center: Any, right: Any) -> Any:
 
 
 def _mel_sizes(node: Node) -> tuple[Dim, ...]:
-    """The shape of the result, [length // 2 + 1, bins], of numbers of run time."""
+    """Return the shape of the result, [length // 2 + 1, bins], from run-time values."""
     sizes = node.emit("stack", [_integer(node, i) for i in (1, 0)], axis=0)
     fits = node.emit("greater_equal", sizes, node.constant(np.int64(1)))
     what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
@@ -143,7 +143,7 @@ def _integer(node: Node, index: int) -> Any:
 
 
 def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: Any) -> Any:
-    """The same, in operators."""
+    """Compute the weights by operators at run time."""
     rows, bins = shape
 
     def real(index: int) -> Any:

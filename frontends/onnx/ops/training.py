@@ -1,4 +1,4 @@
-"""Optimizers: a step of training, computed from gradients that the model is given."""
+"""Optimizers: a training step from given gradients."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def adam(node: Node) -> list[Any]:
 
 
 def _rate_and_step(node: Node) -> tuple[Any, Any]:
-    """The learning rate, and the number of the step as a number of its type."""
+    """Return the learning rate, and the step number in its type."""
     for i, name in enumerate("RT"):
         if node.type(i).elements != 1:
             raise NodeError(f"input '{name}' must have one element, got {node.type(i)}")
@@ -82,7 +82,7 @@ def _rate_and_step(node: Node) -> tuple[Any, Any]:
 
 
 def _groups(node: Node, count: int) -> list[tuple[Any, ...]]:
-    """The inputs after the first two, by tensor: all weights come first, then all gradients, and so on."""
+    """Return the inputs after the first two, by tensor: all weights come first, then all gradients, and so on."""
     values = node.all(2)
     if len(values) % count:
         raise NodeError(f"expected {count} inputs for each tensor after R and T, got {len(values)} in all")

@@ -1,4 +1,4 @@
-"""Unique: sorting, then what differs from the element before it; how many there are is counted when the model runs."""
+"""Unique: sort, then select elements that differ from the previous one; their number is counted at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 
 @dataclass(frozen=True)
 class _Found:
-    """Of each distinct element: where it is first, and how often; of each element: which of the distinct ones it is."""
+    """For each distinct element its first position and count; for each element the index of its distinct one."""
 
     first: Any
     inverse: Any
@@ -26,7 +26,7 @@ class _Found:
 @converter("Unique", since=11)
 @converter("Unique", domain="com.microsoft")
 def unique(node: Node) -> Any:
-    """Of com.microsoft: of a vector, in the order of the first ones, without the outputs' `inverse_indices` or so."""
+    """Convert com.microsoft's Unique of a vector, in order of first occurrence, without the newer outputs."""
     x, of_microsoft = node.type(0), node.signature is None
     axis = node.attr.int("axis", None)
     is_sorted = False if of_microsoft else node.attr.bool("sorted", 1)
@@ -54,7 +54,7 @@ def unique(node: Node) -> Any:
 
 
 def _found(node: Node, ordered: Any, order: Any, count: Dim) -> _Found:
-    """From the elements (or rows) in their order."""
+    """Return the distinct elements, or rows, of sorted ones."""
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
         return _Found(none, none, none)
@@ -63,7 +63,7 @@ def _found(node: Node, ordered: Any, order: Any, count: Dim) -> _Found:
     before = node.emit("gather", ordered, node.emit("maximum", node.emit("subtract", number, one), zero), axis=0)
     changes = node.emit("not_equal", ordered, before)
     kind = type_of(ordered)
-    if kind.dtype.is_float:  # NaN differs from itself, but is found once
+    if kind.dtype.is_float:  # NaN differs from itself, but counts once
         both = node.emit("logical_and", node.emit("isnan", ordered), node.emit("isnan", before))
         changes = node.emit("logical_and", changes, node.emit("logical_not", both))
     if kind.rank > 1:

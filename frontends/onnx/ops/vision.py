@@ -46,7 +46,7 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Any]:
 
 
 def _col2im_of_any_size(node: Node) -> Any:
-    """Images and windows of sizes that only run time knows: that the operand has their windows is checked there."""
+    """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
     x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
     (count,), (other,) = (type_of(each).shape for each in sizes)
     if not isinstance(count, int) or count != other or x.rank != 3:
@@ -73,7 +73,7 @@ def _col2im_of_any_size(node: Node) -> Any:
 
 
 def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Any]) -> Any:
-    """Windows of sizes that only run time knows: as many elements as the declared channels leave."""
+    """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])
     wanted = node.constant(node.type(0).static_shape[1] // max(declared[1], 1), node.type(2))
@@ -90,7 +90,7 @@ def _pads(node: Node, count: int) -> list[int]:
 @converter("RoiAlign", since=10)
 def roi_align(node: Node) -> Any:
     modes = ("half_pixel", "output_half_pixel")
-    # Before opset 16 there was no choice, and what there was is the newer "output_half_pixel".
+    # Before opset 16 the only mode was the newer "output_half_pixel".
     default = modes[0] if node.opset >= 16 else modes[1]
     coordinates = node.attr.choice("coordinate_transformation_mode", default, modes)
     return node.emit(
@@ -129,7 +129,7 @@ def deform_conv(node: Node) -> Any:
 
 @converter("MaxUnpool")
 def max_unpool(node: Node) -> Any:
-    """Zeros, but for the pooled elements, at the places that they came from: counted over the whole pooled tensor.
+    """Scatter the pooled elements to their original positions in zeros, counted over the whole tensor.
 
     A larger `output_shape` adds zeros at the ends.
     """
@@ -156,7 +156,7 @@ def max_unpool(node: Node) -> Any:
 
 
 def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] | None) -> tuple[Dim, ...]:
-    """What is declared, what an input says, or what the windows made."""
+    """Return the declared shape, that of an input, or that of the windows."""
     if not node.has(2):
         return tuple(pooled)
     known = all(isinstance(dim, int) for dim in pooled)
@@ -205,7 +205,7 @@ def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
 
 
 def first_rows(node: Node, rows: Any, used: Any, output: int = 0) -> Any:
-    """As many rows as are used: the number that the model declares, which is checked, or what run time tells."""
+    """Return the used rows: the declared number, which is checked, or a data-dependent one."""
     declared, kind = node.declared(output), type_of(rows)
     most = kind.shape[0]
     if declared is None or not isinstance(most, int):

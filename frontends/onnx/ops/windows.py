@@ -1,4 +1,4 @@
-"""Attributes that convolutions and pooling share: kernel, strides, dilations, padding."""
+"""Shared attributes of convolutions and pooling: kernel, strides, dilations, padding."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows lie over the spatial dims."""
+    """Windows over the spatial dims."""
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     padding: tuple[int, ...]
-    """All begins, then all ends."""
+    """All starts, then all ends."""
 
     def attributes(self) -> dict[str, tuple[int, ...]]:
         return {"strides": self.strides, "dilations": self.dilations, "padding": self.padding}
@@ -43,7 +43,7 @@ def per_dim(node: Node, name: str, count: int) -> tuple[int, ...]:
 
 
 def kernel_shape(node: Node, expected: Sequence[Dim] | None = None) -> tuple[int, ...]:
-    """The attribute 'kernel_shape', or the weight's spatial dims where it may be left out."""
+    """Return the attribute 'kernel_shape', or the weight's spatial dims if it is absent."""
     kernel = node.attr.ints("kernel_shape", None)
     if kernel is None and expected is not None and all(isinstance(size, int) for size in expected):
         kernel = [size for size in expected if isinstance(size, int)]
@@ -59,7 +59,7 @@ def kernel_shape(node: Node, expected: Sequence[Dim] | None = None) -> tuple[int
 def padding(
     node: Node, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """The padding in numbers: attribute 'pads', or what 'auto_pad' comes to."""
+    """Return static padding: attribute 'pads', or the result of 'auto_pad'."""
     count = len(spatial)
     auto_pad = node.attr.choice("auto_pad", "NOTSET", AUTO_PADS)
     pads = node.attr.ints("pads", None)
@@ -82,7 +82,7 @@ def padding(
 
 
 def _same_total(size: Dim, window: int, stride: int, dilation: int, auto_pad: str) -> int:
-    """Padding with which ceil(size / stride) windows fit."""
+    """Return the total padding with which ceil(size / stride) windows fit."""
     extent = (window - 1) * dilation + 1
     if stride == 1:
         return extent - 1
