@@ -1,4 +1,4 @@
-"""Prim functions written as loops over buffers: loops with kinds, conditions, variables, scratch memory, C calls."""
+"""Prim functions as loops over buffers: loops with kinds, conditions, variables, scratch memory, C calls."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class MemoryBuffer:
 
 
 class BufferForm(Interpreter):
-    """Reads the body of a function as statements, each emitted where it stands."""
+    """Reads the body of a function as statements, each emitted in place."""
 
     builder: LoopBuilder
     init: Expr | None = None
-    """Where a block's reduction starts: a condition, inside of a block with reduction axes."""
+    """The condition that starts a block's reduction, inside of a block with reduction axes."""
 
     def body(self, statements: Sequence[Any]) -> None:
         self.mutable = _changing(statements)
@@ -73,7 +73,7 @@ class BufferForm(Interpreter):
             self.statement(node)
 
     def statements(self, nodes: Sequence[Any]) -> None:
-        """A nested body: names that it makes are gone after it."""
+        """Read a nested body; names that it defines are local to it."""
         outer = dict(self.names)
         for node in nodes:
             self.statement(node)
@@ -94,7 +94,7 @@ class BufferForm(Interpreter):
     # Statements
 
     def _statement_Pass(self, node: Any) -> None:
-        """Nothing."""
+        """Read `pass`."""
 
     def _statement_Expr(self, node: Any) -> None:
         if is_docstring(node):
@@ -127,7 +127,7 @@ class BufferForm(Interpreter):
             self._define(name, item, node)
 
     def _define(self, name: str, value: Any, node: Any) -> None:
-        """A name for a value: a variable where it is assigned more than once, or else the value as it is now."""
+        """Define a name: a variable if it is assigned more than once, otherwise the current value."""
         present = self.names.get(name)
         if isinstance(present, Variable):
             element = present.get().dtype
@@ -166,7 +166,7 @@ class BufferForm(Interpreter):
         buffer.buffer[tuple(indices)] = self.stored(buffer, value, node)
 
     def _write(self, buffer: MemoryBuffer, node: Any) -> None:
-        """Note that a buffer is written, which an input must not be."""
+        """Record a store to a buffer; refuse it for an input."""
         if buffer.is_input:
             raise self.error(node, f"'{buffer.name}' is an input: what is stored to is T.Out, or a buffer of T.alloc")
         self.written.add(buffer)
@@ -208,7 +208,7 @@ class BufferForm(Interpreter):
 
     @contextmanager
     def _opened(self, loop: LoopHeader) -> Iterator[list[Expr]]:
-        """The loops of a header, open; their indices."""
+        """Open the loops of a header and yield their indices."""
         if loop.kind in RANGES:
             is_parallel = loop.kind == "parallel_range"
             for i in self.builder.range(loop.lower[0], loop.upper[0], loop.step, is_parallel):
@@ -244,7 +244,7 @@ class BufferForm(Interpreter):
         self.init = outer
 
     def _axes(self, call: Any) -> Any:
-        """The indices of a block, computed here; where all reduction indices are 0, the reduction starts."""
+        """Return the indices of a block; the reduction starts where all reduction indices are 0."""
         letters, arguments = axes_kinds(self, call)
         values: list[Any] = []
         starts = []
@@ -299,14 +299,15 @@ class BufferForm(Interpreter):
         return super().call_word(word, node)
 
     def _call_extern(self, call: Any) -> Any:
-        """`T.call_extern("name", x, buffer, dtype="f32")`; a buffer goes as a pointer, or to an element of it."""
+        """Read `T.call_extern("name", x, buffer, dtype="f32")`; a buffer is passed as a pointer, or as one to an
+        element."""
         name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
         if not isinstance(name, str):
             raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")
         operands = []
         for value, argument in zip(given, call.args[1:], strict=True):
             if isinstance(value, MemoryBuffer):
-                # It may be written there.
+                # The function may write to it.
                 self.written.add(value)
                 operands.append(value.buffer.value)
             elif isinstance(value, Expr):
@@ -326,7 +327,7 @@ class BufferForm(Interpreter):
 
 
 def from_scalar(value: Any, element: DType) -> Any:
-    """What a C function returns, as the scalar that is computed with."""
+    """Convert the result of a C function to the scalar type used for computation."""
     return value if element is BOOL else from_storage(value, element) if element is not INDEX else value
 
 
@@ -341,12 +342,12 @@ def _as_value(target: Any) -> Any:
 
 
 def _changing(statements: Sequence[Any]) -> set[str]:
-    """The names that are assigned more than once."""
+    """Return the names that are assigned more than once."""
     return {name for name, count in _assigned(statements).items() if count > 1}
 
 
 def _assigned(statements: Sequence[Any]) -> Counter[str]:
-    """How often each name is assigned; indices of loops do not count."""
+    """Count the assignments of each name, without loop indices."""
     found: Counter[str] = Counter()
     for statement in statements:
         for node in ast.walk(statement):

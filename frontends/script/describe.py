@@ -1,4 +1,4 @@
-"""What syntax and values are called in messages."""
+"""Names of syntax and values in messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe(node: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, for messages."""
+    """Return what a value is, for messages."""
     if isinstance(value, bool) or value is None or is_number(value):
         return repr(value)
     if isinstance(value, str):

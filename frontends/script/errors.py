@@ -6,7 +6,7 @@ from mirlo.runtime.errors import MirloError
 
 
 class ScriptError(MirloError, ValueError):
-    """A script that cannot be understood; the message shows the place."""
+    """A script that cannot be parsed; the message shows the position."""
 
     def __init__(self, problem: str, place: str = "", line: str = "", column: int = 0, width: int = 1):
         self.problem = problem
@@ -16,4 +16,4 @@ class ScriptError(MirloError, ValueError):
 
 
 class NotRegular(Exception):
-    """Why a function is no sequence of structured blocks; it is then written as loops."""
+    """Why a function is not a sequence of structured blocks and is kept as loops."""

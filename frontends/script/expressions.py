@@ -1,7 +1,7 @@
-"""Meaning of the expressions of prim functions.
+"""Evaluation of the expressions of prim functions.
 
-A value is a Python number, text or tuple known when the function is made, a scalar `Expr`, a buffer, or a word of the
-language. The two forms differ in what a loop, a block and a store do: `tensor_form.py`, `buffer_form.py`.
+A value is a Python number, text or tuple known when the function is made, a scalar `Expr`, a buffer, or a word of
+the language. The two forms differ in the meaning of loops, blocks and stores: `tensor_form.py`, `buffer_form.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BufferValue(Protocol):
 
 
 class Expressions:
-    """Evaluates expressions; calls are for subclasses."""
+    """Evaluates expressions; subclasses add calls."""
 
     def __init__(self, source: Source, names: dict[str, Any], captured: dict[str, Any]):
         self.source = source
@@ -70,14 +70,14 @@ class Expressions:
     # Values
 
     def value(self, node: Any) -> Any:
-        """What an expression means."""
+        """Evaluate an expression."""
         handler = getattr(self, f"_value_{type(node).__name__}", None)
         if handler is None:
             raise self.error(node, f"{describe(node)} has no meaning in a prim function")
         return handler(node)
 
     def scalar(self, node: Any, like: DType | None = None) -> Expr:
-        """An expression that must be a scalar; numbers take the type `like`."""
+        """Evaluate an expression that must be a scalar; literals take the type `like`."""
         value = self.value(node)
         if isinstance(value, Expr):
             return value
@@ -88,7 +88,7 @@ class Expressions:
         raise self.error(node, f"expected a scalar, found {kind_of(value)}")
 
     def lifted(self, value: Any, element: DType, node: Any) -> Expr:
-        """A number as a scalar of an element type that it fits."""
+        """Convert a number to a scalar of an element type that represents it."""
         if isinstance(value, Expr):
             return value
         if not is_number(value):
@@ -98,7 +98,7 @@ class Expressions:
         return lift(value, element)
 
     def stored(self, buffer: BufferValue, value: Any, node: Any) -> Expr:
-        """A value as an element of a buffer: of its type; indices become integers."""
+        """Convert a value to a buffer's element type; indices become integers."""
         scalar = self.lifted(value, buffer.dtype, node)
         if scalar.dtype is INDEX and buffer.dtype.is_integer:
             return scalar.cast(buffer.dtype)
@@ -108,7 +108,7 @@ class Expressions:
         return scalar
 
     def static(self, node: Any, what: str) -> Any:
-        """An integer that is known when the function is made."""
+        """Evaluate an integer that is known when the function is made."""
         value = self.value(node)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(node, f"{what} must be an integer known when the function is made, found {kind_of(value)}")
@@ -167,7 +167,7 @@ class Expressions:
         raise self.error(node, f"unknown name '{name}'{hint}")
 
     def read_name(self, value: Any) -> Any:
-        """The value of what a name stands for."""
+        """Return the value that a name stands for."""
         return value
 
     def _value_Attribute(self, node: Any) -> Any:
@@ -212,7 +212,7 @@ class Expressions:
         return self.binary(node, method, symbol, left, right)
 
     def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
-        """An arithmetic operator on two values."""
+        """Apply an arithmetic operator to two values."""
         if not isinstance(left, Expr) and not isinstance(right, Expr):
             return self._static_binary(node, method, symbol, left, right)
         left, right = self.matched(left, right, node)
@@ -240,7 +240,7 @@ class Expressions:
         return result
 
     def matched(self, left: Any, right: Any, node: Any) -> tuple[Expr, Expr]:
-        """Two scalars of one type: numbers take the type of the other, indices meet integers as indices."""
+        """Convert two scalars to one type: literals take the other's type, indices combine with integers as indices."""
         element = left.dtype if isinstance(left, Expr) else right.dtype
         a, b = self.lifted(left, element, node), self.lifted(right, element, node)
         if a.dtype is b.dtype:
@@ -282,7 +282,7 @@ class Expressions:
         return result
 
     def condition(self, value: Any, node: Any) -> Expr:
-        """A scalar that is true or false."""
+        """Convert a scalar to a condition."""
         if is_number(value):
             return constant(bool(value), BOOL)
         if not isinstance(value, Expr) or value.dtype is not BOOL:
@@ -313,7 +313,7 @@ class Expressions:
         return self.choice(node, condition, self.value(node.body), self.value(node.orelse), node.test)
 
     def choice(self, node: Any, condition: Any, yes: Any, no: Any, test: Any) -> Any:
-        """`yes` or `no` by a condition."""
+        """Select `yes` or `no` by a condition."""
         if is_number(condition):
             return yes if condition else no
         chosen = self.condition(condition, test)
@@ -337,11 +337,11 @@ class Expressions:
         raise self.error(node, f"{kind_of(owner)} cannot be indexed")
 
     def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
-        """An element of a buffer."""
+        """Load an element of a buffer."""
         return buffer.read(indices, outside)
 
     def indices(self, buffer: Any, node: Any, place: Any, padded: bool = False) -> list[Expr]:
-        """The indices in `buffer[...]`, checked; padded ones may be outside."""
+        """Evaluate and check the indices in `buffer[...]`; padded ones may be out of bounds."""
         if isinstance(node, ast.Slice) or (
             isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)
         ):
@@ -365,7 +365,7 @@ class Expressions:
 
 
 class Method:
-    """A method that is about to be called."""
+    """A method about to be called."""
 
     def __init__(self, owner: Any, name: str):
         self.owner = owner

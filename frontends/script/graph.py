@@ -27,7 +27,7 @@ _LOGICAL = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_x
 
 
 class GraphInterpreter(GraphCalls):
-    """Reads the body of a graph; each operator is emitted where it stands."""
+    """Reads the body of a graph; each operator is emitted in place."""
 
     # Values
 
@@ -97,7 +97,7 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"statement '{describe(node)}' has no meaning in a graph")
 
     def _for(self, node: Any) -> None:
-        """A loop over numbers or a tuple: its body is repeated in the graph."""
+        """Repeat the body for numbers or the elements of a tuple."""
         values = self.value(node.iter)
         if not isinstance(values, (range, tuple, list)):
             raise self.error(node.iter, f"a loop of a graph runs over range or a tuple, found {kind_of(values)}")
@@ -117,7 +117,7 @@ class GraphInterpreter(GraphCalls):
 
 
 def read_signature(interpreter: GraphInterpreter, tree: Any) -> list[tuple[str, TensorType, Any]]:
-    """Name in the script, type, and name for the user of each parameter."""
+    """Return each parameter's name in the script, type, and name for users."""
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         raise interpreter.error(tree, "a graph takes plain parameters: no defaults, no *, no **")
@@ -135,7 +135,7 @@ def read_signature(interpreter: GraphInterpreter, tree: Any) -> list[tuple[str, 
 def build_graph(
     tree: Any, source: Source, captured: dict[str, Any], functions: Functions, symbol: str, private: bool = False
 ) -> Any:
-    """The `func.func` of a graph, appended to the module."""
+    """Append the `func.func` of a graph to the module and return it."""
     interpreter = GraphInterpreter(source, {}, captured)
     interpreter.functions = functions
     signature = read_signature(interpreter, tree)
@@ -169,7 +169,7 @@ def build_graph(
 
 
 def _result_names(interpreter: GraphInterpreter, tree: Any, last: Any, tensors: Sequence[Tensor]) -> list[Any]:
-    """The user's names of the results: those of the annotation, or of the variables that are returned."""
+    """Return the users' names of the results: from the annotation, or from the returned variables."""
     returned = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
     names: list[Any] = [n.id if isinstance(n, ast.Name) else None for n in returned]
     names = names if len(names) == len(tensors) and len(set(names)) == len(names) else [None] * len(tensors)

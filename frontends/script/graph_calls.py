@@ -1,4 +1,4 @@
-"""Calls in graphs: operators, prim functions, functions of the run time, constants."""
+"""Calls in graphs: operators, prim functions, packed functions, constants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GraphCalls(Interpreter):
         return self.as_tensor(self.value(node), node, like)
 
     def as_tensor(self, value: Any, node: Any, like: TensorType | None = None) -> Tensor:
-        """A tensor; a number becomes a constant of the element type of the tensor that it meets."""
+        """Convert a value to a tensor; a number becomes a constant with the element type of the other operand."""
         if isinstance(value, Tensor):
             return value
         if is_number(value) and like is not None:
@@ -100,7 +100,7 @@ class GraphCalls(Interpreter):
         values = {key: self.value(value) for key, value in attributes.items()}
         for key, value in values.items():
             if isinstance(value, str) and isinstance(cls._attributes[key], (Dims, Ints)):
-                # Text has parts too, so it would pass for a list.
+                # Strings are sequences too, and would pass for a list.
                 wanted = cls._attributes[key].expected
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
@@ -125,7 +125,7 @@ class GraphCalls(Interpreter):
     def make(
         self, node: Any, name: str, operands: Sequence[Any], results: list[TensorType] | None = None, **attributes: Any
     ) -> Any:
-        """One operator; its tensor, or a tuple of them."""
+        """Make one operator and return its tensor, or a tuple of tensors."""
         values = [[t.value for t in o] if isinstance(o, list) else o and o.value for o in operands]
         try:
             with self.source.location(node):
@@ -135,14 +135,14 @@ class GraphCalls(Interpreter):
         return returned(made)
 
     def _types(self, node: Any) -> list[TensorType] | None:
-        """The types that `out=R.Tensor[...]`, or a tuple of them, says."""
+        """Return the types in `out=R.Tensor[...]`, or in a tuple of them."""
         if node is None:
             return None
         elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
         return [self.annotation(element)[0] for element in elements]
 
     def annotation(self, node: Any) -> tuple[TensorType, Any]:
-        """Type and name in `R.Tensor[("batch", 128), "f32", "name"]`."""
+        """Return type and name in `R.Tensor[("batch", 128), "f32", "name"]`."""
         word = self.value(node.value) if isinstance(node, ast.Subscript) else None
         parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
         if not isinstance(word, Word) or str(word) != "R.Tensor" or len(parts) not in (2, 3):
@@ -158,7 +158,8 @@ class GraphCalls(Interpreter):
         return found, self.value(parts[2]) if len(parts) == 3 else UNNAMED
 
     def _call_call_tir(self, node: Any) -> Any:
-        """`R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`; `out` where the inputs do not say it."""
+        """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`; `out` if the inputs do not determine
+        it."""
         given = list(self._value_Tuple(ast.Tuple(elts=node.args)))
         template = given.pop(0) if given else None
         if not isinstance(template, (PrimFunc, MlirText)):
@@ -206,7 +207,8 @@ class GraphCalls(Interpreter):
             return returned(cls.build(tensors, result_types=out, function=name))
 
     def _call_const(self, node: Any) -> Any:
-        """`R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, "f32", shape=(4, 4))`, `R.const(array)`."""
+        """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, "f32", shape=(4, 4))`,
+        `R.const(array)`."""
         value = self.arguments(node, 1, 2, ("shape", "dtype"))[0]
         import numpy as np
 
@@ -228,7 +230,7 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"R.const: {error}") from None
 
     def _call_param(self, node: Any) -> Any:
-        """`R.param("w", (64, 64), "f32")`: an array of the parameter store."""
+        """Read `R.param("w", (64, 64), "f32")`: an array of the parameter store."""
         self.arguments(node, 3, 3)
         kind = TensorType(self.shape(node.args[1]), self.element_type(node.args[2]))
         with self.source.location(node):

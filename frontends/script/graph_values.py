@@ -1,4 +1,4 @@
-"""What the functions of a module are made of while a script is read: tensors, and the functions themselves."""
+"""Parts of a module under construction: tensors and functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Callee:
 
 
 class Functions:
-    """What a module has: prim functions are made when they are first called with some types."""
+    """The functions of a module; prim functions are instantiated by their first call with given types."""
 
     def __init__(self, module: Any):
         self.module = module
@@ -59,7 +59,7 @@ class Functions:
         outputs: list[TensorType] | None,
         attributes: dict[str, Any],
     ) -> tuple[str, list[TensorType]]:
-        """The symbol of a prim function for these types and attributes, and the types of its outputs."""
+        """Return the symbol of a prim function for these types and attributes, and its output types."""
         bindings = {**template.bind(inputs, outputs), **template.attribute_values(attributes)}
         types = tuple(template.type_of(p, bindings) for p in template.parameters)
         key = (template, types, tuple(sorted(attributes.items())))
@@ -69,7 +69,7 @@ class Functions:
         return symbol, declared if outputs is None else outputs
 
     def declare(self, template: PrimFunc) -> None:
-        """Let graphs call a prim function that has no symbols; `define` makes it, in its place."""
+        """Let graphs call a prim function without symbols, which `define` makes later in its place."""
         types = tuple(template.type_of(p, {}) for p in template.parameters)
         self.made[(template, types, ())] = (template.name, template.output_types({}))
 
@@ -77,7 +77,7 @@ class Functions:
         self.add(template.build({}))
 
     def symbol_of(self, text: MlirText) -> str:
-        """The name of the function that IR text defines."""
+        """Return the name of the function that IR text defines."""
         if text not in self.symbols:
             parsed = ir.Module.parse(text.text)
             self.symbols[text] = ir.StringAttr(parsed.body.operations[0].operation.attributes["sym_name"]).value
@@ -89,6 +89,6 @@ class Functions:
 
 
 def returned(made: Any) -> Any:
-    """The tensors that an operation returns: one, or a tuple."""
+    """Return the tensors of an operation: one, or a tuple."""
     tensors = tuple(Tensor.of(value) for value in made.operation.results)
     return tensors[0] if len(tensors) == 1 else tensors

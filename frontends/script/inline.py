@@ -1,4 +1,4 @@
-"""`@T.inline`: helpers that are expanded where they are called."""
+"""`@T.inline`: helpers that are inlined where they are called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.frontends.script.source import Source, captured_names, parse_object
 
 @dataclass(frozen=True)
 class InlineFunction:
-    """A helper: its parameters, its syntax tree, and what the names in it mean."""
+    """A helper: its parameters, its syntax tree, and its captured names."""
 
     name: str
     parameters: tuple[str, ...]

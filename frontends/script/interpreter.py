@@ -1,4 +1,4 @@
-"""Calls in prim functions, words of the language and helpers, and what the statements of both forms share."""
+"""Calls in prim functions, words of the language and helpers, and statements common to both forms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Interpreter(Expressions):
             raise self.error(node, f"{function.__name__}: {error}") from None
 
     def arguments(self, node: Any, least: int = 0, most: int | None = None, keywords: Sequence[str] = ()) -> list[Any]:
-        """The values of the positional arguments of a call, their number checked."""
+        """Evaluate the positional arguments of a call and check their number."""
         given = self._value_Tuple(ast.Tuple(elts=node.args))
         count = len(given)
         if count < least or (most is not None and count > most):
@@ -65,7 +65,7 @@ class Interpreter(Expressions):
         return ast.unparse(node.func)
 
     def keyword(self, node: Any, name: str) -> Any:
-        """The syntax of a keyword argument, or None."""
+        """Return the syntax of a keyword argument, or None."""
         return next((k.value for k in node.keywords if k.arg == name), None)
 
     def _call_method(self, method: Method, node: Any) -> Any:
@@ -93,7 +93,7 @@ class Interpreter(Expressions):
         )
 
     def call_word(self, word: Word, node: Any) -> Any:
-        """`T.something(...)` as an expression."""
+        """Evaluate `T.something(...)` as an expression."""
         name = word.name
         if name in ("min", "max", "abs"):
             return self._call_extreme(name, node)
@@ -151,7 +151,7 @@ class Interpreter(Expressions):
         return Expr("intrinsic", tuple(made), BOOL if row.result == "bool" else made[0].dtype, name)
 
     def _call_op(self, node: Any) -> Any:
-        """`T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by its name."""
+        """Read `T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by name."""
         for argument in node.args[1:]:
             self.scalar(argument)
         name = self.text(node.args[0], "the name of the operation") if node.args else ""
@@ -165,7 +165,7 @@ class Interpreter(Expressions):
         return Expr("op", scalars, self.element_type(element), (name, attributes))
 
     def call_inline(self, function: InlineFunction, node: Any) -> Any:
-        """A helper, expanded here; its value is what it returns."""
+        """Inline a helper and return its value."""
         values = self.arguments(node)
         if len(values) != len(function.parameters):
             wanted = f"the arguments {', '.join(function.parameters)}" if function.parameters else "no arguments"
@@ -182,7 +182,7 @@ class Interpreter(Expressions):
             self.source, self.names, self.captured = outer
 
     def inline_body(self, function: InlineFunction) -> Any:
-        """Run the statements of a helper; what it returns."""
+        """Run the statements of a helper and return its value."""
         *statements, last = function.tree.body
         for statement in statements:
             if isinstance(statement, ast.Return):
@@ -199,7 +199,7 @@ class Interpreter(Expressions):
     # Assignments
 
     def unpack(self, target: Any, value: Any) -> list[tuple[str, Any]]:
-        """The names on the left of an assignment, each with its value."""
+        """Return the names on the left of an assignment, each with its value."""
         if isinstance(target, ast.Name):
             return [(target.id, value)]
         if isinstance(target, (ast.Tuple, ast.List)):

@@ -1,7 +1,7 @@
 """The words of scripts, `T` for prim functions and `R` for graphs.
 
-They are names for the parser. Python itself evaluates only annotations, `T.dims` and the decorators; a word that is
-called outside of a script is an error that says so.
+They are names for the parser. Python itself evaluates only annotations, `T.dims` and the decorators; calling a word
+outside of a script is an error.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class TirLanguage(Language):
     """The words of prim functions."""
 
     def dims(self, *names: str) -> Any:
-        """Symbols for dims of a template: `M, N = T.dims("M", "N")`. One name gives one symbol."""
+        """Make symbols for dims of a template: `M, N = T.dims("M", "N")`. Equal names give the same symbol."""
         return _symbols(DimSymbol, names)
 
     def shapes(self, *names: str) -> Any:
-        """Symbols for whole shapes: `S = T.shapes("S")`, then `T.Buffer[S, "f32"]`."""
+        """Make symbols for whole shapes: `S = T.shapes("S")`, then `T.Buffer[S, "f32"]`."""
         return _symbols(ShapeSymbol, names)
 
     def types(self, *names: str) -> Any:
-        """Symbols for element types: `DT = T.types("DT")`, then `T.Buffer[S, DT]`."""
+        """Make symbols for element types: `DT = T.types("DT")`, then `T.Buffer[S, DT]`."""
         return _symbols(TypeSymbol, names)
 
     def attrs(self, *names: str) -> Any:
-        """Symbols for numbers that each use gives: `epsilon = T.attrs("epsilon")`."""
+        """Make symbols for numbers that each use provides: `epsilon = T.attrs("epsilon")`."""
         return _symbols(AttributeSymbol, names)
 
     def inline(self, function: Any) -> Any:
-        """Decorator of a helper that is expanded where prim functions call it."""
+        """Decorate a helper that is inlined where prim functions call it."""
         from mirlo.frontends.script.inline import InlineFunction
 
         return InlineFunction.of(function)
 
     def prim_func(self, function: Any = None, **options: Any) -> Any:
-        """`@T.prim_func`, the same as `@mirlo.prim_func`."""
+        """Decorate a prim function, as `@mirlo.prim_func` does."""
         from mirlo.frontends.script.prim import prim_func
 
         return prim_func(function, **options, _depth=2)
@@ -80,7 +80,7 @@ class RelaxLanguage(Language):
         return f"; did you mean R.{near[0]}?" if near else ""
 
     def function(self, function: Any = None, **options: Any) -> Any:
-        """`@R.function`: marks the graphs of a module of `@mirlo.script`; parsed, never executed."""
+        """Mark a graph of a module of `@mirlo.script`; it is parsed, never executed."""
         return function if function is not None else lambda f: f
 
 

@@ -1,4 +1,4 @@
-"""How `for` statements and blocks of prim functions are read, in both forms."""
+"""Parsing of `for` statements and blocks of prim functions, for both forms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.words import LOOPS, Word
 
 RANGES = ("range", "parallel_range")
-"""Loops with a step: those of the compute builder, in order or independent of one another."""
+"""Loops with a step: those of the compute builder, sequential or parallel."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LoopHeader:
 
 
 def header(interpreter: Interpreter, node: Any) -> LoopHeader:
-    """The loop that a `for` statement asks for."""
+    """Parse the header of a `for` statement."""
     if node.orelse:
         raise interpreter.error(node.orelse[0], "a loop of a prim function has no 'else'")
     call = node.iter
@@ -77,7 +77,7 @@ def _check_bound(interpreter: Interpreter, node: Any, bound: Any) -> None:
 
 
 def block_name(interpreter: Interpreter, node: Any) -> str | None:
-    """The name in `with T.block("name"):`, "" without one, None for another `with`."""
+    """Return the name in `with T.block("name"):`, "" without one, None for another `with`."""
     call = _only_context(interpreter, node)
     if call is None or call[0].name != "block":
         return None
@@ -86,7 +86,7 @@ def block_name(interpreter: Interpreter, node: Any) -> str | None:
 
 
 def is_init(interpreter: Interpreter, node: Any) -> bool:
-    """Whether this is `with T.init():`."""
+    """Return whether this is `with T.init():`."""
     call = _only_context(interpreter, node)
     return call is not None and call[0].name == "init"
 
@@ -100,7 +100,7 @@ def _only_context(interpreter: Interpreter, node: Any) -> tuple[Word, Any] | Non
 
 
 def word_of(interpreter: Interpreter, node: Any) -> str | None:
-    """`name` where an expression is a call of T.name."""
+    """Return `name` if an expression is a call of T.name."""
     owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if not isinstance(node, ast.Call) or not isinstance(owner or node.func, ast.Name):
         return None
@@ -109,7 +109,7 @@ def word_of(interpreter: Interpreter, node: Any) -> str | None:
 
 
 def axes_kinds(interpreter: Interpreter, call: Any) -> tuple[str, Sequence[Any]]:
-    """The letters of `T.axes("SSR", i, j, k)`, one per index, and the arguments."""
+    """Return the letters of `T.axes("SSR", i, j, k)`, one per index, and the arguments."""
     if not call.args:
         raise interpreter.error(call, "T.axes takes a letter for each axis, 'S' or 'R', and then the indices")
     letters = interpreter.text(call.args[0], "the kinds of the axes")

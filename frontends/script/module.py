@@ -24,7 +24,7 @@ MAIN = "main"
 
 
 def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
-    """Decorator: a graph, or a class of graphs and prim functions, as an `ir.Module`.
+    """Make an `ir.Module` of a graph, or of a class of graphs and prim functions.
 
     A function becomes `@main`. A class has `@R.function` graphs, `@T.prim_func` functions, and constants. Everything
     is parsed from the source and never executed. `attrs` are attributes of the module, as MLIR text.
@@ -42,7 +42,7 @@ def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
 
 
 def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
-    """The `ir.Module` of a script given as text: one class or function of `@mirlo.script`, or prim functions."""
+    """Return the `ir.Module` of a script given as text: one class or function of `@mirlo.script`, or prim functions."""
     tree, source = parse_text(text, file)
     body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom)) and not is_docstring(n)]
     names: dict[str, Any] = {"T": T, "R": R}
@@ -54,7 +54,7 @@ def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
 
 
 def _decorator(tree: Any) -> tuple[str, Any]:
-    """The last part of the decorator's name, and its call if it has arguments."""
+    """Return the last part of the decorator's name, and its call if it has arguments."""
     for node in tree.decorator_list:
         call = node if isinstance(node, ast.Call) else None
         return ast.unparse(call.func if call else node).split(".")[-1], call
@@ -62,7 +62,7 @@ def _decorator(tree: Any) -> tuple[str, Any]:
 
 
 class _ModuleBuilder:
-    """Makes a module of the definitions in a class or file, in their order."""
+    """Builds a module from the definitions in a class or file, in order."""
 
     def __init__(self, source: Source, names: dict[str, Any], context: Any = None):
         self.source = source
@@ -70,7 +70,7 @@ class _ModuleBuilder:
         self.context = context
 
     def module(self, body: list[Any], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
-        """The module; `symbol` names its graph where there is one only."""
+        """Build the module; `symbol` names its graph if there is only one."""
         with self.context or make_context(), ir.Location.unknown():
             module = ir.Module.create()
             for name, text in (attributes or {}).items():
@@ -91,13 +91,13 @@ class _ModuleBuilder:
             return module
 
     def _check(self, node: Any) -> None:
-        """Nothing is executed, so nothing may stand there that would have to be."""
+        """Refuse statements that would have to be executed."""
         if not isinstance(node, (ast.FunctionDef, ast.Assign, ast.Pass)) and not is_docstring(node):
             what = "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
             raise self.source.error(node, what)
 
     def _declare(self, node: Any) -> None:
-        """Names that definitions may use before they are defined: prim functions, helpers and constants."""
+        """Declare names that definitions may use before they are defined: prim functions, helpers and constants."""
         if isinstance(node, ast.FunctionDef):
             word, call = _decorator(node)
             if isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
@@ -128,7 +128,7 @@ class _ModuleBuilder:
         return made.renamed(options["name"]) if options.get("name") else made
 
     def attributes(self, call: Any) -> list[tuple[str, str]]:
-        """`attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
+        """Return `attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
         given = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
         if given is None:
             return []
@@ -175,7 +175,7 @@ class _ModuleBuilder:
         except ir.MLIRError as error:
             first = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
             raise self.source.error(node, f"this is no valid IR: {first}") from None
-        # Text that is one module is not wrapped in another when it is parsed.
+        # Text that is one module must not be wrapped in another.
         is_module = "sym_name" in parsed.operation.attributes
         for op in [parsed.operation] if is_module else list(parsed.body.operations):
             self.functions.module.body.append(op.operation.clone())

@@ -1,4 +1,4 @@
-"""`@mirlo.prim_func`: a function over buffers, written in Python syntax; a template for the shapes of its uses."""
+"""`@mirlo.prim_func`: a function over buffers in Python syntax; a template for the shapes of its uses."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KIND = "tir.kind"
 KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")
 _SYMBOLS = (DimSymbol, ShapeSymbol, TypeSymbol, AttributeSymbol)
 Bindings = dict[str, Any]
-"""What the symbols of a template are at one use: numbers, shapes, element types."""
+"""Values of a template's symbols at one use: numbers, shapes, element types."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer that the function takes: its annotation is `T.Buffer[shape, dtype]` or `T.Out[shape, dtype]`."""
+    """A buffer parameter, annotated `T.Buffer[shape, dtype]` or `T.Out[shape, dtype]`."""
 
     name: str
     is_output: bool
@@ -41,7 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False)
 class PrimFunc:
-    """A prim function, or a template of them where its annotations have symbols (`T.dims`, `T.shapes`, `T.types`)."""
+    """A prim function, or a template if its annotations have symbols (`T.dims`, `T.shapes`, `T.types`)."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -50,9 +50,9 @@ class PrimFunc:
     captured: dict[str, Any] = field(repr=False)
     attributes: dict[str, str] = field(default_factory=dict)
     numbers: tuple[str, ...] = ()
-    """The attributes that each use gives (`T.attrs`)."""
+    """The attributes that each use provides (`T.attrs`)."""
     buffers: bool = False
-    """Whether it is kept as loops, though it could be raised to blocks."""
+    """Whether it is kept as loops, even if it could be raised to blocks."""
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:
@@ -64,7 +64,7 @@ class PrimFunc:
 
     @property
     def is_template(self) -> bool:
-        """Whether its types have symbols."""
+        """Return whether its types have symbols."""
         return bool(self.numbers) or any(
             isinstance(part, _SYMBOLS) or not isinstance(part, (int, DType))
             for p in self.parameters
@@ -81,7 +81,7 @@ class PrimFunc:
         )
 
     def bind(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType] | None = None) -> Bindings:
-        """What the symbols are for these types; outputs may be left out where the inputs say everything."""
+        """Bind the symbols for these types; outputs may be omitted if the inputs determine everything."""
         bindings: Bindings = {}
         _count(self, "inputs", self.inputs, inputs)
         given = list(zip(self.inputs, inputs, strict=True))
@@ -97,7 +97,7 @@ class PrimFunc:
         return bindings
 
     def type_of(self, parameter: Parameter, bindings: Bindings) -> TensorType:
-        """The type of a parameter when the symbols are known."""
+        """Return the type of a parameter for given symbols."""
         shape = [
             d for dim in parameter.shape
             for d in self._dims(parameter, dim, bindings)
@@ -117,12 +117,12 @@ class PrimFunc:
         name: str,
         attributes: Mapping[str, Any] | None = None,
     ) -> tuple[Any, list[TensorType]]:
-        """The `func.func` for these types and attributes, in no module yet, and the types of its outputs."""
+        """Return the `func.func` for these types and attributes, outside of any module, and its output types."""
         bindings = {**self.bind(inputs, outputs), **self.attribute_values(attributes or {})}
         return self.build(bindings, name), self.output_types(bindings)
 
     def attribute_values(self, given: Mapping[str, Any]) -> Bindings:
-        """The values of the attributes (`T.attrs`), each given and each asked for."""
+        """Return the values of the attributes (`T.attrs`), checked for completeness."""
         for name in given:
             if name not in self.numbers:
                 known = f"its attributes are {', '.join(self.numbers)}" if self.numbers else "it has none (T.attrs)"
@@ -135,7 +135,7 @@ class PrimFunc:
         return dict(given)
 
     def build(self, bindings: Bindings, name: str | None = None) -> Any:
-        """The `func.func` for these bindings: in tensor form where it is regular, else in buffer form."""
+        """Build the `func.func` for these bindings: in tensor form if it is regular, else in buffer form."""
         reason = "it is declared buffers=True"
         if not self.buffers:
             try:
@@ -150,7 +150,7 @@ class PrimFunc:
         return self._finished(self._buffer_form(bindings, name or self.name))
 
     def why_loops(self, *inputs: TensorType) -> str | None:
-        """Why the function is loops over buffers and not blocks over tensors; None where it is blocks."""
+        """Return why the function is kept as loops over buffers; None if it is raised to blocks."""
         with _current_or_new_context(), ir.Location.unknown():
             try:
                 self._tensor_form(self.bind(inputs), self.name)
@@ -261,7 +261,7 @@ def _without_symbols(captured: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_stored_as(found: TensorType, wanted: TensorType) -> bool:
-    """Whether a parameter is declared as what elements are in memory: i8 for bool, signless integers for unsigned."""
+    """Return whether a parameter has the storage type: i8 for bool, signless integers for unsigned."""
     return found.shape == wanted.shape and found.dtype.storage == wanted.dtype.mlir
 
 
@@ -292,11 +292,11 @@ def prim_func(
     attrs: dict[str, str] | None = None,
     _depth: int = 1,
 ) -> Any:
-    """Decorator: the function is parsed from its source, and never executed.
+    """Make a prim function of a Python function, which is parsed and never executed.
 
-    `kind` says what it is for fusion ("elementwise", "reduce", ...) in place of what an analysis finds. `buffers=True`
-    keeps it as the loops that it is written in, though they could be raised to blocks and scheduled. `name` is its
-    symbol, if not the function's name; `attrs` are more attributes, as MLIR text.
+    `kind` declares its kind for fusion ("elementwise", "reduce", ...) instead of the analysis. `buffers=True` keeps
+    it as written loops, even if it could be raised to blocks and scheduled. `name` is its symbol, by default the
+    function's name; `attrs` are more attributes, as MLIR text.
     """
     if kind is not None and kind not in KINDS:
         raise ScriptError(f"kind: expected one of {', '.join(KINDS)}; found {kind!r}")
@@ -314,7 +314,7 @@ def prim_func(
 def parse_prim_func(
     tree: Any, source: Source, captured: dict[str, Any], attributes: dict[str, str], buffers: bool = False
 ) -> PrimFunc:
-    """The prim function that a definition says."""
+    """Parse a definition to a prim function."""
     if not isinstance(tree, ast.FunctionDef):
         raise source.error(tree, "a prim function is a plain 'def'")
     arguments = tree.args
@@ -350,7 +350,7 @@ def _parameter(reader: Interpreter, argument: Any) -> Parameter:
 
 
 def _shape(reader: Interpreter, node: Any) -> Any:
-    """Dims that are numbers or symbols; others stay syntax, computed when the symbols are known."""
+    """Return dims that are numbers or symbols; others stay syntax, evaluated when the symbols are bound."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     dims = []
     for element in elements:

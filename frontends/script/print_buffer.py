@@ -1,4 +1,4 @@
-"""Prim functions in buffer form as script: loops, conditions, loads and stores as statements."""
+"""Printing of prim functions in buffer form: loops, conditions, loads and stores as statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOPS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized"
 
 
 def print_buffer_form(function: Any, name: str, inputs: int | None) -> list[str]:
-    """The definition, without its decorator; `inputs` says how many parameters are read only, where that is known."""
+    """Return the definition without its decorator; `inputs` is the number of read-only parameters, if known."""
     op = function.operation
     entry = op.regions[0].blocks[0]
     arguments = list(entry.arguments)
@@ -33,7 +33,7 @@ def print_buffer_form(function: Any, name: str, inputs: int | None) -> list[str]
 
 
 def _first_written(function: Any, arguments: list[Any]) -> int:
-    """Where outputs start: at the first parameter that is stored to, and the last one at the latest."""
+    """Return the first output: the first parameter that is stored to, at the latest the last one."""
     written: set[Any] = set()
 
     def visit(op: Any) -> Any:
@@ -46,7 +46,7 @@ def _first_written(function: Any, arguments: list[Any]) -> int:
 
 
 class _BufferPrinter:
-    """The statements of a function; a load is part of the statement that uses it, if nothing is written between."""
+    """Prints the statements of a function; a load is part of its user's statement unless a store intervenes."""
 
     def __init__(self, workspace: Any):
         self.workspace = workspace
@@ -61,7 +61,7 @@ class _BufferPrinter:
         return f"{prefix}{self.counts[prefix]}"
 
     def allocations(self, entry: Any) -> list[str]:
-        """Scratch memory: on the stack, and parts of the workspace in the order in which they lie there."""
+        """Return scratch memory: on the stack, and parts of the workspace by offset."""
         local, views = [], []
         for wrapped in entry.operations:
             op = wrapped.operation
@@ -71,7 +71,7 @@ class _BufferPrinter:
                 offset = op.operands[1].owner.attributes["value"].value
                 views.append((offset, op.results[0]))
         lines = []
-        # Each allocation goes to the start of the function, so that the last one made comes first.
+        # Each allocation is inserted at the start of the function, so the last one made is first.
         for value in reversed(local):
             self.buffers[value] = self.fresh("local")
             scope = "local" if value.type.memory_space is None else "shared"
@@ -131,7 +131,7 @@ class _BufferPrinter:
         self.lines.append(f"{self.scalars.names[value]} = {text}")
 
     def _forget(self, value: Any) -> None:
-        """What a statement has taken in is not pending any more."""
+        """Remove values from the pending ones after a statement has included them."""
         if value in self.pending:
             self.pending.remove(value)
         if isinstance(value, ir.OpResult) and value not in self.scalars.names:
@@ -139,7 +139,7 @@ class _BufferPrinter:
                 self._forget(operand)
 
     def flush(self, *used: Any) -> None:
-        """Give names to what is pending and not used by the next statement: it may be read after it."""
+        """Assign names to pending values that the next statement does not use: they may be used later."""
         for value in used:
             self._forget(value)
         for value in list(self.pending):

@@ -1,4 +1,4 @@
-"""Graphs as script: one statement per operator."""
+"""Printing of graphs: one statement per operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = ("relax.call_tir", "relax.call_dps_packed", "relax.call_packed")
 
 
 def tensor_text(mlir_type: Any, name: Any = "") -> str:
-    """`R.Tensor[(2, "n"), "f32"]`, with the user's name as the third part: None where there is none."""
+    """Return `R.Tensor[(2, "n"), "f32"]`, with the user's name as the third part unless it is None."""
     found = TensorType.from_mlir(mlir_type)
     if found is None or found.to_mlir() != mlir_type:
         raise NotPrintable(f"{mlir_type} in a graph")
@@ -28,7 +28,7 @@ def tensor_text(mlir_type: Any, name: Any = "") -> str:
 
 
 def print_graph(function: Any, name: str, callees: dict[str, str]) -> list[str]:
-    """The definition, without its decorator; `callees` are the names of symbols in the script."""
+    """Return the definition without its decorator; `callees` are the names of symbols in the script."""
     op = function.operation
     entry = op.regions[0].blocks[0]
     printer = _GraphPrinter(callees)
@@ -68,7 +68,7 @@ class _GraphPrinter:
         self.callees = callees
 
     def line(self, op: Any) -> list[str]:
-        """The statement of an operator, and the names of its results."""
+        """Return the statement of an operator, and the names of its results."""
         targets = []
         for value in op.results:
             self.names[value] = f"v{len(self.names)}"
@@ -172,7 +172,7 @@ def _number(value: Any) -> str:
 
 
 def _python(value: Any) -> str:
-    """An attribute's value as Python."""
+    """Return an attribute's value as Python."""
     if isinstance(value, SymbolicDim):
         return quoted(str(value))
     if isinstance(value, DType):

@@ -1,4 +1,4 @@
-"""Scalars of prim functions as text: expressions that parse to the same operations."""
+"""Printing of scalars: expressions that parse to the same operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYMBOLS = {
     "arith.ori": ("|", "or", 4), "arith.xori": ("^", "xor", 5), "arith.shli": ("<<", "shl", 7),
     "arith.shrsi": (">>", "shr", 7),
 }  # fmt: skip
-"""Operation: Python's operator, the name in the expression language, how tightly it binds."""
+"""Operation: Python's operator, its name in the expression language, its precedence."""
 _EXTREMES = {"arith.maximumf": "max", "arith.minimumf": "min", "arith.maxsi": "max", "arith.minsi": "min"}
 _FLOAT_PREDICATES = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 13: "!="}
 _INT_PREDICATES = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
@@ -28,16 +28,16 @@ _CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf")
 
 
 class NotPrintable(Exception):
-    """Why an operation has no words in script."""
+    """Why an operation has no script syntax."""
 
 
 def quoted(text: str) -> str:
-    """Text as a Python literal."""
+    """Return text as a Python literal."""
     return f'"{text}"' if text.isprintable() and '"' not in text and "\\" not in text else repr(text)
 
 
 def scalar_dtype(mlir_type: Any) -> DType:
-    """The element type of a scalar."""
+    """Return the element type of a scalar."""
     if isinstance(mlir_type, ir.IntegerType) and mlir_type.width == 1:
         return BOOL
     found = dtype_of_mlir(mlir_type)
@@ -47,7 +47,7 @@ def scalar_dtype(mlir_type: Any) -> DType:
 
 
 def number_text(attribute: Any) -> str:
-    """A number attribute as Python."""
+    """Return a number attribute as Python."""
     if isinstance(attribute, ir.FloatAttr):
         value = attribute.value
         return repr(value) if math.isfinite(value) else f'float("{value}")'
@@ -61,14 +61,14 @@ def number_text(attribute: Any) -> str:
 
 
 class ScalarPrinter:
-    """Text of SSA values. `names` are values that have a name; `leaf` says what other leaves are."""
+    """Prints SSA values. `names` are values that have a name; `leaf` prints other leaves."""
 
     def __init__(self, leaf: Callable[[Any], str | None]):
         self.names: dict[Any, str] = {}
         self.leaf = leaf
 
     def text(self, value: Any, tight: int = 0, typed: bool = True) -> str:
-        """An expression; in parentheses where it binds less tightly than `tight`. Numbers are typed where asked."""
+        """Return an expression, in parentheses if its precedence is below `tight`. Numbers are typed on request."""
         made, strength = self._text(value, typed)
         return f"({made})" if strength < tight else made
 
@@ -108,13 +108,13 @@ class ScalarPrinter:
         return f"{a} {symbol} {b}", strength
 
     def _is_kept(self, name: str, left: Any, right: Any) -> bool:
-        """Whether the expression language keeps this operation as it is."""
+        """Return whether the expression language does not simplify this operation."""
         if (is_constant(left) or is_constant(right)) and scalar_dtype(left.type) is not INDEX:
             return simplified(name, self._expr(left), self._expr(right)) is None
         return simplified(name, self._expr(left), self._expr(right)) is None
 
     def _expr(self, value: Any, depth: int = 1) -> Expr:
-        """Enough of an expression to see whether it would be simplified."""
+        """Return enough of an expression to decide whether it would be simplified."""
         element = scalar_dtype(value.type)
         if is_constant(value):
             attribute = value.owner.attributes["value"]
@@ -139,7 +139,7 @@ class ScalarPrinter:
         return f"T.{name}({', '.join(arguments)})"
 
     def _raw(self, op: Any) -> str:
-        """`T.op("arith.extui", x, dtype="i32")`: what has no other words."""
+        """Return `T.op("arith.extui", x, dtype="i32")`, for operations without other syntax."""
         element = scalar_dtype(op.results[0].type)
         parts = [f'"{op.name}"', *(self.text(v) for v in op.operands), f'dtype="{element}"']
         for i in range(len(op.attributes)):
@@ -155,7 +155,7 @@ class ScalarPrinter:
         if symbol is None or _has_flags(op) or scalar_dtype(left.type) is BOOL and symbol not in ("==", "!="):
             return None
         name = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[symbol]
-        # A comparison goes through the same door as arithmetic, where nothing is simplified for these names.
+        # Comparisons use the same simplification as arithmetic, which does nothing for these names.
         if simplified("cmp", self._expr(left), self._expr(right)) is not None or not name:
             return None
         both = is_constant(left) and is_constant(right)
@@ -195,7 +195,7 @@ class ScalarPrinter:
         return f'{self._owner(op.operands[0])}.bitcast("{target}")', ATOM
 
     def _owner(self, value: Any) -> str:
-        """A scalar that a method is called on."""
+        """Return a scalar as the receiver of a method call."""
         return self.text(value, ATOM, typed=True)
 
 
@@ -218,12 +218,12 @@ def is_constant(value: Any) -> bool:
 
 
 def _takes_type(value: Any, other: Any) -> bool:
-    """Whether a number may stand without its type, as it takes that of what it meets."""
+    """Return whether a literal may be printed without its type because it takes the other operand's."""
     return is_constant(value) and not is_constant(other) and value.type == other.type
 
 
 def _has_flags(op: Any, contract: bool = False) -> bool:
-    """Whether the operation has other flags than script gives it."""
+    """Return whether the operation has other flags than script gives it."""
     attributes = op.attributes
     fastmath = str(attributes["fastmath"]) if "fastmath" in attributes else "#arith.fastmath<none>"
     wanted = "#arith.fastmath<contract>" if contract else "#arith.fastmath<none>"
@@ -233,7 +233,7 @@ def _has_flags(op: Any, contract: bool = False) -> bool:
 
 
 def _is_cast(name: str, source: DType, target: DType) -> bool:
-    """Whether `.cast(target)` of a scalar of `source` makes exactly this operation."""
+    """Return whether `.cast(target)` of a scalar of `source` makes exactly this operation."""
     if target is BOOL:
         return False
     if INDEX in (source, target):

@@ -1,4 +1,4 @@
-"""Prim functions in tensor form as script: each block a loop nest."""
+"""Printing of prim functions in tensor form: each block as a loop nest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDENT = "    "
 
 
 def buffer_type(mlir_type: Any) -> str:
-    """`(4, 5), "f32"` for a tensor or buffer."""
+    """Return `(4, 5), "f32"` for a tensor or buffer."""
     if not isinstance(mlir_type, (ir.RankedTensorType, ir.MemRefType)):
         raise NotPrintable(f"a parameter of {mlir_type}")
     element = scalar_dtype(mlir_type.element_type)
@@ -28,12 +28,12 @@ def tuple_text(items: list[str]) -> str:
 
 
 def index_text(items: list[str]) -> str:
-    """What stands in the brackets of an access."""
+    """Return the text in the brackets of an access."""
     return ", ".join(items) if items else "()"
 
 
 def print_tensor_form(function: Any, name: str) -> list[str]:
-    """The definition, without its decorator."""
+    """Return the definition without its decorator."""
     view = PrimView(function)
     if view.others or not view.blocks:
         raise NotPrintable("there are operations outside of blocks")
@@ -78,7 +78,7 @@ def _block_lines(block: BlockView, names: dict[Any, str]) -> list[str]:
 
 
 class _BlockPrinter:
-    """The statements in one block."""
+    """Prints the statements of one block."""
 
     def __init__(self, block: BlockView, names: dict[Any, str]):
         self.block = block
@@ -130,7 +130,7 @@ class _BlockPrinter:
         return lines + self._stores()
 
     def _reads(self) -> list[str]:
-        """Operands that no expression reads, or not in this order, are named first."""
+        """Return statements for operands that no expression reads, or not in this order."""
         reads = []
         for argument, operand in zip(self.block.input_arguments, self.block.inputs, strict=True):
             if operand.is_opaque:
@@ -139,7 +139,7 @@ class _BlockPrinter:
         return [f"T.reads({', '.join(reads)})"] if reads and reads != self._order_of_use() else []
 
     def _order_of_use(self) -> list[str]:
-        """The operands as expressions meet them, from the values that are stored down."""
+        """Return the operands in the order of their use in expressions, from the stored values down."""
         operands = set(self.block.input_arguments)
         seen: set[Any] = set()
         found: list[str] = []
@@ -159,7 +159,7 @@ class _BlockPrinter:
         return found
 
     def _stores(self) -> list[str]:
-        """One store per output; where a later one reads an earlier accumulator, the values are computed first."""
+        """Return one store per output; if a later one reads an earlier accumulator, compute the values first."""
         outputs = [f"{self.names[o.value]}[{self.point}]" for o in self.block.outputs]
         texts = [self.printer.text(v, typed=not _is_float_or_int(v)) for v in self.block.yielded]
         if len(outputs) == 1 or not self.block.accumulators:
@@ -185,7 +185,7 @@ _AFFINE = {
 
 
 def affine_text(expr: Any, axes: list[str]) -> tuple[str, int]:
-    """An affine expression, and how tightly its operator binds."""
+    """Return an affine expression and its precedence."""
     if isinstance(expr, ir.AffineDimExpr):
         return axes[expr.position], ATOM
     if isinstance(expr, ir.AffineConstantExpr):

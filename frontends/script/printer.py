@@ -1,4 +1,4 @@
-"""`script_of`: IR of graphs and prim functions as script, which parses to the same IR."""
+"""`script_of`: prints IR of graphs and prim functions as script that parses to the same IR."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SAID = (PRIM_FUNC, "sym_name", "sym_visibility", "function_type", "arg_attrs", 
 
 
 def script_of(thing: Any) -> str:
-    """A module or a function as script.
+    """Return a module or a function as script.
 
-    Each function is parsed again to see that it is the same; one that is not, or that has operations without words in
-    script, stands as MLIR text in `T.mlir(...)`.
+    Each function is parsed again to verify that it is the same; one that differs, or has operations without script
+    syntax, is embedded as MLIR text in `T.mlir(...)`.
     """
     op = thing.operation
     with op.context, ir.Location.unknown():
@@ -62,7 +62,7 @@ def _identifier(symbol: str, taken: set[str]) -> str:
 
 
 def _inputs_of(members: list[Any]) -> dict[str, int]:
-    """How many inputs the prim functions have, where a graph calls them."""
+    """Return the number of inputs of prim functions that a graph calls."""
     found: dict[str, int] = {}
 
     def visit(op: Any) -> Any:
@@ -81,7 +81,7 @@ class _Printer:
         self.inputs = inputs
 
     def function(self, op: Any, prefix: str) -> list[str]:
-        """A definition with its decorator, or MLIR text."""
+        """Return a definition with its decorator, or MLIR text."""
         symbol = ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
         name = self.names.get(symbol) or _identifier(symbol or "ir", set())
         try:
@@ -100,7 +100,7 @@ class _Printer:
         decorator = self._decorator(op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",))
         lines = [decorator if prefix else decorator.replace("@T.", "@mirlo."), *body]
         try:
-            # In a new context, as what is parsed must not depend on what is there.
+            # Use a new context, so that the result does not depend on the current one.
             again = parse_script("\n".join(lines))
         except ScriptError as error:
             raise NotPrintable(str(error)) from None

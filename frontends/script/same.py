@@ -1,4 +1,4 @@
-"""Whether two functions compute the same: the same operations on the same values, in order where that matters."""
+"""Structural equality of functions: the same operations on the same values, in order where that matters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LAYOUT = ("operandSegmentSizes", "resultSegmentSizes")
 
 
 def same_ir(left: Any, right: Any) -> bool:
-    """Whether two operations, functions or modules, are the same up to the order of pure operations."""
+    """Return whether two operations, functions or modules are equal up to the order of pure operations."""
     keys: dict[Any, int] = {}
     return _Fingerprint(keys).of(left.operation) == _Fingerprint(keys).of(right.operation)
 
 
 class _Fingerprint:
-    """Numbers for values such that equal ones are computed alike; what has effects is listed in order."""
+    """Value numbering in which equal computations get equal numbers; operations with effects are listed in order."""
 
     def __init__(self, keys: dict[Any, int]):
         self.keys = keys
@@ -40,7 +40,7 @@ class _Fingerprint:
     def _value(self, value: Any) -> Any:
         found = self.values.get(value)
         if found is None:
-            # Memory is numbered where it is first used, wherever it is allocated.
+            # Memory is numbered at its first use, wherever it is allocated.
             self.memory += 1
             found = self.values[value] = self._number(("memory", self.memory, str(value.type)))
         return found
@@ -92,7 +92,7 @@ def _is_pure(op: Any) -> bool:
 
 
 def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
-    """Names and texts of the attributes; those that say the default are left out."""
+    """Return names and texts of the attributes without defaults."""
     declared = getattr(type(op.opview), "_attributes", {}) if op.name.startswith(("relax.", "tir.")) else {}
     found = []
     for i in range(len(op.attributes)):
@@ -107,7 +107,7 @@ def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _says_default(declared: Any, attribute: Any) -> bool:
-    """Whether an attribute says what holds without it."""
+    """Return whether an attribute has its default value."""
     if declared.default is None or declared.default is REQUIRED or not declared.accepts(attribute):
         return False
     return bool(declared.decode(attribute) == declared.default)

@@ -1,4 +1,4 @@
-"""The source of a script: its syntax tree, and where each part of it stands in the user's file."""
+"""The source of a script: its syntax tree, with positions in the user's file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirlo.frontends.script.errors import ScriptError
 
 @dataclass(frozen=True)
 class Source:
-    """Text of a file, from a line on, with some indentation taken away."""
+    """Text of a file from a line on, dedented."""
 
     file: str
     lines: tuple[str, ...]
@@ -23,10 +23,10 @@ class Source:
     indentation: int = 0
 
     def error(self, node: Any, problem: str) -> ScriptError:
-        """The error that points at a node."""
+        """Return an error that points at a node."""
         row = node.lineno - 1
         line = self.lines[row] if row < len(self.lines) else ""
-        # The tree counts bytes of UTF-8, people count characters.
+        # The tree counts bytes of UTF-8, messages count characters.
         start = len(line.encode()[: node.col_offset].decode(errors="ignore"))
         end = node.end_col_offset if node.end_lineno == node.lineno else len(line.encode())
         width = len(line.encode()[node.col_offset : end].decode(errors="ignore"))
@@ -34,13 +34,13 @@ class Source:
         return ScriptError(problem, place, line, start, width)
 
     def location(self, node: Any) -> Any:
-        """Where a node stands, for the IR made from it."""
+        """Return the location of a node for the IR made from it."""
         column = self.indentation + node.col_offset + 1
         return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
 
 
 def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, Source]:
-    """The definition of a function or class as a syntax tree."""
+    """Parse the definition of a function or class."""
     try:
         lines, first = inspect.getsourcelines(thing)
         file = inspect.getsourcefile(thing) or "<script>"
@@ -57,7 +57,7 @@ def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, Source]:
 
 
 def parse_text(text: str, file: str = "<script>") -> tuple[Any, Source]:
-    """A whole script given as text."""
+    """Parse a script given as text."""
     source = Source(file, tuple(text.splitlines()))
     return _parse(text, source), source
 
@@ -73,14 +73,14 @@ def _parse(text: str, source: Source) -> Any:
 
 
 def names_read(tree: Any) -> set[str]:
-    """All names that a piece of syntax mentions."""
+    """Return all names in a piece of syntax."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def captured_names(function: Callable[..., Any], tree: Any, frame: Any = None) -> dict[str, Any]:
-    """What the names in a function mean outside of it, now.
+    """Return the current values of names that a function captures.
 
-    `frame` is where it is defined: names that only its annotations mention are in no closure.
+    `frame` is where it is defined: names that only its annotations use are in no closure.
     """
     found: dict[str, Any] = {}
     scope = getattr(function, "__globals__", None) or getattr(frame, "f_globals", {})
@@ -101,7 +101,7 @@ def captured_names(function: Callable[..., Any], tree: Any, frame: Any = None) -
 
 
 def _enclosing(frame: Any) -> list[Any]:
-    """The local names of the functions and classes around a definition."""
+    """Return the local names of the functions and classes around a definition."""
     found = []
     file = frame.f_code.co_filename if frame is not None else None
     while frame is not None and frame.f_code.co_filename == file and frame.f_locals is not frame.f_globals:

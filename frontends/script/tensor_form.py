@@ -1,7 +1,7 @@
 """Prim functions that are sequences of structured blocks, raised to tensor form.
 
-What is raised is fused and scheduled like what legalization makes. Whatever does not fit raises `NotRegular`, with the
-reason, and the function is written as loops over buffers instead (`buffer_form.py`).
+They are fused and scheduled like those that legalization makes. Other functions raise `NotRegular` with the reason,
+and are kept as loops over buffers (`buffer_form.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docs
 
 @dataclass(eq=False)
 class TensorBuffer:
-    """A buffer as a tensor: known once a block has written it."""
+    """A buffer as a tensor: defined once a block has written it."""
 
     name: str
     type: TensorType
@@ -51,7 +51,7 @@ class LoopVariable:
 
 @dataclass
 class _Block:
-    """The block that is being read."""
+    """The block being read."""
 
     name: str
     spatial: tuple[LoopVariable, ...]
@@ -83,7 +83,7 @@ class TensorForm(Interpreter):
             raise NotRegular(f"there is {describe(node)} outside of the loop nests")
 
     def _declared(self, node: Any) -> Any:
-        """A constant, or a buffer that a block will write."""
+        """Return a constant, or a buffer that a block will write."""
         name = node.targets[0].id
         if word_of(self, node.value) != "alloc":
             value = self.value(node.value)
@@ -111,7 +111,7 @@ class TensorForm(Interpreter):
             self._plain_nest(node.body, variables)
 
     def _loops(self, node: Any) -> list[LoopVariable]:
-        """The indices of one `for`, their names bound."""
+        """Bind the names of one `for` and return its indices."""
         loop = header(self, node)
         if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
             raise NotRegular(f"there is a loop of kind T.{loop.kind} that asks for an order or a part")
@@ -152,7 +152,7 @@ class TensorForm(Interpreter):
         return value
 
     def _plain_nest(self, body: Sequence[Any], variables: list[LoopVariable]) -> None:
-        """A nest without a block: `out[i, j] = ...`, or a start value and an inner nest that adds to it."""
+        """Read a nest without a block: `out[i, j] = ...`, or an initial value and an inner nest that adds to it."""
         stores: list[Any] = [n for n in body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
         if not stores:
             raise NotRegular("a loop nest stores nothing, or not in its innermost loop")
@@ -209,7 +209,7 @@ class TensorForm(Interpreter):
         return axes.get(value, value) if isinstance(value, LoopVariable) else value
 
     def in_block(self, node: Any) -> None:
-        """A statement at one point of the domain."""
+        """Read a statement at one point of the domain."""
         assert self.block is not None
         if is_docstring(node) or isinstance(node, ast.Pass):
             return
@@ -254,7 +254,7 @@ class TensorForm(Interpreter):
             self.block.current[buffer] = Expr("acc", (), buffer.dtype, len(self.block.init) - 1)
 
     def _target(self, node: Any) -> TensorBuffer:
-        """The buffer that a store writes, at the point of the block's spatial axes."""
+        """Return the buffer that a store writes, at the point of the block's spatial axes."""
         assert self.block is not None
         buffer = self.value(node.value)
         if not isinstance(buffer, TensorBuffer):
@@ -295,7 +295,7 @@ class TensorForm(Interpreter):
         return super().read(buffer, node, indices, outside)
 
     def _finish(self, block: _Block) -> None:
-        """Make the block of what was stored."""
+        """Make the block of the stored values."""
         shape = tuple(v.extent for v in block.spatial)
         extents = tuple(v.extent for v in block.reduce)
         buffers = list(block.init) if block.reduce else list(block.current)
@@ -313,5 +313,5 @@ class TensorForm(Interpreter):
 
 
 def _loaded(target: Any) -> Any:
-    """The element that a store updates, as a value."""
+    """Return the element that a store updates, as a value."""
     return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)

@@ -1,4 +1,4 @@
-"""What the languages of scripts are made of: words, symbols of templates, text in MLIR."""
+"""Parts of the script languages: words, symbols of templates, MLIR text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Word:
         return None
 
     def __getitem__(self, what: Any) -> Any:
-        """In annotations, which Python evaluates and the parser reads from the source."""
+        """Support annotations, which Python evaluates and the parser reads from the source."""
         return self
 
 
@@ -46,7 +46,7 @@ class DimSymbol:
     def _refuse(self, *_: Any) -> Any:
         return self
 
-    # Annotations such as T.Buffer[(M // 4, 2 * N), "f32"] are evaluated by Python: any arithmetic will do.
+    # Python evaluates annotations such as T.Buffer[(M // 4, 2 * N), "f32"], so any arithmetic must work.
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _refuse
     __mod__ = __rmod__ = _refuse
 
@@ -70,7 +70,7 @@ class TypeSymbol:
 
 @dataclass(frozen=True)
 class AttributeSymbol:
-    """A number of a template that is given where it is used: an attribute of an operator."""
+    """A number that each use of a template provides: an attribute of an operator."""
 
     name: str
 
@@ -81,7 +81,7 @@ TYPES = tuple(name for name in DTYPES)
 
 @dataclass(frozen=True)
 class MlirText:
-    """Operations given as MLIR: what script has no words for."""
+    """Operations given as MLIR, without script syntax."""
 
     text: str
 
@@ -101,7 +101,7 @@ class Language:
         raise AttributeError(f"there is no {self._name}.{name}{self.nearest(name)}")
 
     def mlir(self, text: str) -> MlirText:
-        """Operations of a module given as MLIR text."""
+        """Embed operations of a module given as MLIR text."""
         return MlirText(text)
 
     def nearest(self, name: str) -> str:
