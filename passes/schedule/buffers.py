@@ -1,4 +1,4 @@
-"""From tensor form to buffer form: the parameters, scratch memory and results of a prim function."""
+"""Conversion from tensor form to buffer form: parameters, scratch memory and results of a prim function."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def memref_of(tensor_type: Any) -> Any:
 class BufferFunction:
     """The buffer form of a prim function while a schedule builds it.
 
-    `buffer(value)` gives the memref of a tensor value: a parameter, an output, or scratch memory made on demand.
+    `buffer(value)` returns the memref of a tensor value: a parameter, an output, or scratch memory allocated on
+    demand.
     """
 
     def __init__(self, view: PrimView, stack_limit: int = STACK_LIMIT):
         self.view = view
         self.stack_limit = stack_limit
-        """Bytes of scratch memory that may lie on the stack; none where the stack is not the memory of kernels."""
+        """Most bytes of scratch memory on the stack; zero if kernels cannot use the stack."""
         self.location = view.op.location
         inputs = [memref_of(v.type) for v in view.arguments]
         outputs = [memref_of(v.type) for v in view.returned]
@@ -67,13 +68,13 @@ class BufferFunction:
         self._views: list[tuple[Any, int]] = []
 
     def buffer(self, value: Any) -> Any:
-        """The buffer of a tensor value; scratch memory where it is neither a parameter nor returned."""
+        """Return the buffer of a tensor value; scratch memory if it is neither a parameter nor returned."""
         if value not in self.buffers:
             self.buffers[value] = self.scratch(dims_of(value.type), value.type.element_type)
         return self.buffers[value]
 
     def scratch(self, shape: Sequence[Dim], element_type: Any) -> Any:
-        """Scratch memory, at the start of the function: small ones on the stack, others in the workspace."""
+        """Allocate scratch memory at the start of the function: small buffers on the stack, others in the workspace."""
         kind = buffer_type(shape, element_type)
         size = tensor_bytes(shape, element_type)
         with ir.InsertionPoint.at_block_begin(self.entry), self.location:
@@ -92,12 +93,12 @@ class BufferFunction:
         self.workspace = self.entry.add_argument(dynamic, self.location)
 
     def build(self, body: Callable[[], None], schedule: dict[str, Any]) -> Any:
-        """Run `body` at the insertion point of the function, finish it, and put it in place of the tensor form."""
+        """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it."""
         with ir.InsertionPoint(self.entry), self.location:
             try:
                 body()
             except UndecidedDim:
-                self.function.operation.erase()  # the next rule builds its own
+                self.function.operation.erase()  # the next rule builds another one
                 raise
             for value, target in self.copies:
                 self._copy(value, target)
@@ -132,7 +133,7 @@ class BufferFunction:
 
 
 def schedule_attribute(schedule: dict[str, Any]) -> Any:
-    """A dictionary attribute of strings, numbers and lists of numbers."""
+    """Return a dictionary attribute of strings, integers and lists of integers."""
 
     def encode(value: Any) -> Any:
         if isinstance(value, str):

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.sizes import places, size_of
 
 
 def index(value: Dim) -> Any:
-    """An index constant, or the value of a symbolic dim."""
+    """Return an index constant, or the value of a symbolic dim."""
     return size_of(value)
 
 
@@ -29,7 +29,7 @@ def for_loop(
     carried: Sequence[Any] = (),
     parallel: bool = False,
 ) -> list[Any]:
-    """`scf.for`; `body(i, *carried)` returns the next carried values. Returns the final ones."""
+    """Emit an `scf.for`; `body(i, *carried)` returns the next carried values. Return the final ones."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
     loop = scf.ForOp(low, high, index(step), list(carried))
@@ -42,7 +42,7 @@ def for_loop(
 
 
 def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
-    """Loops over all extents, outermost first; those of extent 1 are left out."""
+    """Emit loops over all extents, outermost first, without those of extent 1."""
 
     def level(done: list[Any]) -> None:
         if len(done) == len(extents):
@@ -58,7 +58,7 @@ def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
 
 
 def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of an affine map for these index values; plain dims and constants need no operation."""
+    """Emit the results of an affine map for these index values; plain dims and constants need no operation."""
     results = []
     for expr in map_.results:
         if isinstance(expr, ir.AffineDimExpr):
@@ -72,7 +72,7 @@ def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> Any:
-    """An element of a tensor of this shape, from its buffer."""
+    """Load an element of a tensor of this shape from its buffer."""
     return memref.LoadOp(buffer, places(shape, indices)).result
 
 
@@ -81,12 +81,12 @@ def store(value: Any, buffer: Any, shape: Sequence[Dim], indices: Sequence[Any])
 
 
 def attribute_constant(attribute: Any) -> Any:
-    """The scalar that an attribute such as `0.0 : f32` says."""
+    """Emit the scalar constant of an attribute such as `0.0 : f32`."""
     return create("arith.constant", attribute.type, value=attribute)
 
 
 def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tuple[Any, Any]]) -> Any:
-    """An i1: whether all indices lie inside the shape; None where their possible ranges say so already."""
+    """Emit an i1: all indices are in bounds; None if their ranges prove it."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     condition = None
     for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
@@ -101,7 +101,7 @@ def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tu
 
 
 def map_ranges(map_: Any, domain: Sequence[Dim]) -> list[tuple[Any, Any]]:
-    """Smallest and largest value of each result of an affine map over a domain (conservative for mod and floordiv)."""
+    """Return the smallest and largest value of each result of an affine map over a domain, conservatively."""
     return [_range(expr, domain) for expr in map_.results]
 
 
@@ -125,7 +125,7 @@ def _range(expr: Any, domain: Sequence[Dim]) -> tuple[Any, Any]:
 
 
 def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
-    """Emit a block's body as scalars, its arguments replaced; returns what it yields."""
+    """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)
     for op in block.body_ops:
         operands = [env[v] for v in op.operands]

@@ -1,4 +1,4 @@
-"""The schedule of last resort: every block a nest of scalar loops. Right for every prim function."""
+"""The fallback schedule: scalar loop nests. It applies to every prim function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirlo.passes.schedule.loops import (
 
 @schedule("any")
 def scalar_nest(kernel: Any, context: Any) -> Any:
-    """Loops in the order of the axes, one element at a time."""
+    """Schedule loops in the order of the axes, one element at a time."""
     buffers = BufferFunction(kernel.view)
 
     def body() -> None:
@@ -34,13 +34,13 @@ def scalar_nest(kernel: Any, context: Any) -> Any:
 
 
 def emit_block(block: BlockView, buffers: BufferFunction) -> None:
-    """One block of a prim function in tensor form as a loop nest."""
+    """Emit a block in tensor form as a loop nest."""
     outputs = [buffers.buffer(output.value) for output in block.outputs]
     _emit(block, [buffers.buffer(operand.value) for operand in block.inputs], outputs)
 
 
 def emit_buffer_block(block: BlockView) -> None:
-    """A block over buffers as a loop nest."""
+    """Emit a block over buffers as a loop nest."""
     _emit(block, [operand.value for operand in block.inputs], [output.value for output in block.outputs])
 
 
@@ -49,7 +49,7 @@ def _emit(block: BlockView, inputs: list[Any], outputs: list[Any]) -> None:
 
 
 def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs: list[Any]) -> None:
-    """One element of each output, at these values of the spatial axes."""
+    """Emit one element of each output, at these values of the spatial axes."""
     if not block.is_reduction:
         made = clone_body(block, _environment(block, spatial, inputs, ()))
     else:
@@ -60,7 +60,7 @@ def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs:
 
 
 def _scatter(block: BlockView, spatial: list[Any]) -> list[Any]:
-    """Index values by axis position; the reduction axes of an output's map are not read."""
+    """Return index values by axis position; the reduction axes of an output's map are not read."""
     values: list[Any] = [None] * block.rank
     for position, value in zip(block.spatial, spatial, strict=True):
         values[position] = value

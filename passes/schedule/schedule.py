@@ -1,4 +1,4 @@
-"""The pass `schedule`: prim functions from tensor form to loops over buffers, by the rules of the target."""
+"""Pass `schedule`: lower prim functions from tensor form to loops over buffers, by the rules of the target."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain
 
 SCHEDULES = "schedules"
-"""Option of a session: by the name of a prim function, the schedule that the user gives for it."""
+"""Session option: schedules given by the user, by the name of the prim function."""
 FLOPS = "tir.flops"
-"""Attribute of a scheduled prim function: arithmetic operations of one call; a number, or a dim as text."""
+"""Attribute of a scheduled prim function: arithmetic operations of one call; an integer, or a dim as text."""
 _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
 ANY = "any"
-"""The subject of rules that look at every prim function."""
+"""The subject of rules that apply to all prim functions."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a schedule rule is given: the prim function, in tensor form."""
+    """The argument of a schedule rule: a prim function in tensor form."""
 
     view: PrimView
 
 
 @dataclass(frozen=True)
 class ScheduleRecord:
-    """What became of one prim function."""
+    """How one prim function was scheduled."""
 
     function: str
     rule: Rule
@@ -45,26 +45,27 @@ class ScheduleRecord:
 
 @dataclass(frozen=True)
 class ScheduleContext:
-    """What a schedule rule may ask of its surroundings."""
+    """The environment of a schedule rule."""
 
     target: str
     options: dict[str, Any]
 
 
 def _given(kernel: Any, context: Any) -> None:
-    """The schedule that was given for this function."""
+    """Stand for the schedule that the user gave for this function."""
 
 
 BY_HAND = Rule("schedule", ANY, DEFAULT, _given, name="given")
-"""Stands in records for a schedule of the user's."""
+"""The rule that records name for a schedule given by the user."""
 
 
 @register_pass
 @dataclass(frozen=True)
 class Schedule(Pass):
-    """Turn prim functions over tensors into loops over buffers.
+    """Lower prim functions over tensors to loops over buffers.
 
-    Rules of the target are tried in order; the rule that won and its parameters stay on the function as `tir.schedule`.
+    Rules of the target are tried in order; the rule that applied and its parameters are recorded on the function as
+    `tir.schedule`.
     """
 
     name = "schedule"
@@ -76,7 +77,7 @@ class Schedule(Pass):
     explain: bool = option(False, "tell which rule took each function, and why others declined")
 
     def is_contained(self) -> bool:
-        return not self.given  # files of schedules
+        return not self.given  # schedule files
 
     def is_trusted(self, session: Any) -> bool:
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
@@ -107,7 +108,7 @@ class Schedule(Pass):
                 session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
 
     def _by_hand(self, function: Any, name: str, session: Any) -> bool:
-        """Whether the user gave a schedule for this function, which is then applied."""
+        """Apply the schedule that the user gave for this function, if there is one."""
         files = dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
         given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
         if given is None:
@@ -125,7 +126,7 @@ class Schedule(Pass):
 
 
 def _annotate_work(view: PrimView) -> None:
-    """Leave on the function how many operations its body does, for profiles, and how many iterations, for callers."""
+    """Annotate the function with the operations of its body, for profiles, and its iterations, for callers."""
     work: Dim = 0
     for block in view.blocks:
         work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)
@@ -134,8 +135,8 @@ def _annotate_work(view: PrimView) -> None:
 
 
 def _counts(op: Any) -> bool:
-    """Whether a scalar operation is arithmetic on floats, a product or sum of integers, or a math function."""
+    """Return whether a scalar operation is arithmetic on floats, a product or sum of integers, or a math function."""
     if op.name in _INTEGER:
-        return isinstance(op.results[0].type, ir.IntegerType)  # computing an index is no work
+        return isinstance(op.results[0].type, ir.IntegerType)  # index computations are no arithmetic
     is_float = op.name.startswith("arith.") and op.name.endswith("f") and op.name not in _CASTS
     return op.name.startswith("tir.") or is_float

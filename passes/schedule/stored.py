@@ -1,4 +1,4 @@
-"""Constants that prim functions read, stored in another order: at their calls, and in the functions."""
+"""Constants that prim functions read in another memory order: rewrites of the calls and of the functions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from mirlo.passes.graph.constants import constant_name, constant_reader, make_la
 
 @dataclass(frozen=True)
 class Stored:
-    """How a constant is stored anew."""
+    """A new memory order of a constant."""
 
     argument: int
     """Position of the operand among the function's parameters."""
     position: int
-    """Position of the operand among those of the block that reduces."""
+    """Position of the operand in the reduction block."""
     shape: tuple[int, ...]
     map: Any
-    """By which that block reads it then."""
+    """The affine map by which that block reads the new order."""
     order: Any
-    """Tells equal orders of one constant; without a reference to IR, as is `change`: they are needed later."""
+    """Identifies equal orders of one constant. It and `change` refer to no IR, because they outlive it."""
     change: Callable[[np.ndarray], np.ndarray]
     suffix: str
-    """Of the new constant's name."""
+    """Suffix of the new constant's name."""
 
 
 def calls_of(module: Any) -> dict[str, list[Any]]:
-    """The calls of each prim function."""
+    """Return the calls of each prim function."""
     found: dict[str, list[Any]] = defaultdict(list)
 
     def visit(op: Any) -> Any:
@@ -48,7 +48,7 @@ def calls_of(module: Any) -> dict[str, list[Any]]:
 
 
 def store(site: Any, stored: Stored, session: Any, known: dict[Any, Any]) -> Any:
-    """Pass the constant in its new order at a call; the one that was passed before."""
+    """Pass the constant in its new order at a call; return the constant that was passed before."""
     old = site.operands[stored.argument]
     kind = TensorType.from_mlir(old.type)
     assert kind is not None
@@ -81,7 +81,7 @@ def retype(view: PrimView, stored: Stored) -> None:
 
 
 def _count_runs(op: Any) -> None:
-    """Write the segment sizes of the operands anew: they count runs of equal types, and a type has changed."""
+    """Recompute the segment sizes of the operands: they count runs of equal types, and a type has changed."""
     layout = type(op.opview)._operand_layout
     given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
     _, sizes = layout.flatten(given, lambda value: value.type, op.name)

@@ -1,9 +1,9 @@
-"""The pass `apply-tuning`: prim functions are told what measurements found best for them.
+"""Pass `apply-tuning`: attach the best measured choices to prim functions.
 
-A target says what can be chosen for a prim function, as numbers by name; what was measured best is in a database, under
-a key that tells the function by its content, the target and the machine. The pass leaves the numbers on the function as
-`tir.tuned`; the target's rules take them in place of those that they would choose. Where a target chooses for operators
-before they become functions, its pipeline has the pass a second time, with their names.
+A target declares the choices for a prim function as integers by name. The best measured ones are in a database,
+whose key identifies the function by its content, the target and the machine. The pass attaches the integers to the
+function as `tir.tuned`; the rules of the target use them instead of their own choices. If a target has choices for
+operators, before they become functions, its pipeline contains the pass a second time, with the operators' names.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
 
 TUNED = "tir.tuned"
-"""Attribute: numbers by name, which rules take in place of their own choices."""
+"""Attribute: integers by name, which rules use instead of their own choices."""
 TUNING = "tuning"
-"""Option of a session: the database to look things up in."""
+"""Session option: the tuning database."""
 
 Values = Mapping[str, int]
 
 
 class Lookup(Protocol):
-    """What the pass needs of a database."""
+    """The part of a tuning database that the pass uses."""
 
     def find(self, key: str) -> Values | None:
-        """What was found best for a prim function."""
+        """Return the best choices found for a prim function."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,16 @@ class TuningRecord:
     function: str
     values: dict[str, int]
     nodes: tuple[str, ...] = ()
-    """Of an operator: the nodes that it computes, or its place."""
+    """For an operator: the nodes that it computes, or its location."""
 
 
 @register_pass
 @dataclass(frozen=True)
 class ApplyTuning(Pass):
-    """Tell prim functions, or operators, what measurements on this machine found best for them (see `mirlo tune`).
+    """Attach the choices that measured best on this machine to prim functions or operators (see `mirlo tune`).
 
-    What was found for several threads is for as many; where nothing was, what was found for one thread is taken.
+    Results for several threads apply to exactly that number of threads; without them, results for one thread are
+    used.
     """
 
     name = "apply-tuning"
@@ -92,7 +93,7 @@ class ApplyTuning(Pass):
 
 
 def operations_named(module: Any, names: Collection[str]) -> list[Any]:
-    """The operations of these kinds in a module."""
+    """Return the operations with these names in a module."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -116,7 +117,7 @@ def set_tuned(function: Any, values: Values) -> None:
 
 
 def tuned_values(function: Any) -> dict[str, int]:
-    """What a prim function, or an operator, was told; empty where nothing is known of it."""
+    """Return the tuned choices of a prim function or operator; empty if there are none."""
     attributes = function.operation.attributes
     if TUNED not in attributes:
         return {}
@@ -125,7 +126,7 @@ def tuned_values(function: Any) -> dict[str, int]:
 
 
 def take_tuned(op: Any) -> dict[str, int]:
-    """What an operator was told, which it no longer says then."""
+    """Remove and return the tuned choices of an operator."""
     found = tuned_values(op)
     if found:
         del op.operation.attributes[TUNED]
@@ -133,12 +134,12 @@ def take_tuned(op: Any) -> dict[str, int]:
 
 
 def tuning_key(op: Any, target: str, threads: int = 1) -> str:
-    """Tells a prim function, or an operator, by what it computes, whatever it is called and where it comes from."""
+    """Return a key of what a prim function or operator computes, independent of its name and origin."""
     from mirlo.passes.targets import find_target
 
     op = op.operation
     if op.name == "func.func":
-        # In its own scope: names and aliases of the whole module would tell kernels apart by what is around them.
+        # Local scope: names and aliases of the module would make the key depend on the context.
         text = op.get_asm(enable_debug_info=False, print_generic_op_form=True, use_local_scope=True)
         text = re.sub(r'sym_name = "[^"]*"', "", text, count=1)
     else:
@@ -150,7 +151,7 @@ def tuning_key(op: Any, target: str, threads: int = 1) -> str:
 
 
 def _operator_text(op: Any) -> str:
-    """An operator without the names of its values: attributes, types, which operands are constants."""
+    """Return the text of an operator without value names: attributes, types, which operands are constants."""
     attributes = sorted(
         f"{named.name} = {named.attr}" for named in map(op.attributes.__getitem__, range(len(op.attributes)))
     )

@@ -19,20 +19,20 @@ def is_vector(value: Any) -> bool:
 
 
 def splat(value: Any, lanes: int) -> Any:
-    """A vector whose lanes all hold this value; a vector stays as it is."""
+    """Broadcast a scalar to all lanes; a vector is returned as it is."""
     if is_vector(value):
         return value
     return create("vector.broadcast", ir.VectorType.get([lanes], value.type), value)
 
 
 def lane_indices(first: Any, lanes: int) -> Any:
-    """The index vector first, first + 1, ..."""
+    """Emit the index vector first, first + 1, ..."""
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
     return create("arith.addi", index_vector, splat(first, lanes), create("vector.step", index_vector))
 
 
 def flat(buffer: Any) -> Any:
-    """A contiguous buffer as one dimension."""
+    """Emit a one-dimensional view of a contiguous buffer."""
     kind = buffer.type
     if len(kind.shape) == 1:
         return buffer
@@ -46,7 +46,7 @@ def flat(buffer: Any) -> Any:
 
 
 def lane_mask(lanes: int, active: int) -> Any:
-    """The mask whose first `active` lanes are on."""
+    """Emit the mask whose first `active` lanes are on."""
     mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
     if active >= lanes:
         on = ir.DenseElementsAttr.get_splat(mask_type, ir.BoolAttr.get(True))
@@ -55,7 +55,7 @@ def lane_mask(lanes: int, active: int) -> Any:
 
 
 def mask_of(lanes: Sequence[bool]) -> Any:
-    """The mask in which these lanes are on."""
+    """Emit the mask in which these lanes are on."""
     count = sum(lanes)
     if all(lanes[:count]):
         return lane_mask(len(lanes), count)
@@ -65,9 +65,9 @@ def mask_of(lanes: Sequence[bool]) -> Any:
 
 
 def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
-    """Elements of a contiguous buffer at these indices, some of them vectors; lanes off in the mask read nothing.
+    """Gather elements of a contiguous buffer at these indices, some of them vectors; inactive lanes read nothing.
 
-    The shape is that of the tensor in the buffer, which tells more than the buffer's where that is unbounded.
+    The shape is that of the tensor in the buffer, which bounds dims that the buffer's type does not.
     """
     kind = buffer.type
     if list(kind.shape) != [UNBOUNDED]:
@@ -97,10 +97,10 @@ def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int
 
 
 def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None) -> list[Any]:
-    """Emit a block's body; arguments may be scalars or vectors of this many lanes. Returns what it yields.
+    """Emit a block's body over scalars or vectors of `lanes` lanes; return the yielded values.
 
-    An operation on at least one vector becomes a vector operation; what is the same for all lanes stays scalar. Lanes
-    that are off in `mask` read no memory.
+    An operation with a vector operand becomes a vector operation; values that are the same for all lanes stay
+    scalar. Lanes that are off in `mask` read no memory.
     """
     env = dict(values)
     for op in block.body_ops:
@@ -115,11 +115,11 @@ def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None
 
 
 EXTREMES = ("arith.maximumf", "arith.minimumf")
-"""Which of two zeros of unlike sign these give is left open: telling them apart costs two more operations."""
+"""Operations for which the sign of a zero result is unspecified: to respect it costs two more operations."""
 
 
 def vector_op(op: Any, operands: list[Any], lanes: int) -> list[Any]:
-    """An operation of a body on these operands: over vectors where one of them is a vector."""
+    """Emit an operation of a body on these operands, over vectors if one of them is a vector."""
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     if op.name in EXTREMES:
         attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<nsz>")

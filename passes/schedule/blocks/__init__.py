@@ -1,1 +1,1 @@
-"""What schedules of all targets know about blocks: where they stand in loops, what they sum up, what their rows are."""
+"""Analyses of blocks that the schedules of all targets share: iteration spaces, reductions, row operations."""

@@ -1,4 +1,4 @@
-"""Reads and writes of the lanes of a point: whole vectors, masked ones, strided ones, gathers."""
+"""Loads and stores of the lanes of a point: whole vectors, masked vectors, strided vectors, gathers."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
 
 class LanePoint(Protocol):
-    """The point of an iteration space that an access is for: one iteration, or one per lane along an axis."""
+    """The point of an iteration space that an access belongs to: one iteration, or one per lane along an axis."""
 
     lanes: int
     active: int
     axis: int | None
 
     def index(self, expression: Linear) -> Any:
-        """Emit an index: a vector where it differs from lane to lane."""
+        """Emit an index: a vector if it differs between lanes."""
 
     def first(self, expression: Linear) -> Any:
         """Emit the index of the first lane."""
 
     def number(self, expression: Linear) -> Any:
-        """Return the index of the first lane where it is known, else None."""
+        """Return the index of the first lane if it is a constant, else None."""
 
 
 Test = tuple[Linear, Any]
-"""An index and the size of its dim: 0 ≤ index < size must hold for an element to be there."""
+"""An index and the size of its dim: an element exists if 0 ≤ index < size."""
 
 LONGEST_STRIDE = 4
-"""Up to this stride whole vectors are loaded and sorted out; beyond it lanes are gathered."""
+"""Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
 _SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
 
 def steps(first: Any, step: Dim, lanes: int) -> Any:
-    """The index vector first, first + step, ..."""
+    """Emit the index vector first, first + step, ..."""
     return create(
         "arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes)
     )
@@ -54,7 +54,7 @@ def _offsets(step: Dim, lanes: int) -> Any:
 
 
 def read(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
-    """The elements at `where`; the number `outside` where a test fails. A scalar where all lanes read the same."""
+    """Load the elements at `where`, or `outside` where a test fails; a scalar if all lanes load the same element."""
     lanes, tests = _decide(point, tests)
     if not any(lanes):
         return attribute_constant(outside)
@@ -74,7 +74,7 @@ def read(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], ou
 
 
 def read_computed(point: LanePoint, buffer: Any, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> Any:
-    """The elements at `where` plus multiples of indices that the body computed."""
+    """Load the elements at `where` plus multiples of indices that the body computes."""
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
     vectors = [(v, stride) for v, stride in computed if is_vector(v)]
@@ -94,9 +94,10 @@ def read_computed(point: LanePoint, buffer: Any, where: Linear, computed: Sequen
 
 
 def write(point: LanePoint, value: Any, buffer: Any, where: Linear, past_caches: int = 0) -> None:
-    """Store lanes next to each other, or one element.
+    """Store contiguous lanes, or one element.
 
-    `past_caches` is the size of a line where the lanes are a whole one, at a multiple of it, that caches need not keep.
+    `past_caches` is the size of a cache line in bytes if the lanes form whole aligned lines that caches need not
+    keep.
     """
     first = point.first(where)
     if point.axis is None:
@@ -137,7 +138,7 @@ def _read_steps(point: LanePoint, buffer: Any, first: Any, step: Dim, mask: Any,
 
 
 def _read_strided(kind: Any, buffer: Any, first: Any, step: int, on: Sequence[bool], filler: Any) -> Any:
-    """Every `step`-th element, from up to `step` vectors; the last one ends at the last element that is asked for."""
+    """Load every `step`-th element with up to `step` vectors; the last vector ends at the last requested element."""
     lanes = len(on)
     wanted = {lane * step for lane in range(lanes) if on[lane]}
     result = None if all(on) else _filler(kind, filler)
@@ -160,7 +161,7 @@ def _read_strided(kind: Any, buffer: Any, first: Any, step: int, on: Sequence[bo
 
 
 def shuffle(a: Any, b: Any, pick: Sequence[int]) -> Any:
-    """Lanes of two vectors, counted through, in this order."""
+    """Emit a shuffle: lanes of the concatenation of two vectors, in this order."""
     kind = ir.VectorType.get([len(pick)], a.type.element_type)
     return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
 
@@ -176,7 +177,7 @@ def _filler(kind: Any, value: Any) -> Any:
 
 
 def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[Test]]:
-    """The lanes that are active and pass the tests that can be made here, and the other tests."""
+    """Return which lanes are active and pass the tests that are decidable now, and the remaining tests."""
     lanes = [lane < point.active for lane in range(point.lanes)]
     left = []
     for dim, size in tests:
@@ -190,7 +191,7 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
 
 
 def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> Any:
-    """The lanes that are on and pass all tests; None for all lanes."""
+    """Emit the mask of lanes that are active and pass all tests; None for all lanes."""
     mask = None if all(lanes) else mask_of(lanes)
     for dim, size in tests:
         condition = splat(_inside(point, dim, size), point.lanes)
@@ -199,7 +200,7 @@ def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> Any:
 
 
 def _inside(point: LanePoint, dim: Linear, size: Dim) -> Any:
-    """Whether 0 ≤ dim < size: for each lane, or for all."""
+    """Emit 0 ≤ dim < size: per lane, or once for all lanes."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)
     if is_vector(value):

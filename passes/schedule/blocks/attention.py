@@ -1,7 +1,7 @@
-"""Attention found in blocks: scores, what is done to them, a softmax, the product with the values.
+"""Attention matched in blocks: scores, mask, softmax, product with the values.
 
-All blocks stand in one space of loops: those of the rows of scores (batches, heads, queries), then the keys, the size
-of a head, and the size of a value. So every tensor is read at a position over these loops, whatever the layout.
+All blocks share one iteration space: the rows of scores (batches, heads, queries), then the keys, the head size, and
+the value size. Every tensor is read at a position over these loops, whatever its layout.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import Place
 
 REDUCTIONS = 4
-"""Of an attention: scores, their maximum, the sum of the weights, the product with the values."""
+"""Number of reductions in an attention: scores, their maximum, the sum of the weights, the product with the values."""
 _ABOVE = 2
-"""Ordered and greater, as `arith.cmpf` numbers it."""
+"""Predicate of `arith.cmpf`: ordered and greater."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """A tensor that one of the products reads: query, key or value."""
+    """A tensor that one of the contractions reads: query, key or value."""
 
     place: Place
-    """The product's block, asked for this factor only."""
+    """The block of the contraction, used for this operand only."""
     operand: OperandView
     factor: Factor
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Blocks of attention; loops are numbered as in `extents`."""
+    """The blocks of an attention; loops are numbered as in `extents`."""
 
     group: Group
     extents: tuple[Dim, ...]
-    """The rows' loops, then keys, size of a head, size of a value; the sizes are numbers."""
+    """Extents of the loops: rows, then keys, head size, value size; the two sizes are static."""
     query: Read
     key: Read
     value: Read
     scores: Any
-    """The tensor of scores: what the first product makes."""
+    """The tensor of scores: the result of the first contraction."""
     mask: tuple[Place, ...]
     """Elementwise blocks on the scores, in order."""
     masked: Any
-    """The tensor of scores after those."""
+    """The scores after the mask."""
     total: Any
-    """The sum of each row's weights."""
+    """The sum of the weights of each row."""
     weighted: Any
-    """What the second product makes."""
+    """The result of the second contraction."""
     after: tuple[Place, ...]
-    """Elementwise blocks on that."""
+    """Elementwise blocks on that result: the epilogue."""
     bounds: tuple[Bound, ...]
 
     @property
@@ -86,7 +86,7 @@ class Attention:
         return size
 
     def size_along(self, loop: int) -> int:
-        """The size of a head or of a value, whichever this loop goes over."""
+        """Return the extent of a static loop: the head size or the value size."""
         return self.size if loop == self.size_loop else self.value_size
 
     @property
@@ -97,45 +97,45 @@ class Attention:
 
     @cached_property
     def batch(self) -> tuple[int, ...]:
-        """Loops of the rows that keys or values depend on."""
+        """Return the row loops that keys or values depend on."""
         dims = [dim for read in (self.key, self.value) for dim in read.place.dims(read.operand)]
         moving = {axis for dim in dims for axis in dim.axes()}
         return tuple(axis for axis in range(self.key_loop) if axis in moving)
 
     @cached_property
     def rows(self) -> tuple[int, ...]:
-        """The other loops of the rows: queries, and heads that share their keys."""
+        """Return the other row loops: queries, and heads that share their keys."""
         batch = self.batch
         return tuple(axis for axis in range(self.key_loop) if axis not in batch)
 
     @cached_property
     def scaling(self) -> Scaling | None:
-        """The factor of all scores, where the mask does nothing else than to hide some of them."""
+        """Return the scaling of all scores if the mask, apart from it, only hides scores."""
         return scaling_of(self.mask[0].block, self.scores) if len(self.mask) == 1 else None
 
     def count(self, loops: Sequence[int]) -> Dim:
-        """Points of these loops."""
+        """Return the number of iterations of these loops."""
         return D.product([self.extents[loop] for loop in loops])
 
     @property
     def is_open(self) -> bool:
-        """Whether the number of rows or keys is known at run time only."""
+        """Return whether the number of rows or keys is dynamic."""
         return not all(isinstance(extent, int) for extent in self.extents)
 
     @property
     def sum_type(self) -> Any:
-        """The type in which products are summed up."""
+        """Return the type of the accumulators."""
         return self.scores.type.element_type
 
 
 def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
-    """Declines, at once, where there are too few reductions for two products and a softmax."""
+    """Decline early if there are too few reductions for two contractions and a softmax."""
     reductions = sum(block.is_reduction for block in blocks)
     return decline("not two products and a softmax", reductions=reductions) if reductions < REDUCTIONS else None
 
 
 def find_attention(group: Group) -> Attention | Decline:
-    """The parts of an attention, or why these blocks are none."""
+    """Match the parts of an attention in a group of blocks."""
     refusal = opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -148,7 +148,7 @@ class _Finder:
         self.blocks = iter(group.blocks)
         self.extents: tuple[Dim, ...] = ()
         self.loops: dict[Any, list[int]] = {}
-        """Loops along the dims of the tensors that are made here."""
+        """Loops along the dims of the tensors that the group computes."""
 
     def find(self) -> Attention | Decline:
         try:
@@ -232,7 +232,7 @@ class _Finder:
         )  # fmt: skip
 
     def _softmax(self, block: BlockView, masked: Any) -> tuple[Any, Any, BlockView] | Decline:
-        """Weights, their totals, and the block that follows; the weights are e^(score - peak), not divided."""
+        """Match the weights e^(score - maximum), undivided; return them, their sums, and the next block."""
         row = list(range(self.key_loop))
         if not self._reduces(block, "arith.maximumf", masked):
             return decline("the first reduction of scores is not their maximum", block=block.name)
@@ -242,7 +242,7 @@ class _Finder:
         if not block.is_reduction and len(block.outputs[0].shape) == len(row):
             place = self._elementwise(block, row, peaks)
             peak = _guarded(block.yielded[0])
-            # Values do not compare with None.
+            # A missing maximum must not compare equal to an absent value.
             if isinstance(place, Decline) or peak is None or peak != block.input_arguments[0]:
                 return decline("something is done to the maximum of a row", block=block.name)
             peaks = {block.outputs[0].value}
@@ -258,7 +258,7 @@ class _Finder:
         return weights, block.outputs[0].value, next(self.blocks)
 
     def _reduces(self, block: BlockView, kind: str, value: Any) -> bool:
-        """Whether a block combines all keys of each row of a tensor."""
+        """Return whether a block reduces a tensor over all keys of each row."""
         if not block.is_reduction or len(block.inputs) != 1 or block.inputs[0].value != value:
             return False
         reducer: Reducer | None = reducer_of(block)
@@ -273,7 +273,8 @@ class _Finder:
         )
 
     def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> Place | Decline:
-        """A block over these loops that reads of what is made here only these values, each where it is made."""
+        """Match an elementwise block over these loops that reads, of the group's values, only `known` ones
+        elementwise."""
         if block.is_reduction or len(block.outputs) != 1:
             return decline("not an elementwise block", block=block.name)
         axes = self._axes_of_input(block, loops, known) or self._axes(block, loops, None)
@@ -290,7 +291,8 @@ class _Finder:
         return place
 
     def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[Any]) -> list[int] | None:
-        """The loop that each axis is, from where a tensor over all loops is read: it may be written in other orders."""
+        """Match each axis to a loop by a read of a tensor over all loops; the block may list its axes in another
+        order."""
         for operand in block.inputs:
             made = self.loops.get(operand.value) if operand.value in known else None
             if made is not None and len(made) == len(loops) and operand.map is not None:
@@ -299,7 +301,7 @@ class _Finder:
 
     @staticmethod
     def _written(block: BlockView, axes: Sequence[int]) -> list[int] | None:
-        """The loop along each dim of the output; none along dims of one element."""
+        """Return the loop along each dim of the output; None for dims of extent 1."""
         found = []
         for expression, size in zip(block.outputs[0].map.results, block.outputs[0].shape, strict=True):
             if isinstance(expression, ir.AffineDimExpr):
@@ -312,7 +314,7 @@ class _Finder:
         return found if len(set(moving)) == len(moving) else None
 
     def _axes(self, block: BlockView, loops: list[int], reduced: int | None) -> list[int] | None:
-        """The loop that each axis of a block is, from where its output is written."""
+        """Match each axis of a block to a loop by how its output is written."""
         if len(block.outputs) != 1 or len(block.outputs[0].shape) != len(loops):
             return None
         if block.reduce and reduced is None:
@@ -323,7 +325,7 @@ class _Finder:
     def _matched(
         self, block: BlockView, operand: OperandView, loops: Sequence[int], summed: dict[int, int]
     ) -> list[int] | None:
-        """The loop that each axis is, where an operand's dims lie along these loops."""
+        """Match each axis to a loop by an operand whose dims run along these loops."""
         found: dict[int, int] = {}
         for expression, loop in zip(operand.map.results, loops, strict=True):
             if isinstance(expression, ir.AffineDimExpr) and expression.position not in found:
@@ -353,7 +355,7 @@ class _Finder:
         return Read(self._place(block, axes, [factor.result]), factor.operand, factor)
 
     def _roles(self, first: Sequence[Read]) -> tuple[Read, Read]:
-        """Which factor of the scores is the query: the one that does not move with the keys."""
+        """Return query and key of the first contraction: the query is the operand that does not depend on the keys."""
         turned = self._moves(first[0], self.key_loop) and not self._moves(first[1], self.key_loop)
         return (first[1], first[0]) if turned else (first[0], first[1])
 
@@ -367,7 +369,7 @@ class _Finder:
 
 
 def _guarded(value: Any) -> Any:
-    """The maximum that a value is, but zero where that is minus infinity, of a row without keys; None of others."""
+    """Match a maximum that is replaced by zero where it is minus infinity, as in a row without keys."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
         return None
     test, yes, no = value.owner.operation.operands

@@ -1,4 +1,4 @@
-"""What is known of the masks of attention: bounds that keys must meet, a factor of all scores."""
+"""Properties of attention masks: bounds on the keys, scaling of the scores."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import Place
 
 _LESS, _AT_MOST = 2, 3
-"""Signed comparisons, as `arith.cmpi` numbers them."""
+"""Predicates of `arith.cmpi`: signed less than, signed at most."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A condition of the mask that a key must meet, or its score is minus infinity: key ≤ limit."""
+    """A condition key ≤ limit of the mask; other keys have a score of minus infinity."""
 
     condition: Any
-    """The body's value, which is true for all keys within the limit."""
+    """The value in the body that is true for every key within the limit."""
     limit: Linear
-    """Over the loops of the rows."""
+    """The limit, over the row loops."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A number above zero that each score is multiplied with, before anything but a choice of minus infinity."""
+    """A positive constant that multiplies each score before the mask selects minus infinity."""
 
     product: Any
-    """The body's value."""
+    """The product in the body."""
     factor: float
 
 
 def bounds_of(place: Place, key_loop: int) -> Iterator[Bound]:
-    """Conditions of the outermost choices of a body whose other side is minus infinity."""
+    """Yield the conditions of the outermost selects of a body whose other branch is minus infinity."""
     value = place.block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
         condition, yes, no = value.owner.operation.operands
@@ -59,13 +59,13 @@ def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
         return
     limit = axis_index(key_loop) - difference
     if not all(isinstance(factor, int) for factor in limit.terms.values()):
-        return  # how the limit moves from row to row is known at run time only
+        return  # the limit's change between rows is dynamic
     if max(limit.axes(), default=0) < key_loop:
         yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
 
 
 def scaling_of(block: BlockView, scores: Any) -> Scaling | None:
-    """The factor of all scores in the body of a mask, where it does nothing else than to hide some of them."""
+    """Match the scaling of all scores in the body of a mask that, apart from it, only hides scores."""
     arguments = [a for a, o in zip(block.input_arguments, block.inputs, strict=True) if o.value == scores]
     value = block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
@@ -83,7 +83,7 @@ def scaling_of(block: BlockView, scores: Any) -> Scaling | None:
 
 
 def number_of(value: Any) -> float | None:
-    """The float that a value always is."""
+    """Return the float constant that a value is, or None."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
         return None
     attribute = value.owner.operation.attributes["value"]

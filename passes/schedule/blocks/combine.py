@@ -1,4 +1,4 @@
-"""How reductions combine: which bodies may be reduced in any order, and with what operation."""
+"""Combiners of reductions: bodies that are reducible in any order, and their operation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mirlo.passes.schedule.vectors import is_vector, splat
 
 @dataclass(frozen=True)
 class Kind:
-    """An operation that is associative and commutative (floats: up to rounding)."""
+    """An associative and commutative operation (floats: up to rounding)."""
 
     op: str
     vector: str
-    """Name of the vector dialect's reduction."""
+    """Kind of the vector dialect's reduction."""
     flags: str = ""
 
 
@@ -28,7 +28,7 @@ KINDS = {
     for kind in (
         Kind("arith.addf", "add", "#arith.fastmath<reassoc,contract>"),
         Kind("arith.mulf", "mul", "#arith.fastmath<reassoc,contract>"),
-        # Which of the two zeros comes out says nothing, and keeping them apart costs two operations.
+        # The sign of a zero result is unspecified; to respect it costs two more operations.
         Kind("arith.maximumf", "maximumf", "#arith.fastmath<nsz>"),
         Kind("arith.minimumf", "minimumf", "#arith.fastmath<nsz>"),
         Kind("arith.addi", "add"),
@@ -50,18 +50,18 @@ class Combiner:
 
     kind: Kind
     contribution: Any
-    """The body's value that is combined at each point."""
+    """The value of the body that is combined at each point."""
     init: Any
-    """Attribute with the start value."""
+    """Attribute with the initial value."""
     is_bool: bool
-    """Whether bools are combined that are kept as bytes."""
+    """Whether the values are bools stored as i8."""
 
     @property
     def element(self) -> Any:
         return self.contribution.type
 
     def identity(self) -> Any:
-        """A scalar that changes nothing when combined."""
+        """Emit the identity of the operation, as a scalar."""
         op, kind = self.kind.op, self.element
         if op in ("arith.maximumf", "arith.minimumf"):
             return emit_constant(float("-inf") if op == "arith.maximumf" else float("inf"), kind)
@@ -74,7 +74,7 @@ class Combiner:
         return emit_constant(bool(value) if width == 1 else value, kind)
 
     def combine(self, a: Any, b: Any) -> Any:
-        """Two partial results, scalars or vectors, as one."""
+        """Combine two partial results, scalars or vectors."""
         kind = a.type if is_vector(a) else b.type
         lanes = kind.shape[0] if isinstance(kind, ir.VectorType) else 1
         if lanes > 1 or is_vector(a) or is_vector(b):
@@ -83,14 +83,14 @@ class Combiner:
         return create(self.kind.op, kind, a, b, **flags)
 
     def horizontal(self, vector: Any) -> Any:
-        """All lanes as one scalar."""
+        """Reduce all lanes to one scalar."""
         attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{self.kind.vector}>")}
         if self.kind.flags:
             attributes["fastmath"] = ir.Attribute.parse(self.kind.flags)
         return create("vector.reduction", self.element, vector, **attributes)
 
     def finish(self, scalar: Any) -> Any:
-        """The element of the output: combined with the start value, in the type that is stored."""
+        """Return the element of the output: combined with the initial value, in the storage type."""
         start = attribute_constant(self.init)
         if self.is_bool:
             zero = emit_constant(0, start.type)
@@ -101,7 +101,7 @@ class Combiner:
 
 
 class Reducer:
-    """How a reduction block combines its outputs, each by an operation of its own; values come one per output."""
+    """The combiners of a reduction block, one per output; values are lists with one entry per output."""
 
     def __init__(self, combiners: list[Combiner]):
         self.combiners = combiners
@@ -109,24 +109,24 @@ class Reducer:
         """Values of the body that are combined."""
 
     def identity(self) -> list[Any]:
-        """Scalars that change nothing when combined."""
+        """Emit the identities, as scalars."""
         return [combiner.identity() for combiner in self.combiners]
 
     def combine(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        """Two partial results, both scalars or both vectors, as one."""
+        """Combine two lists of partial results, scalars or vectors."""
         return [combiner.combine(x, y) for combiner, x, y in zip(self.combiners, a, b, strict=True)]
 
     def horizontal(self, vectors: Sequence[Any]) -> list[Any]:
-        """All lanes as scalars."""
+        """Reduce all lanes to scalars."""
         return [combiner.horizontal(v) for combiner, v in zip(self.combiners, vectors, strict=True)]
 
     def finish(self, scalars: Sequence[Any]) -> list[Any]:
-        """The elements of the outputs: combined with the start values, in the types that are stored."""
+        """Return the elements of the outputs: combined with the initial values, in the storage types."""
         return [combiner.finish(s) for combiner, s in zip(self.combiners, scalars, strict=True)]
 
 
 def reducer_of(block: BlockView) -> Reducer | None:
-    """How a reduction combines; None where the body does something else with what it has accumulated."""
+    """Match how a reduction combines; None if the body uses its accumulator in another way."""
     accumulators = block.accumulators
     found = []
     for value, accumulator, init in zip(block.yielded, accumulators, block.init, strict=True):
@@ -158,7 +158,7 @@ def _combiner(value: Any, accumulator: Any, init: Any) -> Combiner | None:
 
 
 def _is_accumulated(value: Any, accumulator: Any, is_bool: bool) -> bool:
-    """The accumulator itself, or the bool in it: `accumulator != 0`."""
+    """Return whether a value is the accumulator, or its bool `accumulator != 0`."""
     if not is_bool:
         return value == accumulator
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.cmpi":

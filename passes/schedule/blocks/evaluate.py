@@ -18,19 +18,19 @@ from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.vectors import flat, splat, vector_op
 
 _UNBOUNDED = 1 << 40
-"""An extent that says nothing."""
+"""An extent that bounds nothing."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor lies: a buffer of one dimension, and how far apart neighbours are along each dim."""
+    """Where a tensor is stored: a one-dimensional buffer, and the stride of each dim."""
 
     buffer: Any
     strides: tuple[Any, ...]
 
 
 class Memory:
-    """The buffers of tensor values, each flattened where it is first used outside of all loops."""
+    """The buffers of tensor values, each flattened at its first use outside of all loops."""
 
     def __init__(self, buffers: BufferFunction):
         self.buffers = buffers
@@ -39,11 +39,11 @@ class Memory:
         self._placed: dict[Any, Any] = {}
 
     def share(self, value: Any, other: Any) -> None:
-        """Keep a value where another one of the same shape and type will be."""
+        """Store a value in the buffer of another value with the same shape and type."""
         self._instead[value] = other
 
     def place(self, value: Any, buffer: Any) -> None:
-        """Keep a part of a value, that of a block, in a buffer of its own; positions count from the part's start."""
+        """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
         self._placed[value] = buffer
 
     def slot(self, value: Any) -> Slot:
@@ -56,22 +56,22 @@ class Memory:
 
 @dataclass
 class Frame:
-    """What the points of one nest share."""
+    """State that all points of a loop nest share."""
 
     memory: Any
-    """A `Memory`; None where nothing is emitted."""
+    """A `Memory`; None in analyses that emit nothing."""
     axis: int | None
-    """The loop along which vectors lie."""
+    """The loop that is vectorized."""
     made: dict[Any, tuple[Place, Any]] = field(default_factory=dict)
-    """Tensor values that are computed at the same point: the block, and the body's value."""
+    """Tensor values that are computed at the same point: the block, and the value in its body."""
     held: dict[Any, Any] = field(default_factory=dict)
-    """Tensor values of which the one element that is read is in a register."""
+    """Tensor values whose one element is in a register."""
     reduced: set[Any] = field(default_factory=set)
-    """Tensor values of which each lane has its own element in a register; the point is given them."""
+    """Tensor values whose element per lane is in a register; `given` of the point provides it."""
     _varying: dict[Place, set[Any]] = field(default_factory=dict)
 
     def varying(self, place: Place) -> set[Any]:
-        """Needed values of a body that are not the same in all lanes."""
+        """Return the needed values of a body that differ between lanes."""
         if place not in self._varying:
             found = self._varying[place] = set()
             for value in place.needed:
@@ -90,7 +90,7 @@ class Frame:
         if operand is not None:
             return operand.map is not None and self._operand_varies(place, operand, axis)
         if isinstance(value.owner, ir.Block):
-            return True  # what a reduction has accumulated
+            return True  # the accumulator of a reduction
         return any(v in found for v in place.arguments_of(value.owner.operation))
 
     def _operand_varies(self, place: Place, operand: OperandView, axis: int) -> bool:
@@ -105,13 +105,14 @@ class Frame:
 
 
 class Point:
-    """One iteration: values of all blocks, each emitted once. Without lanes everything is scalar.
+    """One iteration: the values of all blocks, each emitted once; without lanes everything is scalar.
 
-    An index is a value, or a number where it is known; None for a loop that nothing here depends on.
+    An index is a value, or an integer if constant; None for a loop that no access depends on.
 
-    `outer` is a point of the enclosing loops whose values hold here as well; `given` fixes arguments of bodies, and
-    elements of the tensor values in `frame.reduced`. `beyond` is how far the point lies from its indices, by loop: what
-    neighbours read then has one address and different offsets, which LLVM needs to see one access in them.
+    `outer` is a point of the enclosing loops whose values are valid here too; `given` replaces arguments of bodies,
+    and elements of the tensor values in `frame.reduced`. `beyond` is the offset of the point from its indices, by
+    loop: reads of adjacent points then have one address and constant offsets, so that LLVM merges them into one
+    access.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Point:
         self.values: dict[Any, Any] = dict(given or {})
 
     def find(self, value: Any) -> Any:
-        """What was emitted for a body value, here or further out; None if nothing was."""
+        """Return the emitted value of a body value, from this point or an outer one; None if there is none."""
         point: Point | None = self
         while point is not None:
             if value in point.values:
@@ -143,7 +144,7 @@ class Point:
         return None
 
     def run(self, place: Place, skip: set[Any] | frozenset[Any] = frozenset()) -> None:
-        """Emit the values of a body that are needed and not there yet."""
+        """Emit the needed values of a body that are not emitted yet."""
         for value in place.needed:
             if value not in skip and self.find(value) is None:
                 self.values[value] = self._emit(place, value)
@@ -176,7 +177,7 @@ class Point:
         return create("arith.index_cast", kind, value)
 
     def index(self, expression: Linear) -> Any:
-        """An index: a vector where it differs from lane to lane."""
+        """Emit an index: a vector if it differs between lanes."""
         step = 0 if self.axis is None else expression.coefficient(self.axis)
         if step == 0:
             return self.first(expression)
@@ -194,7 +195,7 @@ class Point:
         return total
 
     def first(self, expression: Linear) -> Any:
-        """The index of the first lane."""
+        """Emit the index of the first lane."""
         expression = self._with_numbers(expression)
         if expression.is_constant:
             return index(expression.constant)
@@ -208,7 +209,7 @@ class Point:
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
 
     def _sum(self, expression: Linear) -> Any:
-        """The index of the first lane, where strides or divisors are dims of run time."""
+        """Emit the index of the first lane if strides or divisors are dynamic."""
         kind = ir.IndexType.get()
         total = None if expression.constant == 0 else index(expression.constant)
         for term, coefficient in expression.terms.items():
@@ -221,12 +222,12 @@ class Point:
         return total
 
     def number(self, expression: Linear) -> Any:
-        """The index of the first lane, where it is known here."""
+        """Return the index of the first lane if it is a constant."""
         found = self._with_numbers(expression)
         return found.constant if found.is_constant else None
 
     def _with_numbers(self, expression: Linear) -> Linear:
-        """With the loops whose index is a number here put in, and how far others are beyond theirs."""
+        """Substitute the loops with constant indices, and add the offsets `beyond` of the others."""
         if not any(isinstance(self.indices[axis], int) or axis in self.beyond for axis in expression.axes()):
             return expression
 
@@ -237,7 +238,7 @@ class Point:
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 
     def read(self, place: Place, operand: OperandView) -> Any:
-        """The element of an operand, or one per lane; for an operand without a map its buffer."""
+        """Load the element of an operand, or one per lane; return the buffer of an operand without a map."""
         if operand.map is None:
             return self.frame.memory.slot(operand.value).buffer
         if operand.value in self.frame.held:
@@ -253,7 +254,7 @@ class Point:
         return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
 
     def _extract(self, place: Place, op: Any) -> Any:
-        """An element, or one per lane, at computed indices."""
+        """Load an element, or one per lane, at computed indices."""
         tensor, *indices = op.operands
         slot = self.frame.memory.slot(place.argument_operands[tensor].value)
         where, computed = number(0), []
@@ -266,6 +267,6 @@ class Point:
         return access.read_computed(self, slot.buffer, where, computed)
 
     def store(self, place: Place, output: OperandView, value: Any, past_caches: int = 0) -> None:
-        """Write an output of a block, `past_caches` where whole lines of so many bytes need not stay in the caches."""
+        """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""
         slot = self.frame.memory.slot(output.value)
         access.write(self, value, slot.buffer, place.flat(output, slot.strides), past_caches)

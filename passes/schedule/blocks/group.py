@@ -1,4 +1,4 @@
-"""What all plans share: the blocks of one loop nest, and which of their values must reach memory."""
+"""The blocks of one loop nest, as all schedules see them, and their values that must be stored."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Group:
 
     blocks: tuple[BlockView, ...]
     kept: frozenset[Any]
-    """Values that somebody else reads: the caller of the function, or a later group."""
+    """Values with users outside of the group: the function's caller, or a later group."""
     machine: Any
-    """What the target knows of the machine; analyses ask for its `lanes` only."""
+    """The machine model of the target; analyses use its `lanes` only."""
 
     @property
     def made(self) -> dict[Any, int]:
-        """Values by the position of the block that computes them."""
+        """Return the values that blocks compute, with the position of the block."""
         return {output.value: i for i, block in enumerate(self.blocks) for output in block.outputs}
 
 
 def unfit(view: PrimView) -> Decline | None:
-    """Why no plan handles the function, if so."""
+    """Decline functions that no schedule handles."""
     if view.others:
         return decline("has operations beside blocks", first=view.others[0].name)
     if not view.blocks:
@@ -46,7 +46,7 @@ def unfit(view: PrimView) -> Decline | None:
 
 
 def opaque_of_group(group: Group) -> Decline | None:
-    """Declines where a body picks elements of a value that the same group computes, or pads it."""
+    """Decline bodies that extract elements of a value that the same group computes, or that pad it."""
     made = group.made
     for block in group.blocks:
         for operand in block.inputs:
@@ -60,6 +60,6 @@ def opaque_of_group(group: Group) -> Decline | None:
 
 
 def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> Place:
-    """A block whose axis i is the loop loops[i]; None stands for an axis of one element."""
+    """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
     where: list[Linear] = [number(0) if loop is None else axis_index(loop) for loop in loops]
     return Place(block, where, extents)

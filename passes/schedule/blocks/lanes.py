@@ -1,4 +1,4 @@
-"""How many lanes a loop has use for."""
+"""Vector lengths that fit a loop."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mirlo.passes.schedule.blocks.space import Place
 
 
 def fitting(lanes: int, extent: int) -> int:
-    """The fewest lanes, halved from these, that still hold the whole loop; all of them where it is longer."""
+    """Halve `lanes` while the whole loop still fits; a longer loop keeps all of them."""
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
     return lanes
 
 
 def widest_bytes(places: Sequence[Place], axis: int) -> int:
-    """Size of the largest element that differs from lane to lane; indices and conversions of them left out."""
+    """Return the size of the largest element that differs between lanes, except indices and their conversions."""
     made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
     frame = Frame(None, axis, made)
     sizes = [1]

@@ -1,7 +1,8 @@
-"""Index expressions over loop axes: a constant plus multiples of axes, and floor divisions where nothing else will do.
+"""Index expressions over loop axes: a constant plus multiples of axes, and floor divisions that cannot be
+simplified.
 
-Affine maps of blocks are read into this form; loops are split, merged and cut by substitution; what is left says how an
-access moves along each loop: by nothing, by one element, by a stride, or in no linear way.
+Affine maps of blocks are read into this form; loops are split, merged and cut by substitution. The result shows how
+an access moves along each loop: not at all, by one element, by a stride, or non-linearly.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 
 @dataclass(frozen=True)
 class FloorDiv:
-    """`inner floordiv divisor`, which no rule could simplify."""
+    """An `inner floordiv divisor` that no rule could simplify."""
 
     inner: Linear
     divisor: Any
 
 
 Term = int | FloorDiv
-"""An axis, by its position, or a floor division."""
+"""An axis, by position, or a floor division."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """constant + Σ coefficient · term."""
+    """An expression constant + Σ coefficient · term."""
 
     terms: Mapping[Term, Any] = field(default_factory=dict)
     constant: Any = 0
@@ -59,20 +60,20 @@ class Linear:
         return [term for term in self.terms if isinstance(term, FloorDiv)]
 
     def coefficient(self, axis: int) -> Any:
-        """How far one step along the axis moves; None where that is not a number."""
+        """Return the step of the expression along an axis; None if it is not constant."""
         if any(axis in division.inner.axes() for division in self.divisions):
             return None
         return self.terms.get(axis, 0)
 
     def axes(self) -> set[int]:
-        """Axes that it depends on."""
+        """Return the axes that it depends on."""
         found: set[int] = set()
         for term in self.terms:
             found |= term.inner.axes() if isinstance(term, FloorDiv) else {term}
         return found
 
     def substitute(self, by: Callable[[int], Linear], extents: Sequence[Any]) -> Linear:
-        """With every axis replaced; `extents` are those of the new axes."""
+        """Replace every axis; `extents` are those of the new axes."""
         result = Linear({}, self.constant)
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
@@ -83,7 +84,7 @@ class Linear:
         return result
 
     def range(self, extents: Sequence[Any]) -> tuple[Any, Any]:
-        """Smallest and largest value over the axes' extents (each term by itself)."""
+        """Return the smallest and the largest value over the axes' extents (each term on its own)."""
         low = high = self.constant
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
@@ -91,19 +92,19 @@ class Linear:
                 first, last = inner[0] // term.divisor * coefficient, inner[1] // term.divisor * coefficient
             else:
                 first, last = 0, (extents[term] - 1) * coefficient
-            # Where a loop has no iteration, whatever is said of them holds.
+            # If a loop has no iteration, any bound holds.
             low, high = (low + first, high + last) if coefficient >= 0 else (low + last, high + first)
         return low, high
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all numbers in it are numbers, and none a dim of run time."""
+        """Return whether all coefficients and divisors are integers and none is a dynamic dim."""
         divisions = self.divisions
         parts = [self.constant, *self.terms.values(), *(d.divisor for d in divisions)]
         return all(isinstance(part, int) for part in parts) and all(d.inner.is_numeric for d in divisions)
 
     def expression(self, positions: Mapping[int, int]) -> Any:
-        """As an `ir.AffineExpr` in which the axes are the dims at these positions."""
+        """Return the `ir.AffineExpr` in which the axes are the dims at these positions."""
         result = ir.AffineExpr.get_constant(self.constant)
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
@@ -123,7 +124,7 @@ def number(value: Dim) -> Linear:
 
 
 def floor_divide(value: Linear, divisor: Any, extents: Sequence[Any]) -> Linear:
-    """`value floordiv divisor`, without a division where the ranges of the axes allow it."""
+    """Return `value floordiv divisor`, without a division if the ranges of the axes allow it."""
     quotient = Linear({t: c // divisor for t, c in value.terms.items() if c % divisor == 0}, value.constant // divisor)
     rest = Linear({t: c for t, c in value.terms.items() if c % divisor}, value.constant % divisor)
     within = _quotient_of_range(rest, divisor, extents)
@@ -143,7 +144,7 @@ def floor_divide(value: Linear, divisor: Any, extents: Sequence[Any]) -> Linear:
 
 
 def _quotient_of_range(value: Linear, divisor: Dim, extents: Sequence[Dim]) -> Dim | None:
-    """The one quotient of all values of an expression, if there is but one."""
+    """Return the quotient that all values of an expression share, if there is one."""
     try:
         low, high = value.range(extents)
         if low >= 0 and high < divisor:
@@ -157,7 +158,8 @@ EXTREMES = ("arith.maxsi", "arith.minsi")
 
 
 def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Any]) -> Linear | None:
-    """An operation on indices, where its result is an index expression; of extremes where one operand is it always."""
+    """Return the result of an index operation if it is an index expression; min and max only if one operand always
+    wins."""
     if name == "arith.addi":
         return a + b
     if name == "arith.subi":
@@ -179,7 +181,7 @@ def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Any]) -> Linea
 
 
 def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[Any]) -> Linear:
-    """An `ir.AffineExpr` whose dims have these values."""
+    """Read an `ir.AffineExpr` whose dims have these values."""
     if isinstance(expr, ir.AffineDimExpr):
         return dims[expr.position]
     if isinstance(expr, ir.AffineConstantExpr):
@@ -199,7 +201,7 @@ def read_expression(expr: Any, dims: Sequence[Linear], extents: Sequence[Any]) -
 
 
 def flatten(dims: Iterable[Linear], strides: Iterable[Dim]) -> Linear:
-    """The position in memory of an element at these indices."""
+    """Return the position in memory of an element at these indices."""
     result = number(0)
     for dim, stride in zip(dims, strides, strict=True):
         result = result + dim * stride
@@ -207,7 +209,7 @@ def flatten(dims: Iterable[Linear], strides: Iterable[Dim]) -> Linear:
 
 
 def row_major(shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """Strides, in elements, of a contiguous tensor."""
+    """Return the strides of a contiguous tensor, in elements."""
     strides: list[Dim] = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]

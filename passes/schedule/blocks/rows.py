@@ -1,7 +1,8 @@
-"""Row by row: softmax, normalizations, reductions along memory.
+"""Row operations: softmax, normalizations, reductions along the innermost axis.
 
-The blocks share their leading axes, the rows. Within a row each block either computes elements or reduces all of them;
-a row's scalars stay in registers, and blocks over the same elements share a walk where none needs the other's total.
+The blocks share their leading axes, the rows. Within a row each block either computes elements or reduces all of
+them. Scalars of a row stay in registers, and blocks over the same elements share a loop if none needs a result that
+the loop reduces.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from mirlo.passes.schedule.blocks.linear import axis_index, number
 from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 
 _SHORTEST = 8
-"""Reductions of fewer elements than this are not worth vectors and their final sums."""
+"""Reductions of fewer elements than this do not pay for vectors and the reduction of their lanes."""
 
 
 @dataclass
 class Walk:
-    """Blocks that go over a row together."""
+    """Blocks that share one loop over a row."""
 
     own: tuple[Any, ...]
-    """Extents of the loops inside of a row."""
+    """Extents of the loops within a row."""
     blocks: list[BlockView] = field(default_factory=list)
     reductions: dict[int, Reducer] = field(default_factory=dict)
     space: Space = field(default_factory=lambda: Space((), ()))
@@ -39,16 +40,16 @@ class Walk:
 
 @dataclass
 class Rows:
-    """What is computed row by row."""
+    """The loops of a group of row operations."""
 
     group: Group
     rows: tuple[Any, ...]
     walks: list[Walk]
 
     def prepare(self, memory: Memory, held: bool = False) -> set[Any]:
-        """Ask for all memory that is needed, outside of all loops; returns the values that go there.
+        """Allocate all memory that is needed, outside of all loops; return the values stored there.
 
-        With `held`, elements that walks hand on to each other need none.
+        With `held`, elements that one loop passes to a later one need no memory.
         """
         stored = set(self.group.kept) if held else self._stored()
         self._share(memory, stored)
@@ -60,7 +61,7 @@ class Rows:
         return stored
 
     def walk_of(self, value: Any) -> int | None:
-        """Position of the walk that makes a value."""
+        """Return the position of the loop that computes a value."""
         for i, walk in enumerate(self.walks):
             if any(output.value == value for block in walk.blocks for output in block.outputs):
                 return i
@@ -68,7 +69,8 @@ class Rows:
 
     @property
     def in_step(self) -> bool:
-        """Whether all walks go over the same elements, and what one makes of an element the others read there only."""
+        """Return whether all loops cover the same elements, and each reads results of the others at its own element
+        only."""
         start = len(self.rows)
         if len({walk.space.extents[start:] for walk in self.walks if len(walk.space.extents) > start}) > 1:
             return False
@@ -84,7 +86,8 @@ class Rows:
         return True
 
     def _stored(self) -> set[Any]:
-        """Values that go to memory: those that are kept, and elements that a later walk reads."""
+        """Return the values that are stored: those with users outside of the group, and elements that a later loop
+        reads."""
         stored = set(self.group.kept)
         for i, walk in enumerate(self.walks):
             for block in walk.blocks:
@@ -96,14 +99,14 @@ class Rows:
 
     @staticmethod
     def _has_elements(walk: Walk, value: Any) -> bool:
-        """Whether the value has many elements in a row."""
+        """Return whether a value has several elements per row."""
         reduced = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
         return bool(walk.own) and value not in reduced
 
     def _share(self, memory: Memory, stored: set[Any]) -> None:
-        """Let a row's elements live where the row's result will be, if they are read no later than it is written."""
+        """Store elements of a row in the buffer of the row's result if they are read no later than it is written."""
         taken: set[Any] = set()
-        # In the order of the blocks: that of a set of values differs from run to run.
+        # In the order of the blocks: the order of a set of values differs from run to run.
         outputs = [output.value for block in self.group.blocks for output in block.outputs]
         kept = [value for value in outputs if value in self.group.kept]
         for value in (v for v in outputs if v in stored and v not in self.group.kept):
@@ -139,7 +142,7 @@ def _output_dims(walk: Walk, value: Any) -> Any:
 
 @deciding
 def find_rows(group: Group) -> Rows | Decline:
-    """The rows and walks of these blocks, or why they are none."""
+    """Match the row operations of a group of blocks."""
     if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
     refusal = opaque_of_group(group)
@@ -160,7 +163,7 @@ def find_rows(group: Group) -> Rows | Decline:
 
 
 def _row_axes(group: Group) -> int:
-    """How many leading axes are rows: spatial, the same in all blocks, and never mixed with the others."""
+    """Return the number of leading row axes: spatial, the same in all blocks, and never combined with other axes."""
     first = group.blocks[0]
     count = min(len(block.spatial) for block in group.blocks)
     made = group.made
@@ -179,7 +182,7 @@ def _row_axes(group: Group) -> int:
 
 
 def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Decline | None:
-    """Put a block into the last walk, or into a new one."""
+    """Add a block to the last loop, or to a new one."""
     own = [i for i in range(rows, block.rank) if block.domain[i] != 1]
     kinds = {block.axes[i] for i in own}
     if len(kinds) > 1:
@@ -202,7 +205,7 @@ def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Declin
 
 
 def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
-    """Whether a block can be computed in a walk: on the same elements, from no total that the walk makes."""
+    """Return whether a block fits a loop: the same elements, and no use of a value that the loop reduces."""
     if walk.own != extents:
         return False
     totals = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
@@ -217,7 +220,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
 
 
 def _same_element(place: Place, operand: Any, output: Any) -> bool:
-    """Whether an operand is read where the block stands, and was written in the order of the axes."""
+    """Return whether an operand is read at the block's own element and was written in the order of the axes."""
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
     units = [size == 1 for size in output.shape]
@@ -226,7 +229,7 @@ def _same_element(place: Place, operand: Any, output: Any) -> bool:
 
 
 def _standing(block: BlockView) -> Place:
-    """The block with its own axes for loops, those of one element left out."""
+    """Place a block with its own axes as loops, without those of extent 1."""
     return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
@@ -249,7 +252,7 @@ def _place(walk: Walk, rows: tuple[Dim, ...], group: Group) -> Decline | None:
 
 
 def _ordered(space: Space, start: int) -> Space:
-    """The loops of a row by how far apart their elements are in memory, the closest innermost."""
+    """Order the loops of a row by stride, the smallest innermost."""
     axes = range(start, len(space.extents))
     sizes = [
         (D.guess(D.product(o.shape)), [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes])
@@ -265,7 +268,7 @@ def _ordered(space: Space, start: int) -> Space:
 
 
 def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
-    """A reduction in vectors must run along memory, and be long enough if nothing but reductions gains by it."""
+    """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
     rows = D.guess(D.product(space.extents[:start]))
     total = D.guess(D.product(walk.own))
@@ -287,7 +290,7 @@ def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None
 
 
 def _is_window(place: Place, operand: Any, start: int) -> bool:
-    """Whether rows and their elements meet in one dim of an operand."""
+    """Return whether a row axis and an inner axis occur in one dim of an operand."""
     return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
 
 
@@ -304,7 +307,7 @@ def _storable(space: Space) -> Decline | None:
 
 
 def _merge_rows(plan: Rows) -> Rows:
-    """Row loops merged where all walks allow it; rows of one element dropped."""
+    """Merge row loops where all loops allow it, and drop those of extent 1."""
     kept = [i for i, extent in enumerate(plan.rows) if extent != 1]
     for walk in plan.walks:
         space = walk.space

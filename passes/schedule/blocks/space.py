@@ -1,7 +1,7 @@
-"""Blocks placed in a space of loops: which element each access touches at which iteration.
+"""Blocks placed in an iteration space: the element that each access touches at each iteration.
 
-A `Space` is a list of loop extents and blocks whose axes are expressed over these loops. Loops are split, merged, cut
-and reordered here, before any code is made; a change is refused where an access would stop being simple.
+A `Space` is a list of loop extents and blocks whose axes are expressions over these loops. Loops are split, merged,
+cut and reordered here, before code is emitted; a change that would make an access non-linear is refused.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mirlo.passes.schedule.blocks.linear import (
 )
 
 _NO_WRAP = 1 << 62
-"""Index computations beyond this may wrap, and are not read."""
+"""Index computations with larger values may wrap, and are not analyzed."""
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
-    # From the range of left - right: what the comparison says, or None.
+    # Decide a comparison from the range of lhs - rhs; None if the range does not decide it.
     _EQ: lambda low, high: True if low == high == 0 else False if low > 0 or high < 0 else None,
     _NE: lambda low, high: False if low == high == 0 else True if low > 0 or high < 0 else None,
     _SLT: lambda low, high: True if high < 0 else False if low >= 0 else None,
@@ -61,35 +61,35 @@ class Place:
     ):
         self.block = block
         self.roots = list(block.yielded if roots is None else roots)
-        """Values of the body that are asked for."""
+        """Values of the body that are needed."""
         self.where = tuple(where)
         self.extents = tuple(extents)
         self._linear: dict[Any, Linear | None] = {}
         self._known: dict[Any, bool | None] = dict(known or {})
         self._dims: dict[int, tuple[Linear, ...]] = {}
-        for op in block.body_ops:  # in order, so that long bodies need no deep recursion
+        for op in block.body_ops:  # in order, to avoid deep recursion in long bodies
             for value in op.results:
                 self.linear(value)
                 self.known(value)
 
     def assuming(self, conditions: Mapping[Any, bool]) -> Place:
-        """The same where these conditions of the body are known."""
+        """Return this block with these conditions of the body decided."""
         return Place(self.block, self.where, self.extents, self.roots, conditions)
 
     def dims(self, operand: OperandView) -> tuple[Linear, ...]:
-        """The index of the element that a mapped operand or output touches."""
+        """Return the index of the element that a mapped operand or output accesses."""
         key = id(operand)
         if key not in self._dims:
             self._dims[key] = tuple(read_expression(e, self.where, self.extents) for e in operand.map.results)
         return self._dims[key]
 
     def flat(self, operand: OperandView, strides: Sequence[Dim] | None = None) -> Linear:
-        """Its position in memory; in a contiguous tensor where no strides are given."""
+        """Return the position of that element in memory; without strides the tensor is contiguous."""
         return flatten(self.dims(operand), row_major(operand.shape) if strides is None else strides)
 
     @cached_property
     def argument_operands(self) -> dict[Any, OperandView]:
-        """Body arguments that are elements of mapped operands, or whole tensors."""
+        """Return the body arguments that are elements of mapped operands, or whole tensors."""
         return dict(zip(self.block.input_arguments, self.block.inputs, strict=True))
 
     @cached_property
@@ -97,7 +97,7 @@ class Place:
         return {argument: i for i, argument in enumerate(self.block.index_arguments)}
 
     def linear(self, value: Any) -> Linear | None:
-        """An index computation of the body as an expression over the loops, where it is one."""
+        """Return an index computation of the body as an expression over the loops; None if it is not affine."""
         if value not in self._linear:
             found = self._read(value) if str(value.type) in ("index", "i64") else None
             if found is not None and self._may_wrap(found):
@@ -106,7 +106,7 @@ class Place:
         return self._linear[value]
 
     def _may_wrap(self, expression: Linear) -> bool:
-        """Whether a number is computed that is beyond what an index holds; sizes of run time are of what memory has."""
+        """Return whether a constant exceeds the range of an index; dynamic sizes are bounded by memory."""
         try:
             low, high = expression.range(self.extents)
         except UndecidedDim:
@@ -136,7 +136,7 @@ class Place:
         return arithmetic(op.name, parts[0], parts[1], self.extents)
 
     def known(self, value: Any) -> bool | None:
-        """A condition of the body that is the same at every iteration."""
+        """Return a condition of the body that is the same at every iteration, else None."""
         if value not in self._known:
             self._known[value] = self._decide(value)
         return self._known[value]
@@ -165,12 +165,12 @@ class Place:
         return None
 
     def difference(self, comparison: Any) -> Linear | None:
-        """Left minus right of an integer comparison, where both are index expressions."""
+        """Return lhs - rhs of an integer comparison of two index expressions."""
         left, right = (self.linear(operand) for operand in comparison.operands)
         return None if left is None or right is None else left - right
 
     def arguments_of(self, op: Any) -> list[Any]:
-        """The operands of a body operation that its result really depends on."""
+        """Return the operands of a body operation that its result depends on."""
         operands = list(op.operands)
         if op.name == "arith.select":
             condition = self.known(operands[0])
@@ -180,7 +180,7 @@ class Place:
 
     @cached_property
     def needed(self) -> list[Any]:
-        """Values of the body that the roots are really computed from, each before its uses."""
+        """Return the values of the body that the roots depend on, in order of definition."""
         wanted = set(self.roots)
         found: list[Any] = []
 
@@ -198,11 +198,11 @@ class Place:
 
     @cached_property
     def needed_inputs(self) -> list[OperandView]:
-        """Operands that are really read."""
+        """Return the operands that are read."""
         return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
 
     def outside_tests(self, operand: OperandView) -> list[tuple[Linear, Any]]:
-        """(index, size) pairs for which 0 ≤ index < size is not sure."""
+        """Return the (index, size) pairs for which 0 ≤ index < size is not proven."""
         if operand.outside is None or operand.map is None:
             return []
         unsure = []
@@ -219,7 +219,7 @@ class Place:
             return None, None
 
     def always_outside(self, operand: OperandView) -> bool:
-        """Whether every element that is read lies beyond an edge."""
+        """Return whether every element that is read is out of bounds."""
         for dim, size in self.outside_tests(operand):
             low, high = self._range(dim)
             if D.known(partial(_is_beyond, low, high, size)):
@@ -227,7 +227,7 @@ class Place:
         return False
 
     def simple(self) -> bool:
-        """Whether nothing in it divides: what merging loops must keep."""
+        """Return whether no access contains a division, which merging loops must preserve."""
         for operand in (*self.needed_inputs, *self.block.outputs):
             if operand.map is None:
                 continue
@@ -241,7 +241,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Space:
-    """Loops, outermost first, and the blocks that run in them."""
+    """Loops, outermost first, and the blocks in them."""
 
     extents: tuple[Any, ...]
     places: tuple[Place, ...]
@@ -253,7 +253,7 @@ class Space:
         return Space(tuple(extents), moved)
 
     def split(self, axis: int, size: int) -> Space:
-        """One loop as two, the inner of this size, which divides its extent."""
+        """Split a loop; the inner loop has this size, which divides the extent."""
         extents = (*self.extents[:axis], self.extents[axis] // size, size, *self.extents[axis + 1 :])
 
         def by(a: int) -> Linear:
@@ -264,7 +264,7 @@ class Space:
         return self.substitute(by, extents)
 
     def merge(self, axis: int) -> Space | None:
-        """This loop and the next as one; None where some access would not be linear in it."""
+        """Merge a loop with the next one; None if an access would become non-linear."""
         inner = self.extents[axis + 1]
         extents = (*self.extents[:axis], self.extents[axis] * inner, *self.extents[axis + 2 :])
         merged = axis_index(axis)
@@ -281,17 +281,17 @@ class Space:
         return made if all(place.simple() for place in made.places) else None
 
     def cut(self, axis: int, low: int, high: int) -> Space:
-        """Only the iterations low ≤ i < high of a loop."""
+        """Restrict a loop to the iterations low ≤ i < high."""
         extents = (*self.extents[:axis], high - low, *self.extents[axis + 1 :])
         return self.substitute(lambda a: axis_index(a) + number(low) if a == axis else axis_index(a), extents)
 
     def order(self, axes: Sequence[int]) -> Space:
-        """The loops in another order; `axes` names each once, outermost first."""
+        """Reorder the loops; `axes` names each once, outermost first."""
         position = {axis: i for i, axis in enumerate(axes)}
         return self.substitute(lambda a: axis_index(position[a]), [self.extents[a] for a in axes])
 
     def drop_units(self, start: int = 0) -> Space:
-        """Without the loops of one iteration, from `start` on."""
+        """Drop the loops of extent 1, from `start` on."""
         kept = [i for i, extent in enumerate(self.extents) if extent != 1 or i < start]
         position = {axis: i for i, axis in enumerate(kept)}
         return self.substitute(
@@ -299,7 +299,7 @@ class Space:
         )
 
     def split_divided(self) -> Space:
-        """With loops split so that index expressions such as `i floordiv 64` become loops of their own."""
+        """Split loops so that index expressions such as `i floordiv 64` become loops."""
         found: Space = self
         for _ in range(8):
             choice = found._divided_axis()
@@ -324,7 +324,7 @@ class Space:
 
 
 def merge_all(space: Space, start: int, stop: int | None = None) -> Space:
-    """Neighbouring loops from `start` on (before `stop`) merged where every access allows it."""
+    """Merge adjacent loops from `start` (before `stop`) where every access allows it."""
     axis = (len(space.extents) if stop is None else stop) - 2
     while axis >= start:
         space = space.merge(axis) or space

@@ -1,1 +1,1 @@
-"""Schedules by hand: TensorIR's words on the loops of a prim function."""
+"""User schedules: TensorIR's schedule primitives on the loops of a prim function."""

@@ -1,4 +1,4 @@
-"""Words about blocks: where they are computed, in the place of others, through copies; where a reduction starts."""
+"""Schedule primitives on blocks: `compute_at`, inlining, cached copies, decomposed reductions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirlo.passes.schedule.words.tree import (
 
 
 def compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
-    """Compute of a block what one round of a loop reads, there, before it is read."""
+    """Move a block into a loop, so that each iteration computes what it reads."""
     buffer = _single_output(leaf)
     _require_movable(root, leaf)
     readers = [(other, access) for other in root.leaves() for access in other.reads if access.buffer is buffer]
@@ -40,7 +40,7 @@ def compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
 
 
 def reverse_compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
-    """Compute of a block, in one round of a loop, what is ready then, after it was made."""
+    """Move a block into a loop, so that each iteration computes what is ready after it."""
     makers = [
         (other, access, read)
         for read in leaf.reads
@@ -63,7 +63,7 @@ def reverse_compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
 
 
 def inline(root: Root, leaf: Leaf) -> None:
-    """Compute a block, which is no reduction, where its elements are read."""
+    """Inline a block, which is no reduction, into its readers."""
     buffer = _single_output(leaf)
     _require_movable(root, leaf)
     if leaf.is_reduction or buffer.is_parameter:
@@ -85,7 +85,7 @@ def inline(root: Root, leaf: Leaf) -> None:
 
 
 def cache_read(root: Root, leaf: Leaf, buffer: Buffer, scope: str) -> Leaf:
-    """A copy of a buffer, made before the block, which reads it from there."""
+    """Insert a copy of a buffer before a block, and let the block read the copy."""
     accesses = [access for access in leaf.reads if access.buffer is buffer]
     if not accesses:
         raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
@@ -101,7 +101,7 @@ def cache_read(root: Root, leaf: Leaf, buffer: Buffer, scope: str) -> Leaf:
 
 
 def cache_write(root: Root, leaf: Leaf, scope: str) -> Leaf:
-    """The block writes a copy of its result, which is put in place after it."""
+    """Let a block write a copy of its result, and insert a block after it that copies the result back."""
     buffer = _single_output(leaf)
     if leaf.part != "whole":
         raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")
@@ -115,7 +115,7 @@ def cache_write(root: Root, leaf: Leaf, scope: str) -> Leaf:
 
 
 def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
-    """What a reduction starts from is stored before a loop, and no longer in the reduction."""
+    """Store the initial values of a reduction before a loop, and drop them from the reduction."""
     if not leaf.is_reduction or leaf.part != "whole":
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is no reduction, or is decomposed already")
     if loop not in around(leaf):
@@ -147,7 +147,7 @@ def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
 
 
 def _require_apart(word: str, leaf: Leaf, buffer: Buffer, field: str) -> None:
-    """A copy of a whole buffer stands between the loops that make it and those that read it."""
+    """Require that no loop contains both writers and readers of a buffer that is copied whole."""
     nest = around(leaf)[0] if around(leaf) else leaf
     for other in leaves_of(nest):
         if other is not leaf and any(access.buffer is buffer for access in getattr(other, field)):
@@ -172,7 +172,7 @@ def _require_movable(root: Root, leaf: Leaf) -> None:
 
 
 def _axes_of(leaf: Leaf, access: Access) -> list[int]:
-    """The axis of the block that each dim of an access is."""
+    """Return the axis of the block for each dim of an access."""
     found = []
     for index in access.at:
         atom = index.terms[0][0] if len(index.terms) == 1 and not index.constant and index.terms[0][1] == 1 else None
@@ -184,7 +184,7 @@ def _axes_of(leaf: Leaf, access: Access) -> list[int]:
 
 
 def _move(root: Root, leaf: Leaf, loop: Loop, axes: list[int], region: list[Region], at_end: bool) -> None:
-    """Take a block from its loops to a loop, over a region of some of its axes and all of the others."""
+    """Move a block from its loops into a loop, over a region of some of its axes and all of the others."""
     parent = leaf.parent
     replace(leaf, [])
     remove_empty(parent)
@@ -207,7 +207,7 @@ def _move(root: Root, leaf: Leaf, loop: Loop, axes: list[int], region: list[Regi
 
 
 def _guard(leaf: Leaf, index: Index, extent: int, loops: list[Loop]) -> None:
-    """Leave out what a region has beyond the edges."""
+    """Guard against the part of a region that is out of bounds."""
     low, high = index.range({loop.name: (0, loop.extent - 1) for loop in loops})
     if high >= extent:
         leaf.guards.append((index, extent))
@@ -248,6 +248,6 @@ def _nest(root: Root, leaf: Leaf) -> Loop | Leaf:
 
 
 def _insert(root: Root, node: Loop | Leaf, leaf: Leaf, before: bool) -> None:
-    """At the root, before or after the nest of a block."""
+    """Insert a node at the root, before or after the nest of a block."""
     anchor: Loop | Leaf = around(leaf)[0] if around(leaf) else leaf
     replace(anchor, [node, anchor] if before else [anchor, node])

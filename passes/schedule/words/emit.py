@@ -1,4 +1,4 @@
-"""From the tree of a schedule to loops over buffers."""
+"""Code of a schedule tree: loops over buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = dict[str, Any]
 
 
 def emit(root: Root, schedule: dict[str, Any]) -> Any:
-    """Put the loops in the place of the function's tensor form; the new function."""
+    """Replace the function's tensor form by the loops; return the new function."""
     for leaf in list(root.leaves()):
         if leaf.is_reduction and leaf.part == "whole":
             decompose(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
@@ -71,7 +71,7 @@ class _Emitter:
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
 
     def guarded(self, leaf: Leaf, values: Values, body: Callable[[], None]) -> None:
-        """The points that are there: those beyond the end of a loop that was split are not."""
+        """Emit a body for points within bounds; points past the end of a split loop are skipped."""
         extents = {loop.name: (0, loop.extent - 1) for loop in around(leaf)}
         condition = None
         for index, bound in leaf.guards:
@@ -91,7 +91,7 @@ class _Emitter:
             body()
             scf.YieldOp([])
 
-    # One element at a time
+    # Scalars
 
     def point(self, leaf: Leaf, values: Values) -> None:
         made = self.computed(leaf, [index.emit(values) for index in leaf.at], leaf.at, values)
@@ -101,7 +101,7 @@ class _Emitter:
             )
 
     def computed(self, leaf: Leaf, axes: list[Any], at: list[Index], values: Values) -> list[Any]:
-        """What a block gives for one point, of which the axes have these values."""
+        """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
@@ -133,12 +133,12 @@ class _Emitter:
         return branch.results[0]
 
     def inside(self, at: list[Index], access: Access, values: Values) -> Any:
-        """Whether a place lies inside of the tensor."""
+        """Emit whether an index is within the bounds of the tensor."""
         flag, kind = ir.IntegerType.get_signless(1), ir.IndexType.get()
         i64 = ir.IntegerType.get_signless(64)
         condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))
         for index, size in zip(at, access.buffer.shape, strict=True):
-            # As unsigned numbers, those below zero are beyond the end too.
+            # An unsigned comparison also covers negative indices.
             test = create(
                 "arith.cmpi", flag, index.emit(values), emit_constant(size, kind), predicate=ir.IntegerAttr.get(i64, 6)
             )
@@ -148,10 +148,10 @@ class _Emitter:
     def address(self, at: list[Index], access: Access, values: Values) -> list[Any]:
         return [index.emit(values) for index in self.placed[id(access.buffer)].at(at)]
 
-    # Lanes
+    # Vectors
 
     def lanes_fit(self, loop: Loop) -> bool:
-        """Whether all of a loop can be one operation on vectors: one block, steps of 0 or 1, no reduction over it."""
+        """Return whether a loop can be one vector operation: one block, steps of 0 or 1, no reduction over it."""
         if len(loop.body) != 1 or not isinstance(loop.body[0], Leaf):
             return False
         leaf = loop.body[0]
@@ -164,7 +164,7 @@ class _Emitter:
         return all(self.step(access, leaf, loop, written) is not None for access, written in accesses)
 
     def step(self, access: Access, leaf: Leaf, loop: Loop, written: bool) -> int | None:
-        """0 or 1: how far a step of the loop moves an access in memory; None where it is anything else."""
+        """Return the step of an access along a loop, 0 or 1; None for anything else."""
         if access.is_opaque or access.inlined is not None:
             return None
         memory = self.placed[id(access.buffer)].at(leaf.place(access))
@@ -180,7 +180,8 @@ class _Emitter:
     def _tiled_step(
         self, memory: list[Index], steps: list[int | None], leaf: Leaf, loop: Loop, access: Access
     ) -> int | None:
-        """A loop that walks through one tile of a packed buffer: quotients stay, remainders run."""
+        """Return the step of a loop within one tile of a packed buffer: the quotient is constant, the remainder
+        moves."""
         if access.outside is not None:
             return None
         rest = {other.name: (0, 0) for other in around(leaf)} | {loop.name: (0, loop.extent - 1)}
@@ -189,7 +190,7 @@ class _Emitter:
             is_last = position == len(memory) - 1
             if high - low != (loop.extent - 1 if is_last else 0):
                 return None
-        # A tile begins where the other loops put it: they must move by whole tiles.
+        # The other loops determine where a tile begins: they must move by whole tiles.
         return 1 if _is_aligned(memory[-1], loop) else None
 
     def lanes(self, leaf: Leaf, loop: Loop, values: Values) -> None:
@@ -222,13 +223,13 @@ class _Emitter:
 
 
 def _index_axes(leaf: Leaf) -> list[int]:
-    """Axes whose index the body computes with."""
+    """Return the axes whose index the body computes with."""
     assert leaf.view is not None
     return [axis for axis in range(leaf.view.rank) if leaf.view.uses_index(axis)]
 
 
 def _is_aligned(index: Index, loop: Loop) -> bool:
-    """Whether a remainder runs from its start as the loop runs: no other loop moves it by less than the tile."""
+    """Return whether a remainder starts at zero with the loop: all other loops move it by multiples of the tile."""
     if len(index.terms) != 1 or isinstance(index.terms[0][0], str):
         return False
     atom = index.terms[0][0]

@@ -9,12 +9,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 
 Range = tuple[int, int]
-"""The least and the greatest value."""
+"""The smallest and the largest value."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """A quotient, rounded down, or a remainder that is not negative."""
+    """A quotient, rounded down, or a non-negative remainder."""
 
     value: Index
     divisor: int
@@ -29,7 +29,7 @@ Atom = str | Division
 
 @dataclass(frozen=True)
 class Index:
-    """`terms` are atoms and their factors, in a fixed order; none is zero."""
+    """A sum: `terms` are atoms with nonzero coefficients, in a fixed order."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
@@ -53,14 +53,14 @@ class Index:
 
     @property
     def loops(self) -> set[str]:
-        """Names of the loops that it depends on."""
+        """Return the names of the loops that it depends on."""
         found: set[str] = set()
         for atom, _ in self.terms:
             found |= {atom} if isinstance(atom, str) else atom.value.loops
         return found
 
     def factor(self, loop: str) -> int | None:
-        """How far one step of the loop moves it; None where that is not one number."""
+        """Return the step of the expression along a loop; None if it is not constant."""
         total = 0
         for atom, count in self.terms:
             if atom == loop:
@@ -70,7 +70,7 @@ class Index:
         return total
 
     def replaced(self, values: Mapping[str, Index]) -> Index:
-        """With these expressions in the place of loops."""
+        """Substitute expressions for loops."""
         result = Index((), self.constant)
         for atom, count in self.terms:
             if isinstance(atom, str):
@@ -80,7 +80,7 @@ class Index:
         return result
 
     def range(self, extents: Mapping[str, Range]) -> Range:
-        """Least and greatest value, for loops in these ranges."""
+        """Return the smallest and the largest value, for loops in these ranges."""
         low = high = self.constant
         for atom, count in self.terms:
             a, b = extents[atom] if isinstance(atom, str) else _division_range(atom, extents)
@@ -88,7 +88,7 @@ class Index:
         return low, high
 
     def emit(self, values: Mapping[str, Any]) -> Any:
-        """As arithmetic on these index values."""
+        """Emit arithmetic on these index values."""
         from mirlo.dialects.tir.scalars import create, emit_constant
 
         kind = ir.IndexType.get()
@@ -112,7 +112,7 @@ def number(value: int) -> Index:
 
 
 def made(terms: Mapping[Atom, int], constant: int) -> Index:
-    """An expression of these terms."""
+    """Return an expression of these terms."""
     kept = [(atom, count) for atom, count in terms.items() if count]
     return Index(tuple(sorted(kept, key=lambda term: str(term[0]))), constant)
 
@@ -122,7 +122,7 @@ def dict_sum(left: dict[Atom, int], right: dict[Atom, int]) -> dict[Atom, int]:
 
 
 def divided(value: Index, divisor: int, is_remainder: bool) -> Index:
-    """A quotient or a remainder; what the divisor divides is taken out of it."""
+    """Return a quotient or a remainder, simplified by the terms that the divisor divides."""
     whole = {atom: count for atom, count in value.terms if count % divisor == 0}
     rest = made({atom: count for atom, count in value.terms if count % divisor}, value.constant % divisor)
     taken = made({atom: count // divisor for atom, count in whole.items()}, value.constant // divisor)
@@ -133,7 +133,7 @@ def divided(value: Index, divisor: int, is_remainder: bool) -> Index:
 
 
 def of_affine(expr: Any, dims: list[Index]) -> Index:
-    """An `ir.AffineExpr` whose dims are these expressions."""
+    """Read an `ir.AffineExpr` whose dims are these expressions."""
     if isinstance(expr, ir.AffineDimExpr):
         return dims[expr.position]
     if isinstance(expr, ir.AffineConstantExpr):

@@ -1,4 +1,4 @@
-"""Words about loops: split, fuse, reorder, and what kind a loop is."""
+"""Schedule primitives on loops: split, fuse, reorder, and the kinds of loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirlo.passes.schedule.words.tree import (
 
 
 def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
-    """A nest of loops in the place of one. One factor may be None: what is left; points beyond the end are left out."""
+    """Split a loop into a nest. One factor may be None: it is inferred; iterations past the end are skipped."""
     require_plain(loop)
     known = math.prod(factor for factor in factors if factor is not None)
     open_factors = [factor for factor in factors if factor is None]
@@ -39,7 +39,7 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
 
 
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
-    """One loop in the place of loops that are directly in one another."""
+    """Fuse perfectly nested loops."""
     for outer, inner in zip(loops, loops[1:], strict=False):
         if outer.body != [inner]:
             raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
@@ -64,7 +64,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
 
 
 def reorder(loops: Sequence[Loop]) -> None:
-    """These loops, which stand in one nest, in this order; those between them stay where they are."""
+    """Reorder these loops of one nest; the loops between them keep their positions."""
     if len(set(map(id, loops))) != len(loops) or not loops:
         raise ScheduleError("reorder: each loop once")
     deepest = max(loops, key=lambda loop: len(around(loop)))
@@ -91,18 +91,18 @@ def reorder(loops: Sequence[Loop]) -> None:
 
 
 def _require_order_is_free(span: Sequence[Loop], loops: Sequence[Loop]) -> None:
-    """Loops of a reduction that starts outside of them may not move in front of what starts it."""
+    """Require that no loop of a reduction moves in front of the block that initializes it."""
     for leaf in leaves_of(span[-1]):
         if leaf.part == "whole" or not leaf.is_reduction:
             continue
-        # An update whose start is made further in than a reduction loop would begin anew in each round.
+        # An update whose initialization is further in than a reduction loop would restart in each iteration.
         starts = [other for other in leaves_of(span[0]) if other.part == "start" and other.name == f"{leaf.name}_start"]
         if starts:
             raise ScheduleError(f"reorder: '{leaf.name}' is decomposed inside of these loops; reorder them before that")
 
 
 def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
-    """What kind of loop it is."""
+    """Set the kind of a loop."""
     if kind == PARALLEL or thread is not None:
         for leaf in leaves_of(loop):
             if loop.name in leaf.reduce_loops() and leaf.part != "start":
@@ -122,7 +122,7 @@ def require_plain(loop: Loop) -> None:
 
 
 def substitute(node: Loop, values: dict[str, Index], guard: tuple[Index, int] | None) -> None:
-    """Put expressions in the place of loops, for all blocks in a loop."""
+    """Substitute expressions for loops in all blocks of a loop."""
     for leaf in leaves_of(node):
         leaf.at = [index.replaced(values) for index in leaf.at]
         leaf.guards = [(index.replaced(values), bound) for index, bound in leaf.guards]
@@ -140,7 +140,7 @@ def nest_in_place(loop: Loop, made: list[Loop]) -> list[Loop]:
 
 
 def fresh(root: Root, base: str) -> str:
-    """A name that no loop has."""
+    """Return a loop name that is not in use."""
     taken = {loop.name for loop in root.loops()}
     name, count = base, 0
     while name in taken:
@@ -150,7 +150,7 @@ def fresh(root: Root, base: str) -> str:
 
 
 def remove_empty(node: Loop | Leaf | Root | None) -> None:
-    """Take away loops that have nothing in them any more."""
+    """Remove loops with an empty body."""
     while isinstance(node, Loop) and not node.body:
         parent = node.parent
         replace(node, [])

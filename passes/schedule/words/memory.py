@@ -1,4 +1,5 @@
-"""Where buffers of a schedule lie: as large as a round of the loops around all uses needs, in the order asked for."""
+"""Memory of a schedule's buffers: as large as one iteration of the loops around all uses needs, in the requested
+order."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from mirlo.passes.schedule.words.tree import Buffer, Leaf, Loop, Root, ScheduleE
 
 LOCAL = "local"
 MOST_LOCAL = 1 << 18
-"""Bytes of a buffer on the stack."""
+"""Most bytes of a buffer on the stack."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A buffer in memory: what it is, and how its dims become those in memory."""
+    """A buffer in memory, and how its dims map to those in memory."""
 
     buffer: Buffer
     value: Any
     start: list[Index]
-    """What to take off each index: the buffer holds only what a round needs."""
+    """Offset to subtract from each index: the buffer holds only what one iteration needs."""
 
     def at(self, indices: list[Index]) -> list[Index]:
-        """The indices in memory."""
+        """Return the indices in memory."""
         inside = [index - start for index, start in zip(indices, self.start, strict=True)]
         tiles = self.buffer.tiles
         outer = [divided(inside[d], tiles[d], False) if d in tiles else inside[d] for d in self.buffer.order]
@@ -36,7 +37,7 @@ class Placed:
 
 
 def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
-    """Memory for all buffers that blocks touch, by identity."""
+    """Allocate all buffers that blocks access; return them by identity."""
     placed = {}
     for buffer in root.buffers:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
@@ -49,7 +50,7 @@ def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
 
 
 def _accesses(leaf: Leaf) -> list[Any]:
-    """What a block reads and writes, what was inlined into it included."""
+    """Return all accesses of a block, those of inlined blocks included."""
     found = list(leaf.writes)
     for access in leaf.reads:
         found += _accesses(access.inlined) if access.inlined is not None else [access]
@@ -84,7 +85,7 @@ def _alloca(shape: list[int], buffer: Buffer, function: BufferFunction, space: A
 
 
 def _common_loops(leaves: list[Leaf]) -> list[Loop]:
-    """The loops around all of these."""
+    """Return the loops around all of these blocks."""
     chains = [around(leaf) for leaf in leaves]
     common = []
     for level in zip(*chains, strict=False):

@@ -1,4 +1,4 @@
-"""Which part of a buffer one round of a loop touches: an offset by the loops around, and a number of elements."""
+"""Regions of buffers that one iteration of a loop accesses: an offset by the outer loops, and an extent."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Region = tuple[Index, int]
 
 
 def needed_region(readers: Sequence[tuple[Leaf, Access]], loop: Loop, buffer: Buffer) -> list[Region]:
-    """What blocks in a loop read of a buffer in one of its rounds; all of a dim where that is not one range."""
+    """Return the region of a buffer that blocks in a loop read in one iteration; whole dims where it is no range."""
     places = [(leaf, None if access.is_opaque else leaf.place(access)) for leaf, access in readers]
     return region_of(places, [*around(loop), loop], buffer.shape)
 
 
 def written_region(leaf: Leaf, access: Access, loop: Loop) -> list[Region]:
-    """What a block in a loop writes in one round."""
+    """Return the region that a block in a loop writes in one iteration."""
     return region_of([(leaf, leaf.place(access))], [*around(loop), loop], access.buffer.shape)
 
 
 def region_of(
     places: Sequence[tuple[Leaf, list[Index] | None]], outer: Sequence[Loop], shape: Sequence[int]
 ) -> list[Region]:
-    """For each dim: where these accesses begin, by the outer loops, and how far they reach from there."""
+    """Return for each dim the start of these accesses, by the outer loops, and their extent."""
     names = {loop.name for loop in outer}
     return [_of_dim(places, names, dim, size) for dim, size in enumerate(shape)]
 
@@ -46,12 +46,12 @@ def _of_dim(places: Sequence[tuple[Leaf, list[Index] | None]], outer: set[str], 
     if len(starts) != 1:
         return Index(), size
     extent = max(highs) - min(lows) + 1
-    # A region as large as the dim need not be counted from anywhere.
+    # A region as large as the dim needs no offset.
     return (starts.pop() + min(lows), extent) if extent < size else (Index(), size)
 
 
 def split_by(index: Index, outer: set[str]) -> tuple[Index, Index] | None:
-    """The part of an index that depends on the outer loops alone, and the rest; None where they are one."""
+    """Split an index into the part that depends on the outer loops only and the rest; None if they mix."""
     start, rest = {}, {}
     for atom, count in index.terms:
         used = {atom} if isinstance(atom, str) else atom.value.loops

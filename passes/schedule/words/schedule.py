@@ -1,4 +1,4 @@
-"""`Schedule`: the loops of a prim function, rearranged word by word."""
+"""Class `Schedule`: schedule primitives on the loops of a prim function."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ INTRINSICS: dict[str, TensorIntrin] = {}
 
 
 def tensor_intrin(name: str, means: Any, does: Any) -> TensorIntrin:
-    """Register an instruction of the hardware under a name, for `Schedule.tensorize`.
+    """Register a hardware instruction under a name, for `Schedule.tensorize`.
 
-    `means` and `does` are `@mirlo.prim_func`s with the same parameters, of shapes in numbers. `means` is regular: one
-    block, whose loops and body the scheduled loops must have. `does` computes the same in its own way, with
-    `buffers=True`; where `means` is a reduction, it adds to its output.
+    `means` and `does` are `@mirlo.prim_func`s with the same parameters, of static shapes. `means` is the
+    description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
+    `buffers=True`; if `means` is a reduction, it adds to its output.
     """
     if name in INTRINSICS:
         raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
@@ -52,24 +52,25 @@ def _require_blocks(function: Any, made: Any, types: Sequence[Any]) -> None:
 
 
 class Schedule:
-    """The loops of a prim function. Each word changes them and keeps what is computed, or raises `ScheduleError`.
+    """The loops of a prim function. Each primitive changes them and preserves the result, or raises `ScheduleError`.
 
-    Blocks and loops go by their names: `blocks()`, `loops(block)` and `print(schedule)` tell them. Words give the names
-    of what they make. What was said can be printed (`trace`), saved, and said to another function with such blocks.
+    Blocks and loops are identified by their names: `blocks()`, `loops(block)` and `print(schedule)` list them.
+    Primitives return the names of the blocks and loops that they create. The recorded primitives can be printed
+    (`trace`), saved, and replayed on another function with blocks of the same names.
     """
 
     def __init__(self, function: Any) -> None:
         self._root: Root = build(function)
         self.trace = Trace()
         self._module: Any = None
-        """Keeps the function that only this looks at."""
+        """Keeps the function alive if only this schedule refers to it."""
 
     def __str__(self) -> str:
         return show(self._root)
 
     @staticmethod
     def of(function: Any, *types: Any, **attributes: Any) -> Schedule:
-        """The schedule of a `@mirlo.prim_func` for inputs of these types, to be looked at and written down."""
+        """Return the schedule of a `@mirlo.prim_func` for inputs of these types, for inspection and replay."""
         from mirlo.dialects.bindings import ir
         from mirlo.dialects.context import make_context
 
@@ -82,55 +83,56 @@ class Schedule:
         found._module = module
         return found
 
-    # What there is
+    # Queries
 
     def blocks(self) -> list[str]:
-        """Names of the blocks, in order."""
+        """Return the names of the blocks, in order."""
         return [leaf.name for leaf in self._root.leaves()]
 
     def loops(self, block: str) -> list[str]:
-        """Names of the loops around a block, outermost first."""
+        """Return the names of the loops around a block, outermost first."""
         return [loop.name for loop in around(self._leaf(block))]
 
     def extent(self, loop: str) -> int:
-        """How many rounds a loop has."""
+        """Return the number of iterations of a loop."""
         return self._loop(loop).extent
 
     def kinds(self, block: str) -> dict[str, str]:
-        """For each loop around a block, whether it is `spatial` or a `reduce` loop of it."""
+        """Return for each loop around a block whether it is a `spatial` or a `reduce` loop of the block."""
         leaf = self._leaf(block)
         reduced = leaf.reduce_loops()
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
 
     def reads(self, block: str) -> list[str]:
-        """Names of the buffers that a block reads, in the order of its operands."""
+        """Return the names of the buffers that a block reads, in the order of its operands."""
         return [access.buffer.name for access in self._leaf(block).reads]
 
     def buffers(self) -> list[str]:
-        """Names of all buffers."""
+        """Return the names of all buffers."""
         return [buffer.name for buffer in self._root.buffers]
 
     # Loops
 
     def split(self, loop: str, factors: Sequence[int | None]) -> list[str]:
-        """Loops in the place of one, outermost first; a factor of None is what is left. Rounds too many do nothing."""
+        """Split a loop into several, outermost first; a factor of None is inferred. Iterations past the end do
+        nothing."""
         return self._said("split", (loop, tuple(factors)), [
             made.name for made in loops.split(self._root, self._loop(loop), list(factors))
         ])  # fmt: skip
 
     def fuse(self, *names: str) -> str:
-        """One loop in the place of loops that stand directly in one another."""
+        """Fuse perfectly nested loops into one."""
         if len(names) < 2:
             raise ScheduleError("fuse: expected two loops or more")
         return self._said("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
 
     def reorder(self, *names: str) -> None:
-        """The loops of a nest in this order."""
+        """Reorder the loops of a nest."""
         loops.reorder([self._loop(name) for name in names])
         self._said("reorder", names, None)
 
     def tile(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
-        """Split each loop by its size and put the tile's loops inside: outer loops, then inner ones."""
+        """Split each loop by its size and move the inner loops inside: outer loops, then inner ones."""
         if len(names) != len(sizes):
             raise ScheduleError(f"tile: {len(names)} loops and {len(sizes)} sizes")
         pairs = [self.split(name, (None, size)) for name, size in zip(names, sizes, strict=True)]
@@ -139,15 +141,15 @@ class Schedule:
         return order
 
     def parallel(self, loop: str) -> None:
-        """Let the rounds of a loop run on several threads."""
+        """Run the iterations of a loop on several threads."""
         self._kind("parallel", loop, PARALLEL)
 
     def vectorize(self, loop: str) -> None:
-        """Let the rounds of a loop be the lanes of vectors."""
+        """Map the iterations of a loop to the lanes of vectors."""
         self._kind("vectorize", loop, VECTORIZED)
 
     def unroll(self, loop: str) -> None:
-        """Write a loop out, round by round."""
+        """Unroll a loop completely."""
         self._kind("unroll", loop, UNROLLED)
 
     def bind(self, loop: str, thread: str) -> None:
@@ -158,37 +160,37 @@ class Schedule:
     # Blocks
 
     def compute_at(self, block: str, loop: str) -> None:
-        """Compute of a block what one round of a loop reads, at the start of the round."""
+        """Compute the part of a block that one iteration of a loop reads at the start of the iteration."""
         blocks.compute_at(self._root, self._leaf(block), self._loop(loop))
         self._said("compute_at", (block, loop), None)
 
     def reverse_compute_at(self, block: str, loop: str) -> None:
-        """Compute of a block what is ready at the end of a round of a loop."""
+        """Compute the part of a block that is ready at the end of an iteration of a loop."""
         blocks.reverse_compute_at(self._root, self._leaf(block), self._loop(loop))
         self._said("reverse_compute_at", (block, loop), None)
 
     def compute_inline(self, block: str) -> None:
-        """Compute a block where its elements are read."""
+        """Inline a block into its readers."""
         blocks.inline(self._root, self._leaf(block))
         self._said("compute_inline", (block,), None)
 
     def cache_read(self, block: str, buffer: str | int, scope: str = "") -> str:
-        """Let a block read a copy of a buffer (its name, or which of the block's operands); the name of the block that
-        copies, which `compute_at` moves inwards. In scope `local` the copy lies on the stack."""
+        """Let a block read a copy of a buffer (its name, or the index of the block's operand); return the name of
+        the copying block, which `compute_at` moves inwards. In scope `local` the copy is on the stack."""
         leaf = self._leaf(block)
         source = leaf.reads[buffer].buffer if isinstance(buffer, int) and buffer < len(leaf.reads) else None
         source = source or self._buffer(str(buffer))
         return self._said("cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name)
 
     def cache_write(self, block: str, scope: str = "") -> str:
-        """Let a block write a copy of its result; the name of the block that puts the result in place, which
+        """Let a block write a copy of its result; return the name of the block that copies the result back, which
         `reverse_compute_at` moves inwards."""
         made = blocks.cache_write(self._root, self._leaf(block), scope)
         return self._said("cache_write", (block, scope), made.name)
 
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
-        """Let a buffer that is no parameter lie in memory in another order of its dims, slowest first, with dims in
-        tiles: `tiles=((1, 16),)` puts 16 columns side by side."""
+        """Store a buffer that is no parameter in another order of its dims, slowest first, with tiled dims:
+        `tiles=((1, 16),)` makes 16 columns contiguous."""
         found = self._buffer(buffer)
         rank = len(found.shape)
         if found.is_parameter:
@@ -202,12 +204,12 @@ class Schedule:
         self._said("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
 
     def decompose_reduction(self, block: str, loop: str) -> str:
-        """Store what a reduction starts from before a loop; the name of the block that does."""
+        """Store the initial values of a reduction before a loop; return the name of the block that does so."""
         made = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
         return self._said("decompose_reduction", (block, loop), made.name)
 
     def tensorize(self, loop: str, intrinsic: str) -> None:
-        """Let a tensor intrinsic compute all of a loop, which must compute what the intrinsic means."""
+        """Replace a loop by a tensor intrinsic whose description the loop must match."""
         found = INTRINSICS.get(intrinsic)
         if found is None:
             raise ScheduleError(f"tensorize: there is no intrinsic '{intrinsic}'{nearest(intrinsic, INTRINSICS)}")
@@ -217,14 +219,14 @@ class Schedule:
             node.tensorized = found.bind(node)
         self._said("tensorize", (loop, intrinsic), None)
 
-    # The whole of it
+    # The schedule as a whole
 
     def save(self, path: str | Path) -> None:
-        """Write what was said to a file."""
+        """Write the recorded primitives to a file."""
         self.trace.save(path)
 
     def replay(self, given: Trace | Schedule | str | Path | Callable[[Schedule], Any]) -> Schedule:
-        """Say all words of a trace, of a file, of another schedule, or of a function that takes a schedule."""
+        """Apply the primitives of a trace, a file, another schedule, or a function that takes a schedule."""
         if isinstance(given, Schedule):
             given = given.trace
         if callable(given):
@@ -242,16 +244,16 @@ class Schedule:
         return self
 
     def emit(self, facts: dict[str, Any] | None = None) -> Any:
-        """Put the loops in the place of the function; the new one, in buffer form. The schedule is used up."""
+        """Replace the function by the loops; return the new function, in buffer form. The schedule is used up."""
         from mirlo.passes.schedule.words.emit import emit
 
         words = [str(said) for said in self.trace]
         return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})})
 
-    # Inside
+    # Internals
 
     def _said(self, word: str, arguments: tuple[Any, ...], made: Any) -> Any:
-        # `tile` says split and reorder itself.
+        # `tile` records the split and reorder that it calls.
         self.trace.words.append(Said(word, arguments))
         return made
 
@@ -283,4 +285,4 @@ WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "bind", "compute_at", "reverse_compute_at",
     "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "tensorize",
 )  # fmt: skip
-"""The words of a trace."""
+"""The primitives that a trace may contain."""

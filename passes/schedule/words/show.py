@@ -1,4 +1,4 @@
-"""The loops of a schedule as text."""
+"""The text of a schedule's loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo.passes.schedule.words.tree import SERIAL, Access, Leaf, Loop, Root
 
 
 def show(root: Root) -> str:
-    """Loops, and in them what each block reads and writes."""
+    """Return the loops as text, and what each block reads and writes."""
     copies = [f"{buffer} {buffer.scope or 'memory'}".rstrip() for buffer in root.buffers if not buffer.is_parameter]
     lines = [f"buffers: {', '.join(copies)}"] if copies else []
     for node in root.body:

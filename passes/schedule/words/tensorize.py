@@ -1,4 +1,4 @@
-"""Intrinsics of hardware: a block of fixed size that something else than loops computes."""
+"""Tensor intrinsics: hardware instructions that compute a block of fixed size."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirlo.passes.schedule.words.tree import Access, Leaf, Loop, ScheduleError, 
 
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
-    """What an instruction computes, and how it is called.
+    """The description and implementation of a hardware instruction.
 
-    `means` is a `@mirlo.prim_func` of one block: its body is the meaning. `does` is one of loops over buffers with the
-    same parameters, inputs then outputs; it is put in the place of loops that compute what `means` says. A
-    reduction adds to what the outputs hold: it is put in the place of an update, not of a start.
+    `means` is a `@mirlo.prim_func` of one block: its body is the description. `does` is one of loops over buffers
+    with the same parameters, inputs then outputs; it replaces loops that match `means`. A reduction adds to the
+    value of the outputs: it replaces an update, not an initialization.
     """
 
     name: str
@@ -28,7 +28,7 @@ class TensorIntrin:
     does: Any = field(repr=False)
 
     def match(self, means: Any, loop: Loop) -> dict[int, tuple[Access, list[Index], list[int]]]:
-        """For each parameter of `means`: the access it stands for, where it begins, and which dims it has."""
+        """Match each parameter of `means`: its access, where the access begins, and which dims it has."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
         if len(wanted) != 1 or len(found) != 1:
@@ -57,7 +57,7 @@ class TensorIntrin:
     def _fit(
         self, theirs: list[Index], ours: list[Index], names: dict[str, str], access: Access
     ) -> tuple[list[Index], list[int]]:
-        """Where the tile begins, and the dims that the intrinsic's parameter has."""
+        """Return where the tile begins, and the dims that the intrinsic's parameter has."""
         start: list[Index] = []
         moving: list[int] = []
         for dim, index in enumerate(ours):
@@ -76,7 +76,7 @@ class TensorIntrin:
         return start, moving
 
     def bind(self, loop: Loop) -> BoundIntrin:
-        """The intrinsic in the place of a loop, made in the context at hand."""
+        """Match a loop, and build the intrinsic in the current context."""
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
             means, does = self.means.build({}, f"{self.name}_means"), self.does.build({}, f"{self.name}_does")
@@ -87,16 +87,16 @@ class TensorIntrin:
 
 @dataclass(frozen=True, eq=False)
 class BoundIntrin:
-    """An intrinsic in the place of a loop."""
+    """An intrinsic that replaces a loop."""
 
     name: str
     does: Any
     arguments: dict[int, tuple[Access, list[Index], list[int]]]
     module: Any
-    """Keeps what `does` is."""
+    """Keeps the implementation alive."""
 
     def emit(self, loop: Loop, values: dict[str, Any], placed: dict[int, Placed]) -> None:
-        """The operations of `does`, on the buffers of the schedule."""
+        """Emit the operations of the implementation on the buffers of the schedule."""
         entry = self.does.operation.regions[0].blocks[0]
         given = {}
         for position, (access, start, dims) in self.arguments.items():
@@ -123,7 +123,7 @@ class _Argument:
 
 
 def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: dict[Any, Any]) -> None:
-    """Copies of operations; what they load from and store to a parameter goes to its place in the tile."""
+    """Clone operations; loads from and stores to a parameter are redirected to its tile."""
     for op in [o.operation for o in block.operations]:
         if op.name == "func.return":
             continue
@@ -170,7 +170,7 @@ def _require_same_body(name: str, pattern: Leaf, leaf: Leaf) -> None:
 
 
 def _body(view: BlockView) -> list[tuple[Any, ...]]:
-    """The body with values as numbers: equal for blocks that compute the same."""
+    """Return the body with numbered values: equal for blocks with the same computation."""
     numbers: dict[Any, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
     numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
     numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})

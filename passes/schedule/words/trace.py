@@ -1,4 +1,4 @@
-"""What was said to a schedule: kept as text that can be printed, saved and said again."""
+"""Traces: the primitives applied to a schedule, as text that can be printed, saved and replayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Said:
-    """One word with what it was given: names of blocks and loops, numbers."""
+    """One primitive with its arguments: names of blocks and loops, integers."""
 
     word: str
     arguments: tuple[Any, ...]
@@ -25,12 +25,12 @@ class Said:
 
 @dataclass
 class Trace:
-    """All words, in order."""
+    """All primitives, in order."""
 
     words: list[Said] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """As a function in Python that says them again."""
+        """Return a Python function that applies the primitives."""
         lines = [f"    {said}" for said in self.words] or ["    pass"]
         return "\n".join(["def schedule(s):", *lines])
 
@@ -45,7 +45,7 @@ class Trace:
 
     @staticmethod
     def from_json(found: Any, what: str = "the trace") -> Trace:
-        """A trace from `as_json`."""
+        """Read a trace from the result of `as_json`."""
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
         said = []

@@ -15,25 +15,25 @@ LETTERS = "ijklmnopqrst"
 
 
 class ScheduleError(MirloError, ValueError):
-    """A word that cannot be applied: the loops are not what it needs, or the result would not be the same."""
+    """Raised for a primitive that cannot be applied: the loops do not match, or the result would change."""
 
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory of elements: a parameter, what a block makes for others, or a copy that the schedule asked for."""
+    """A buffer: a parameter, an intermediate value, or a copy that the schedule requested."""
 
     name: str
     shape: tuple[int, ...]
     element: Any
     value: Any = None
-    """The tensor value of the prim function, None for copies."""
+    """The tensor value of the prim function; None for copies."""
     is_parameter: bool = False
     scope: str = ""
-    """Where it lies: the target's main memory, `local` (the stack), or a name that a target knows."""
+    """Memory space: the target's main memory, `local` (the stack), or a name that the target defines."""
     order: tuple[int, ...] = ()
     """Dims from the slowest to the fastest in memory."""
     tiles: dict[int, int] = field(default_factory=dict)
-    """Dims that lie in memory as tiles of this many, the place in the tile as the fastest dim (`pack`)."""
+    """Tile sizes of tiled dims; the position within the tile is the fastest dim (`pack`)."""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.shape))}]"
@@ -41,20 +41,20 @@ class Buffer:
 
 @dataclass(eq=False)
 class Access:
-    """Where a block reads or writes a buffer, as expressions of the block's axes."""
+    """An access of a block to a buffer, as expressions of the block's axes."""
 
     buffer: Buffer
     at: list[Index]
-    """One for each dim; empty for a tensor that the body reads by itself."""
+    """One index for each dim; empty for a tensor that the body reads by itself."""
     outside: Any = None
     is_opaque: bool = False
     inlined: Leaf | None = None
-    """The block that computes the element here, where it was inlined."""
+    """The inlined block that computes the element."""
 
 
 @dataclass(eq=False)
 class Leaf:
-    """A block in its place: axes as expressions of the loops around it."""
+    """A block in the tree: its axes as expressions of the loops around it."""
 
     name: str
     kinds: tuple[str, ...]
@@ -62,12 +62,12 @@ class Leaf:
     reads: list[Access]
     writes: list[Access]
     view: BlockView | None
-    """What is computed; None for a copy."""
+    """The block; None for a copy."""
     at: list[Index]
     guards: list[tuple[Index, int]] = field(default_factory=list)
-    """Points at which an expression is not below its bound are left out."""
+    """Expressions and bounds: points at which an expression is not below its bound are skipped."""
     part: str = "whole"
-    """`start` for what a reduction starts from, `update` for the rest of it."""
+    """`start` for the initialization of a reduction, `update` for the rest of it."""
     parent: Loop | Root | None = None
 
     @property
@@ -75,12 +75,12 @@ class Leaf:
         return "reduce" in self.kinds
 
     def place(self, access: Access) -> list[Index]:
-        """An access as expressions of the loops."""
+        """Return an access as expressions of the loops."""
         axes = {axis_name(i): index for i, index in enumerate(self.at)}
         return [index.replaced(axes) for index in access.at]
 
     def reduce_loops(self) -> set[str]:
-        """The loops that the reduction axes depend on."""
+        """Return the loops that the reduction axes depend on."""
         used = (index.loops for kind, index in zip(self.kinds, self.at, strict=True) if kind == "reduce")
         return set().union(*used)
 
@@ -96,7 +96,7 @@ class Loop:
     body: list[Loop | Leaf] = field(default_factory=list)
     parent: Loop | Root | None = None
     tensorized: Any = None
-    """The intrinsic that computes all of it."""
+    """The intrinsic that replaces the loop."""
 
 
 @dataclass(eq=False)
@@ -136,12 +136,12 @@ def loops_of(node: Node) -> Iterator[Loop]:
 
 
 def axis_name(position: int) -> str:
-    """How accesses name an axis of their block."""
+    """Return the name of a block axis in its accesses."""
     return f"#{position}"
 
 
 def around(node: Loop | Leaf) -> list[Loop]:
-    """The loops around a node, outermost first."""
+    """Return the loops around a node, outermost first."""
     found: list[Loop] = []
     parent = node.parent
     while isinstance(parent, Loop):
@@ -161,7 +161,7 @@ def adopt(parent: Loop | Root, children: list[Loop | Leaf]) -> None:
 
 
 def replace(old: Loop | Leaf, new: list[Loop | Leaf]) -> None:
-    """Put other nodes in the place of one."""
+    """Replace a node by other nodes."""
     parent = old.parent
     assert parent is not None
     at = parent.body.index(old)
@@ -169,7 +169,7 @@ def replace(old: Loop | Leaf, new: list[Loop | Leaf]) -> None:
 
 
 def build(function: Any) -> Root:
-    """The tree of a prim function in tensor form: a nest for each block, its axes in their order."""
+    """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
     view = PrimView(function)
     buffers: dict[Any, Buffer] = {}
     for position, value in enumerate(view.arguments):

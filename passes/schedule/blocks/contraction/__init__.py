@@ -1,1 +1,1 @@
-"""Contractions: sums of products of two tensors, and the elementwise blocks on them."""
+"""Contractions: sums of products of two tensors, and their epilogues."""

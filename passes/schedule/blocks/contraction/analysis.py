@@ -1,8 +1,9 @@
-"""What a contraction is made of: loops, and for every tensor its position as a linear form over them.
+"""Analysis of contractions: loop axes, and the position of every tensor as an affine form over them.
 
-Roles come from the maps alone. An axis that moves the output and one operand only is a row or a column; one that
-moves both operands is a batch; the reduction axes move both. Matrix products of any transposition, convolutions of any
-layout, grouped and depthwise ones are all the same to what follows.
+Roles follow from the affine maps alone. An axis that occurs in the output and one operand is a row or a column axis;
+one that occurs in both operands and the output is a batch axis; reduction axes occur in both operands. Matrix
+products with any transposition, convolutions in any layout, grouped and depthwise convolutions need no case of their
+own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, divisors,
 
 @dataclass
 class Access:
-    """A tensor read or written by the kernel: its index in each dim, over the axes."""
+    """A tensor that the kernel reads or writes: its index in each dim, over the axes."""
 
     value: Any
     dims: list[Form]
@@ -40,29 +41,29 @@ class Access:
 
 @dataclass
 class Stage:
-    """An elementwise block that runs on the sums while they are in registers."""
+    """An elementwise block that runs on the accumulators while they are in registers."""
 
     block: BlockView
     indices: list[Form]
     """The index of each of its axes."""
     reads: list[Access | None]
-    """For each operand its access; None for a value of the chain itself and for a tensor that the body reads."""
+    """The access of each operand; None for a value of the epilogue itself and for a tensor that the body reads."""
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """An axis split into panels of which the last is not full."""
+    """An axis split into panels, the last of which is partial."""
 
     outer: int
-    """Id of the axis that counts the panels."""
+    """Id of the axis over the panels."""
     inner: int
     last: int
-    """Elements in the last panel."""
+    """Number of elements in the last panel."""
 
 
 @dataclass
 class Contraction:
-    """A contraction and the elementwise blocks on its result."""
+    """A contraction and its epilogue."""
 
     block: BlockView
     product: Product
@@ -71,10 +72,10 @@ class Contraction:
     axes: list[Axis]
     stages: list[Stage] = field(default_factory=list)
     sources: dict[int, int] = field(default_factory=dict)
-    """The block's axis that an axis is, for those that are not split."""
+    """The axis of the block that an axis is, for axes that are not split."""
     ragged: Ragged | None = None
     writes: list[tuple[Any, Access]] = field(default_factory=list)
-    """Values of the chain that somebody else reads, and where they go."""
+    """Values of the epilogue with other users, and where they are stored."""
 
     @property
     def extents(self) -> dict[int, Any]:
@@ -90,7 +91,7 @@ class Contraction:
 
 
 def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction | Decline:
-    """Take a contraction and the blocks that follow apart, or say why they are none; `kept` are the values to store."""
+    """Analyze a contraction and the blocks that follow it; `kept` are the values to store."""
     block = blocks[0]
     if sum(b.is_reduction for b in blocks) != 1:
         return decline("not exactly one reduction", reductions=sum(b.is_reduction for b in blocks))
@@ -108,7 +109,7 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction |
 
 
 def is_product(block: BlockView) -> bool:
-    """Whether a block is a contraction of two tensors of which each is used several times: worth a register tile."""
+    """Return whether a block is a contraction of two tensors with reuse of both: worth a register tile."""
     product = take_apart(block)
     if isinstance(product, Decline) or product.lhs.operand == product.rhs.operand:
         return False
@@ -117,11 +118,11 @@ def is_product(block: BlockView) -> bool:
 
 
 AxisNames = list["int | None"]
-"""For each axis of a stage the axis of the contraction that it is; None for one of extent 1."""
+"""For each axis of an epilogue block the axis of the contraction; None for an axis of extent 1."""
 
 
 def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[BlockView, AxisNames]] | Decline:
-    """The elementwise blocks in order, each with the contraction's axes in place of its own."""
+    """Match the elementwise blocks in order, each with its axes mapped to those of the contraction."""
     dims: dict[Any, AxisNames] = {}
     names = _output_names(block, list(range(block.rank)))
     if names is None:
@@ -165,7 +166,7 @@ def _output_names_of(map_: Any, env: list[Any]) -> AxisNames | None:
 
 
 def _match_read(stage: BlockView, operand: Any, dims: AxisNames, block: BlockView) -> AxisNames | None:
-    """Axes of the contraction for a stage's axes, from how the stage reads a value whose dims are known."""
+    """Map the axes of an epilogue block to those of the contraction, from a read of a value with known dims."""
     if operand.is_opaque or operand.outside is not None:
         return None
     env: AxisNames = [None] * stage.rank
@@ -185,7 +186,7 @@ def _match_read(stage: BlockView, operand: Any, dims: AxisNames, block: BlockVie
 
 
 class _Builder:
-    """Splits the axes where maps divide them, and turns every map into linear forms."""
+    """Builds the analysis: splits axes where maps divide them, and rewrites every map as affine forms."""
 
     def __init__(
         self, kept: Collection[Any], block: BlockView, product: Product, chain: list[tuple[BlockView, AxisNames]]
@@ -230,7 +231,7 @@ class _Builder:
         return made if made.writes else decline("nobody reads what it computes")
 
     def _divisors(self) -> list[set[int]]:
-        """The numbers that the maps divide each axis by."""
+        """Return the divisors that the maps apply to each axis."""
         found: list[set[int]] = [set() for _ in self.block.domain]
 
         def collect(map_: Any, names: list[Any]) -> None:
@@ -247,7 +248,7 @@ class _Builder:
         return found
 
     def _split(self, axis: int, divisors: set[int]) -> Form:
-        """The value of a block's axis as a linear form over its parts; parts of extent 1 are none."""
+        """Return the value of a block's axis as an affine form over its parts; parts of extent 1 are dropped."""
         whole = self.block.domain[axis]
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
@@ -279,9 +280,9 @@ class _Builder:
 
 
 def _radices(extent: Any, divs: set[int]) -> list[Any]:
-    """Extents of the parts of an axis that is divided by these numbers, as far as they divide each other.
+    """Return the extents of the parts of an axis with these divisors, as far as they divide each other.
 
-    A single number that does not divide the extent makes parts of which the last is not full.
+    A single divisor that does not divide the extent makes parts of which the last is partial.
     """
     if not isinstance(extent, int):
         if divs:

@@ -1,4 +1,4 @@
-"""The body of a contraction taken apart: `accumulator + left * right`."""
+"""The body of a contraction: `accumulator + lhs * rhs`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MULTIPLIES = ("arith.mulf", "arith.muli")
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of the product: an operand, and what the body does to its element before it multiplies (casts)."""
+    """An operand of the product, and the casts that the body applies to its element before multiplying."""
 
     operand: OperandView
     argument: Any
     body_ops: tuple[Any, ...]
-    """Operations from the element to the factor; with `yielded` this is a body that `vector_body` emits."""
+    """Operations from the element to the multiplied value; with `yielded` a body that `vector_body` emits."""
     result: Any
 
     @property
@@ -31,22 +31,22 @@ class Factor:
         return [self.result]
 
     def emit(self, element: Any, lanes: int) -> Any:
-        """The factor of an element, or of a vector of them."""
+        """Emit the multiplied value of an element, or of a vector of elements."""
         return vector_body(self, {self.argument: element}, lanes)[0]
 
 
 @dataclass(frozen=True)
 class Product:
-    """The two factors of a multiply-and-add body."""
+    """The two operands of a multiply-and-add body."""
 
     lhs: Factor
     rhs: Factor
     accumulate_type: Any
-    """Type of the running sum: that of the block, but f32 for the half-precision floats."""
+    """Type of the accumulator: that of the block, but f32 for half-precision floats."""
 
 
 def take_apart(block: BlockView) -> Product | Decline:
-    """The product that a block sums up, or why its body is not one."""
+    """Match the product that a block accumulates."""
     if len(block.outputs) != 1 or not block.is_reduction:
         return decline("not a reduction with one output")
     accumulator, total = block.accumulators[0], block.yielded[0]
@@ -74,7 +74,7 @@ def take_apart(block: BlockView) -> Product | Decline:
 
 
 def _definition(value: Any) -> Any | None:
-    """The operation that makes a value; None for a block argument."""
+    """Return the operation that defines a value; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
@@ -95,7 +95,7 @@ def _factor(block: BlockView, value: Any) -> Factor | Decline:
 
 
 def emit_init(block: BlockView, kind: Any) -> Any:
-    """The number that the sum starts from, as an attribute of the accumulator's type."""
+    """Return the initial value of the sum, as an attribute of the accumulator's type."""
     start: Any = block.init[0]
     if start.type == kind:
         return start
@@ -103,18 +103,18 @@ def emit_init(block: BlockView, kind: Any) -> Any:
 
 
 def count_operations(blocks: Sequence[BlockView]) -> int:
-    """How many operations these bodies have, a measure of the code that each copy of them becomes."""
-    heavy = 12  # an intrinsic expands to about this many
+    """Return the number of operations in these bodies, as a measure of the size of each copy of them."""
+    heavy = 12  # an intrinsic expands to about this many operations
     return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)
 
 
 def widened(value: Any, kind: Any) -> Any:
-    """A half-precision factor in the type of the sum; others are of that type already."""
+    """Convert a half-precision operand to the accumulator's type; others have that type already."""
     return _cast("arith.extf", value, kind)
 
 
 def narrowed(value: Any, kind: Any) -> Any:
-    """A sum in the element type of the result."""
+    """Convert an accumulator to the element type of the result."""
     return _cast("arith.truncf", value, kind)
 
 

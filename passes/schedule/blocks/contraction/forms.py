@@ -1,4 +1,4 @@
-"""Loop axes, and positions and indices as linear forms over them."""
+"""Loop axes, and affine forms of positions and indices over them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mirlo.passes.schedule.blocks.linear import Linear, read_expression
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop: one of a block's axes, a part of one, or several fused."""
+    """A loop: an axis of a block, a part of one, or several fused axes."""
 
     id: int
     extent: Any
-    """A number, or a dim of run time."""
+    """An integer, or a dynamic dim."""
     reduce: bool
 
 
 @dataclass(frozen=True)
 class Form:
-    """`constant + sum(coefficient * axis)`; the coefficients by axis id, none of them zero. No divisions."""
+    """An affine form `constant + sum(coefficient * axis)`: nonzero coefficients by axis id, no divisions."""
 
     terms: Mapping[int, Any]
     constant: Any = 0
@@ -46,7 +46,7 @@ class Form:
         return self.terms.get(axis.id, 0)
 
     def range(self, extents: Mapping[int, Dim]) -> tuple[Any, Any]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         low = high = self.constant
         for axis, factor in self.terms.items():
             reach = (extents[axis] - 1) * factor
@@ -55,7 +55,7 @@ class Form:
 
 
 def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, Dim]) -> Form | None:
-    """An affine expression over dims that are forms themselves; None where a division of theirs stays."""
+    """Substitute forms for the dims of an affine expression; None if a division remains."""
     extent_of = [extents[axis] for axis in range(len(extents))]
     dims = [Linear({axis: factor for axis, factor in form.terms.items()}, form.constant) for form in env]
     made = read_expression(expr, dims, extent_of)
@@ -65,7 +65,7 @@ def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, Dim]) -> Form 
 
 
 def moving(map_: Any) -> set[int]:
-    """The dims that an affine map depends on."""
+    """Return the dims that an affine map depends on."""
 
     def of(expr: Any) -> set[int]:
         if isinstance(expr, ir.AffineDimExpr):
@@ -87,7 +87,7 @@ def divisors(expr: Any, visit: Callable[[int, int], None]) -> None:
 
 
 def row_major(dims: Sequence[Form], shape: Sequence[Dim]) -> Form:
-    """Position in a contiguous buffer of an element with these indices."""
+    """Return the position of an element with these indices in a contiguous buffer."""
     position = Form({})
     stride: Dim = 1
     for index, size in reversed(list(zip(dims, shape, strict=True))):
@@ -97,9 +97,9 @@ def row_major(dims: Sequence[Form], shape: Sequence[Dim]) -> Form:
 
 
 def fuse(axes: Sequence[Axis], forms: Sequence[Form], alone: Collection[int] = ()) -> tuple[list[Axis], list[Form]]:
-    """Join neighbouring axes (outer, inner) that every form walks as one; the inner one stands for both.
+    """Fuse adjacent axes (outer, inner) that every form walks as one; the inner axis stands for both.
 
-    Axes whose ids are in `alone` stay by themselves.
+    Axes whose ids are in `alone` are not fused.
     """
     merged: list[Axis] = []
     current = list(forms)
