@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -22,6 +23,7 @@ def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> Any:
     value = node.emit("reshape", node[VALUE], shape=()) if node.has(VALUE) else node.constant(0, x)
     for position, axis in enumerate(axes):
         begin = node.emit("gather", node[PADS], node.constant(position, "i64"))
+        require_table(f"the positions along axis {axis}", shape[axis])
         source = node.emit("subtract", node.constant(np.arange(shape[axis]), "i64"), begin)
         made = _along(node, made, source, axis % x.rank, sizes[axis], mode, value)
     ends = node.emit("reduce_sum", node.emit("reshape", node[PADS], shape=(2, count)), axes=[0])

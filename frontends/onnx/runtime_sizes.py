@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
@@ -312,5 +313,6 @@ def nonzero_of(node: Node, x: Any) -> Any:
 def positions(node: Node, count: Dim) -> Any:
     """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
+        require_table("the positions along a dim", count)
         return numbers(node, np.arange(count))
     return node.emit("steps", numbers(node, 0), numbers(node, 1), shape=(count,))

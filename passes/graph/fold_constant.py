@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
@@ -35,7 +36,7 @@ class FoldConstant(Pass):
     def run(self, op: Any, session: Any) -> None:
         found = blocks(op)
         before = _params(found)
-        folder = _Folder(session, self.grow)
+        folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(found))
         for block in found:
             for operation in [o.operation for o in block.operations]:
                 folder.fold(operation)
@@ -56,10 +57,18 @@ def _params(blocks_: list[Any]) -> set[str]:
     return {op.param for op in constants if op.param is not None}
 
 
+def _constant_bytes(found: list[Any]) -> int:
+    constants = [op.operation for block in found for op in block.operations if _is_constant(op.operation)]
+    kinds = [TensorType.from_mlir(op.results[0].type) for op in constants]
+    return sum(kind.bytes for kind in kinds if kind is not None and kind.is_static)
+
+
 @dataclass
 class _Folder:
     session: Any
     grow: int
+    left: int
+    """Bytes that may yet be made."""
     made: set[str] = field(default_factory=set)
     """Parameters that were added."""
     known: dict[Any, list[Any]] = field(default_factory=dict)
@@ -88,8 +97,13 @@ class _Folder:
         replace_op(op, values)
 
     def _grows(self, op: Any, kinds: Sequence[Any]) -> bool:
-        read = sum(kind.bytes for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
-        return bool(sum(kind.bytes for kind in kinds) > read + self.grow)
+        operands = dict.fromkeys(op.operands)  # one that is read twice is there once
+        read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
+        made = sum(kind.bytes for kind in kinds)
+        if made > read + self.grow or made > self.left:
+            return True
+        self.left -= made
+        return False
 
     def _evaluate(self, op: Any, meaning: Evaluator, kinds: Sequence[Any]) -> list[Any]:
         """Constants of the results, or nothing where they cannot be computed here."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mirlo.dialects.core.budget import fits_table, require_table
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,18 @@ class AxisTable:
         return None
 
 
+def is_affordable(op: Any, counts: Sequence[int]) -> bool:
+    """Whether the tables of `relax.resize` for axes that come to so many elements may be computed while compiling."""
+    return all(fits_table(*_table_shape(op, count)) for count in counts)
+
+
+def _table_shape(op: Any, count: int) -> tuple[int, ...]:
+    return count, {"nearest": 1, "cubic": 4}.get(op.mode, 2)
+
+
 def axis_table(op: Any, axis: int, size: int, count: int) -> AxisTable:
     """The table of `relax.resize` for an axis that goes from `size` to `count` elements."""
+    require_table(f"where axis {axis} is read", *_table_shape(op, count))
     scale = op.scales[axis] if op.scales else count / size
     at = _coordinates(op, axis, size, count, scale)
     outside = (at < 0) | (at > size - 1) if op.coordinates == "tf_crop_and_resize" else np.zeros(count, bool)

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-
-MOST_WEIGHTS = 2**24
-"""Most elements of a weight matrix: from 4096 to 4096 pixels, for example."""
 
 _RADIUS = {"linear": 1.0, "cubic": 2.0}
 
@@ -32,8 +30,8 @@ def resize_antialiased(node: Node, shape: tuple[Any, ...], scales: list[float], 
     for axis, (old, new) in enumerate(zip(x.static_shape, shape, strict=True)):
         if old == new and scales[axis] == 1:
             continue
-        if old * new > MOST_WEIGHTS:
-            raise NodeError(f"attribute 'antialias' = 1 is not supported from {old} to {new}: the matrix is too large")
+        reach = _reach(min(scales[axis], 1.0), mode)
+        require_table(f"the weights of axis {axis}", new, max(old, 2 * reach + 1), element_bytes=4)
         centres = _centres(old, new, scales[axis], coordinates)
         weights = _weights(centres, old, min(scales[axis], 1.0), mode, cubic_coeff, exclude_outside)
         result = _along(node, result, node.constant(weights, x), axis)
@@ -60,11 +58,16 @@ def _centres(old: int, new: int, scale: float, coordinates: str) -> np.ndarray:
     )
 
 
+def _reach(scale: float, mode: str) -> int:
+    """Elements of the input that the kernel covers on each side of its centre."""
+    return math.ceil(_RADIUS[mode] / scale) + 1
+
+
 def _weights(
     centres: np.ndarray, size: int, scale: float, mode: str, cubic_coeff: float, exclude_outside: bool
 ) -> np.ndarray:
     """Return [new, old] weights of each input element in each output element. The input is extended by its edges."""
-    reach = math.ceil(_RADIUS[mode] / scale) + 1
+    reach = _reach(scale, mode)
     steps = np.arange(-reach, reach + 1)
     positions = np.floor(centres)[:, None].astype(np.int64) + steps
     distance = np.abs(positions - centres[:, None]) * scale

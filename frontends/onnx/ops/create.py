@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
@@ -94,6 +95,7 @@ def arange(node: Node) -> Any:
 
 def _range_of_run_time(node: Node, count: int) -> Any:
     start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
+    require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
     made = node.emit("add", start, node.emit("multiply", steps, delta))
     # Up or down, the last element is before the limit, and the next one is not.

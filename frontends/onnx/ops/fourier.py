@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
@@ -114,6 +115,7 @@ def stft(node: Node) -> Any:
         step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
         if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
             raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {x.shape[1]}")
+        require_table("where the frames begin", (x.shape[1] - length) // step + 1)
         starts = np.arange(0, x.shape[1] - length + 1, step)
         return _frames(node, node.constant(starts), len(starts), length, onesided)
     return _stft_of_run_time(node, x.shape[1], window, onesided)
@@ -131,6 +133,7 @@ def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any
     elif not node.has(3):
         lengths = [window]
     step = node.emit("cast", scalar(node, 1), dtype="i64")
+    require_table("where the frames begin", count)
     starts = node.emit("multiply", node.constant(np.arange(count)), step)
     given = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
@@ -193,6 +196,8 @@ def _number(dim: Dim) -> int:
 
 def _angles(size: int, count: int, length: int) -> np.ndarray:
     """Return 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
+    if size > LONGEST:
+        raise NodeError(f"a transform of {size} elements is not supported: at most {LONGEST} are")
     if not 0 < length <= LONGEST:
         raise NodeError(f"a transform of length {length} is not supported: from 1 to {LONGEST} are")
     return 2 * np.pi / length * (np.outer(np.arange(size), np.arange(count)) % length)

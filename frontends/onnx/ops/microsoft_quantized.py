@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
@@ -235,4 +237,5 @@ def range_(node: Node) -> Any:
     start, limit, delta = node.scalar(0), node.scalar(1), node.scalar(2, 1)
     if not delta:
         raise NodeError("input 'delta' must not be 0")
+    require_table("the range", max(0, math.ceil((limit - start) / delta)))
     return node.constant(np.arange(start, limit, delta), node.type(0))

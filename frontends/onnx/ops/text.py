@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
@@ -36,6 +37,7 @@ def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
     if sum(len(group) for group in groups) != len(columns) or columns.min(initial=0) < 0:
         raise NodeError(f"attribute 'ngram_indexes' has {len(columns)} numbers, but the pool other many n-grams")
     size = int(columns.max(initial=-1)) + 1
+    require_table("the columns of the n-grams", size)
     skips, kind = node.attr.int("max_skip_count", 0), type_of(rows)
     shortest, longest = node.attr.int("min_gram_length"), node.attr.int("max_gram_length")
     total = node.emit("full", shape=(kind.shape[0], size), value=0, dtype="i64")
@@ -47,6 +49,7 @@ def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
             continue
         grams = node.constant(group, kind)
         counted = node.emit("count_ngrams", rows, grams, skips=skips)
+        require_table("the columns of the n-grams", len(group), size)
         # A matrix of zeros and ones: the column in which each n-gram is counted.
         places = np.zeros((len(group), size), np.int64)
         places[np.arange(len(group)), own] = 1

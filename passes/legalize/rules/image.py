@@ -25,7 +25,7 @@ from mirlo.dialects.tir.compute import (
 )
 from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import shape_of, wide
-from mirlo.passes.legalize.interpolation import AxisTable, axis_table
+from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable
 from mirlo.passes.rules import decline, legalize
 
 
@@ -36,6 +36,8 @@ def resize(op: Any, b: Any) -> Any:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
     if not all(isinstance(dim, int) for dim in (*shape, *output)):
         return decline("the tables need sizes that are numbers", x=shape, output=output)
+    if not is_affordable(op, output):
+        return decline("its tables are larger than what may be computed while compiling", to=output)
     tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
     tables = {i: table for i, table in tables.items() if not table.is_identity}
     # Axes that shrink come first: the later ones then have less to do.

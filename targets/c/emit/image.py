@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.view import Node
-from mirlo.passes.legalize.interpolation import AxisTable, axis_table
+from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
@@ -17,10 +17,12 @@ from mirlo.targets.c.writer import Writer, element_type
 
 
 def _has_sizes(op: Any) -> bool | Decline:
-    types = [TensorType.from_mlir(value.type) for value in (op.x, op.output)]
-    if all(kind is not None and kind.is_static and 0 not in kind.shape for kind in types):
-        return True
-    return decline("the sizes of a resize must be numbers", types=", ".join(map(str, types)))
+    x, output = (TensorType.from_mlir(value.type) for value in (op.x, op.output))
+    if x is None or output is None or not (x.is_static and output.is_static) or 0 in (*x.shape, *output.shape):
+        return decline("the sizes of a resize must be numbers", types=f"{x}, {output}")
+    if not is_affordable(op, output.static_shape):
+        return decline("its tables are larger than what may be computed while compiling", to=str(output))
+    return True
 
 
 @emits("resize", check=_has_sizes)

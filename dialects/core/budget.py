@@ -1,0 +1,37 @@
+"""What may be computed while compiling: the bytes of a constant that the model does not have itself.
+
+Whatever makes constants of sizes that a model gives asks here first, before it allocates: importers, folding, tables of
+weights. A few bytes of a model must not become gigabytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from mirlo.dialects.core.errors import OpError
+
+TABLE_BYTES = 64 << 20
+"""Bytes of one table: 16 million weights are more than any image or signal that is resampled has places."""
+FOLDED_BYTES = 1 << 28
+"""Bytes that `fold-constant` may make of any model."""
+FOLDINGS = 4
+"""So many times the bytes of its own constants it may make besides: weights are permuted, widened, dequantized."""
+
+
+class ConstantTooLarge(OpError):
+    """A constant that would have to be computed while compiling is beyond the budget."""
+
+
+def fits_table(*dims: int, element_bytes: int = 8) -> bool:
+    """Whether a table of these dims may be computed while compiling."""
+    return prod(dims) * element_bytes <= TABLE_BYTES
+
+
+def require_table(what: str, *dims: int, element_bytes: int = 8) -> None:
+    """Refuse a table of these dims that is beyond the budget; `what` says what it holds."""
+    if not fits_table(*dims, element_bytes=element_bytes):
+        size = " x ".join(map(str, dims))
+        raise ConstantTooLarge(
+            f"{what} would be a table of {size} elements that is computed while compiling, "
+            f"{prod(dims) * element_bytes >> 20} MiB: the limit is {TABLE_BYTES >> 20} MiB; give smaller sizes"
+        )
