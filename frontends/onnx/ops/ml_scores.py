@@ -61,13 +61,13 @@ def classified(
     if count == 1 and len(labels) == 2:
         best = node.emit("cast", node.emit("greater", scores, node.constant(threshold, found)), dtype="i64")
         places = node.emit("reshape", best, shape=(found.shape[0],))
-        return _labelled(node, places, labels), _two(
+        return labelled(node, places, labels), _two(
             node, scores, transform, threshold == 0 if mirrored is None else mirrored
         )
     if count != len(labels):
         raise NodeError(f"there are {len(labels)} labels for {count} scores")
     places = node.emit("argmax", scores, axis=1, keepdims=False)
-    return _labelled(node, places, labels), transformed(node, scores, transform)
+    return labelled(node, places, labels), transformed(node, scores, transform)
 
 
 def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
@@ -82,7 +82,8 @@ def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
     return node.emit("concat", [first, scores], axis=1)  # which other transforms leave as it is
 
 
-def _labelled(node: Node, places: Any, labels: Sequence[Any]) -> Any:
+def labelled(node: Node, places: Any, labels: Sequence[Any]) -> Any:
+    """Return the labels of the classes at these places."""
     if isinstance(labels[0], str):
         return chosen_strings(node, places, labels, None)[0]
     return chosen_numbers(node, places, np.array(labels, np.int64), labels[0])

@@ -182,6 +182,71 @@ def test_vectors(kernel: str) -> None:
             same("SVMClassifier", X, outputs=LABELS, classlabels_ints=labels, **shared_given)
 
 
+@pytest.mark.parametrize("probable", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_vectors_of_classes(classes: int, probable: bool) -> None:
+    """Compare classes, scores and probabilities of all kernels and transforms."""
+    rng = np.random.default_rng(classes)
+    pairs = classes * (classes - 1) // 2
+    cases = list(zip(("LINEAR", "POLY", "RBF", "SIGMOID", "RBF"), TRANSFORMS, strict=True))
+    for kernel, transform in cases if classes == 3 else cases[1 + classes % 2 :: 2]:
+        sizes = [int(size) for size in rng.integers(1, 5, classes)]
+        given: dict[str, Any] = {
+            "kernel_type": kernel,
+            "kernel_params": [0.3, 0.5, 2.0],
+            "post_transform": transform if probable or transform != "PROBIT" or classes > 2 else "NONE",
+            "vectors_per_class": sizes,
+            "support_vectors": rng.uniform(-1, 1, sum(sizes) * 3).tolist(),
+            "coefficients": rng.uniform(-1, 1, sum(sizes) * (classes - 1)).tolist(),
+            "rho": rng.uniform(-0.2, 0.2, pairs).tolist(),
+        }
+        if probable:
+            given |= {"prob_a": rng.uniform(-3, -0.5, pairs).tolist(), "prob_b": rng.uniform(-0.3, 0.3, pairs).tolist()}
+        text, words, numbers = kernel == "POLY", list("abcde"[:classes]), list(range(classes))
+        labels = {"classlabels_strings": words} if text else {"classlabels_ints": numbers}
+        x = rng.normal(size=(17, 3)).astype(np.float32)
+        same("SVMClassifier", x, outputs=WORDS if text else LABELS, **given, **labels)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_classes_without_vectors(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    for least, transform, probable in ((-1, "NONE", False), (0, "NONE", False), (-1, "SOFTMAX", True)):
+        pairs = classes * (classes - 1) // 2
+        given: dict[str, Any] = {
+            "coefficients": rng.uniform(least, 1, classes * 3).tolist(),
+            "rho": [float(rng.normal())],
+            "post_transform": transform,
+            "classlabels_ints": [7, 3, 5][:classes],
+            "kernel_type": "LINEAR",
+            "kernel_params": [0.0, 0.0, 0.0],
+        }
+        if probable and pairs:
+            given |= {"prob_a": [-1.0] * pairs, "prob_b": [0.5] * pairs}
+        same("SVMClassifier", X, outputs=LABELS, **given)
+
+
+def test_hostile_vectors_are_refused() -> None:
+    good: dict[str, Any] = {
+        "classlabels_ints": [1, 2],
+        "vectors_per_class": [1, 1],
+        "support_vectors": [0.5] * 6,
+        "coefficients": [0.5, -0.5],
+        "rho": [0.1],
+    }
+    for wrong, said in (
+        ({"prob_a": [1.0]}, "'prob_a' and 'prob_b' must be of one length, got 1 and 0"),
+        ({"prob_a": [1.0, 2.0], "prob_b": [1.0, 2.0]}, "'prob_a' must have 1 numbers"),
+        ({"vectors_per_class": [3, -1]}, "'vectors_per_class' must have 2 sizes"),
+        ({"rho": []}, "'rho' must have 1 numbers"),
+        ({"support_vectors": [0.5]}, "'support_vectors' must have 2 x 3 numbers, got 1"),
+        ({"post_transform": "PROBIT"}, "'PROBIT' needs probabilities"),
+    ):
+        given = {name: value for name, value in (good | wrong).items() if value != []}
+        with pytest.raises(OnnxImportError, match=said if wrong != {"rho": []} else "rho"):
+            mirlo.compile(model("SVMClassifier", {"x": X}, LABELS, 3, **given))
+
+
 def test_features() -> None:
     same("Scaler", X, offset=[1.0, 2.0, 3.0], scale=[0.5, 2.0, 1.0])
     same("Scaler", np.int64(X), offset=[1.0], scale=[0.5])

@@ -1,0 +1,99 @@
+"""ai.onnx.ml: probabilities of classes from comparisons of each two of them, as libsvm couples them.
+
+The method is that of T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise
+Coupling" (2004), algorithm 2, with the tolerance and the number of rounds of libsvm and ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.loops import Round
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.runtime_sizes import as_value
+from mirlo.frontends.onnx.values import AnyValue, Value, constant
+
+_MAX_ROUNDS = 100
+_TOLERANCE = 0.005
+"""Divided by the number of classes: the residual at which a row is done."""
+_LEAST = 1e-7
+"""No comparison is more certain than 1 less this."""
+
+
+def pair_probabilities(node: Node, scores: Any, a: Sequence[float], b: Sequence[float]) -> Any:
+    """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
+    shifted = node.emit("add", node.emit("multiply", scores, node.constant(a, "f32")), node.constant(b, "f32"))
+    probability = node.emit("sigmoid", node.emit("negative", shifted))
+    return node.emit("clip", probability, min=_LEAST, max=float(np.float32(1) - np.float32(_LEAST)))
+
+
+def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
+    """Return the probabilities of the classes, [N, classes], that fit those of the pairs best."""
+    matrix = _matrix(node, wins, classes)
+    rows = type_of(wins).shape[0]
+    start = node.emit("full", shape=(rows, classes), value=1 / classes, dtype="f32")
+    tolerance = node.constant(np.float32(_TOLERANCE) / np.float32(classes), "f32")
+
+    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        p = node.builder.ssa(values[0])
+        product = node.emit(
+            "reduce_sum", node.emit("multiply", matrix, node.emit("expand_dims", p, axes=[1])), axes=[2]
+        )
+        form = node.emit("reduce_sum", node.emit("multiply", p, product), axes=[1], keepdims=True)
+        residual = node.emit("abs", node.emit("subtract", product, form))
+        is_open = node.emit("greater_equal", node.emit("reduce_max", residual, axes=[1], keepdims=True), tolerance)
+        swept = _sweep(node, matrix, classes, p, product, form)
+        opened = node.emit("reduce_sum", node.emit("cast", is_open, dtype="i64"), axes=[0, 1])
+        goes_on = node.emit("greater", opened, node.constant(0, "i64"))
+        return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
+
+    limit = constant("", np.array(_MAX_ROUNDS, np.int64))
+    (found,) = node.builder.repeat(Round(make), limit, None, [as_value(start)])
+    return node.builder.ssa(found)
+
+
+def _matrix(node: Node, wins: Any, classes: int) -> Any:
+    """Return Q of the quadratic form that is made least, [N, classes, classes]."""
+    rows, pairs = type_of(wins).shape
+    assert isinstance(pairs, int)
+    index = np.full((classes, classes), 2 * pairs)  # the diagonal: the column of zeros at the end
+    for at, (i, j) in enumerate(combinations(range(classes), 2)):
+        index[i, j], index[j, i] = at, pairs + at
+    losses = node.emit("subtract", node.constant(1, "f32"), wins)
+    zeros = node.emit("full", shape=(rows, 1), value=0.0, dtype="f32")
+    columns = node.emit("concat", [wins, losses, zeros], axis=1)
+    won = node.emit("gather", columns, node.constant(index, "i64"), axis=1)
+    lost = node.emit("gather", columns, node.constant(index.T, "i64"), axis=1)
+    diagonal = node.emit("reduce_sum_square", lost, axes=[2], keepdims=True)
+    outside = node.emit("negative", node.emit("multiply", lost, won))
+    return node.emit("add", outside, node.emit("multiply", diagonal, node.constant(np.eye(classes), "f32")))
+
+
+def _sweep(node: Node, matrix: Any, classes: int, p: Any, product: Any, form: Any) -> Any:
+    """Return the probabilities after a step for each class in turn; `product` is Q p and `form` is p Q p."""
+    one, two = node.constant(1, "f32"), node.constant(2, "f32")
+    numbers = node.constant(np.arange(classes), "i64")
+
+    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        p, product, form = map(node.builder.ssa, values)
+        row = node.emit("gather", matrix, number.ir, axis=1)
+        is_own = node.emit("cast", node.emit("equal", numbers, number.ir), dtype="f32")
+        own, pivot = (
+            node.emit("expand_dims", node.emit("gather", x, number.ir, axis=1), axes=[1]) for x in (product, row)
+        )
+        step = node.emit("divide", node.emit("subtract", form, own), pivot)
+        scale = node.emit("add", step, one)
+        change = node.emit("add", node.emit("multiply", step, pivot), node.emit("multiply", own, two))
+        form = node.emit("add", form, node.emit("multiply", step, change))
+        form = node.emit("divide", node.emit("divide", form, scale), scale)
+        product = node.emit("divide", node.emit("add", product, node.emit("multiply", step, row)), scale)
+        p = node.emit("divide", node.emit("add", p, node.emit("multiply", step, is_own)), scale)
+        return going, [as_value(p), as_value(product), as_value(form)], []
+
+    limit = constant("", np.array(classes, np.int64))
+    found = node.builder.repeat(Round(make), limit, None, [as_value(p), as_value(product), as_value(form)])
+    return node.builder.ssa(found[0])

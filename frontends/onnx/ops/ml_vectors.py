@@ -1,0 +1,158 @@
+"""ai.onnx.ml: support vector machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.ml import DOMAIN
+from mirlo.frontends.onnx.ops.ml_linear import TRANSFORMS, labels_of, linear_scores, rows_of
+from mirlo.frontends.onnx.ops.ml_probabilities import class_probabilities, pair_probabilities
+from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
+from mirlo.frontends.onnx.registry import converter
+
+_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
+def _kernel(node: Node, x: Any, vectors: np.ndarray) -> Any:
+    """How near each row is to each support vector: [N, vectors]."""
+    name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
+    gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
+
+    def number(value: float) -> Any:
+        return node.constant(value, "f32")
+
+    if name == "RBF":
+        apart = node.emit("subtract", node.emit("expand_dims", x, axes=[1]), node.constant(vectors[None], "f32"))
+        distance = node.emit("reduce_sum_square", apart, axes=[2])
+        return node.emit("exp", node.emit("multiply", distance, number(-gamma)))
+    product = node.emit("matmul", x, node.constant(vectors, "f32"), transpose_rhs=True)
+    if name == "LINEAR":
+        return product
+    scaled = node.emit("add", node.emit("multiply", product, number(gamma)), number(shift))
+    return node.emit("power", scaled, number(degree)) if name == "POLY" else node.emit("tanh", scaled)
+
+
+def _vectors(node: Node, count: int, features: Any) -> np.ndarray:
+    vectors = np.array(node.attr.floats("support_vectors"), np.float32)
+    if len(vectors) != count * features:
+        raise NodeError(f"attribute 'support_vectors' must have {count} x {features} numbers, got {len(vectors)}")
+    return vectors.reshape(count, -1)
+
+
+@converter("SVMRegressor", domain=DOMAIN)
+def svm_regressor(node: Node) -> Any:
+    x, count = rows_of(node), node.attr.int("n_supports", 0)
+    rho = node.attr.floats("rho", [0.0])
+    coefficients = node.attr.floats("coefficients")
+    if count:
+        near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
+    else:
+        node.attr.ignore("support_vectors", "kernel_type", "kernel_params")
+        near = x
+    matrix = node.constant(np.array(coefficients).reshape(-1, 1), "f32")
+    scores = node.emit("add", node.emit("matmul", near, matrix), node.constant(rho[:1], "f32"))
+    if node.attr.bool("one_class", 0):
+        is_inside = node.emit("greater", scores, node.constant(0, "f32"))
+        scores = node.emit("where", is_inside, node.constant(1, "f32"), node.constant(-1, "f32"))
+    return transformed(node, scores, node.attr.choice("post_transform", "NONE", TRANSFORMS))
+
+
+@converter("SVMClassifier", domain=DOMAIN)
+def svm_classifier(node: Node) -> Any:
+    """Compare each two classes; each comparison is a vote, the most votes win, and of equals the first.
+
+    With `prob_a` the scores are probabilities of the classes, else those of the comparisons. Without support vectors
+    each class has a linear score.
+    """
+    labels, x = labels_of(node), rows_of(node)
+    sizes, transform = node.attr.ints("vectors_per_class", []), node.attr.choice("post_transform", "NONE", TRANSFORMS)
+    a, b = node.attr.floats("prob_a", []), node.attr.floats("prob_b", [])
+    if len(a) != len(b):
+        raise NodeError(f"attributes 'prob_a' and 'prob_b' must be of one length, got {len(a)} and {len(b)}")
+    if not sum(sizes):
+        return _linear_classes(node, x, labels, transform, is_probability=bool(a))
+    if len(sizes) != len(labels) or min(sizes) < 0:
+        raise NodeError(f"attribute 'vectors_per_class' must have {len(labels)} sizes, got {list(sizes)}")
+    if len(labels) < 2:
+        raise NodeError("with support vectors there must be two classes or more, got 1")
+    pairs = list(combinations(range(len(labels)), 2))
+    if a and len(a) != len(pairs):
+        raise NodeError(f"attribute 'prob_a' must have {len(pairs)} numbers, one for two classes each, got {len(a)}")
+    scores = _pair_scores(node, x, sizes, pairs)
+    chosen = labelled(node, _most_votes(node, scores, pairs, len(labels)), labels)
+    if a:
+        wins = pair_probabilities(node, scores, a, b)
+        return chosen, transformed(node, class_probabilities(node, wins, len(labels)), transform)
+    if len(labels) > 2:
+        return chosen, transformed(node, scores, transform)
+    if transform == "PROBIT":
+        raise NodeError("attribute 'post_transform' = 'PROBIT' needs probabilities, or more than two classes")
+    # Of two classes only one has a score. ONNX Runtime makes that of the other one, and leaves out the softmax.
+    is_softmax = transform in ("SOFTMAX", "SOFTMAX_ZERO")
+    other = _complement(node, scores) if is_softmax else node.emit("negative", scores)
+    both = node.emit("concat", [other, scores], axis=1)
+    return chosen, both if is_softmax else transformed(node, both, transform)
+
+
+def _complement(node: Node, value: Any) -> Any:
+    return node.emit("subtract", node.constant(1, type_of(value)), value)
+
+
+def _linear_classes(node: Node, x: Any, labels: Sequence[Any], transform: str, is_probability: bool) -> Any:
+    """Return labels and scores of a model without support vectors: one linear score per class."""
+    node.attr.ignore("support_vectors", "kernel_type", "kernel_params")  # it is linear whatever they are
+    coefficients, rho = node.attr.floats("coefficients"), node.attr.floats("rho")
+    if not rho:
+        raise NodeError("attribute 'rho' must have a number")
+    scores = linear_scores(node, x, coefficients, [rho[0]] * len(labels), len(labels))
+    best = node.emit("argmax", scores, axis=1, keepdims=False)
+    if len(labels) == 2 and not is_probability:
+        # A score above the threshold is for the second class, whichever of the two has it.
+        threshold = 0.5 if min(coefficients) >= 0 else 0.0
+        compare = "greater_equal" if threshold else "greater"
+        is_second = node.emit(compare, node.emit("reduce_max", scores, axes=[1]), node.constant(threshold, "f32"))
+        best = node.emit("where", is_second, node.constant(1, "i64"), best)
+    is_one = len(labels) == 1 and transform != "PROBIT"  # a single score is not transformed
+    return labelled(node, best, labels), scores if is_one else transformed(node, scores, transform)
+
+
+def _pair_scores(node: Node, x: Any, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Any:
+    """Return how far each comparison of two classes goes for the first of them: [N, pairs]."""
+    count, classes = sum(sizes), len(sizes)
+    near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
+    table = np.array(node.attr.floats("coefficients"), np.float32)
+    if len(table) != count * (classes - 1):
+        raise NodeError(f"attribute 'coefficients' must have {count * (classes - 1)} numbers, got {len(table)}")
+    rho = node.attr.floats("rho")
+    if len(rho) != len(pairs):
+        raise NodeError(f"attribute 'rho' must have {len(pairs)} numbers, one for two classes each, got {len(rho)}")
+    matrix = _pair_coefficients(table.reshape(classes - 1, count), sizes, pairs)
+    return node.emit("add", node.emit("matmul", near, node.constant(matrix)), node.constant(rho, "f32"))
+
+
+def _most_votes(node: Node, scores: Any, pairs: Sequence[tuple[int, int]], classes: int) -> Any:
+    """Return the index of the class that most comparisons are for."""
+    firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
+    won = node.emit("cast", node.emit("greater", scores, node.constant(0, "f32")), dtype="f32")
+    votes = node.emit(
+        "add",
+        node.emit("matmul", won, node.constant(firsts)),
+        node.emit("matmul", _complement(node, won), node.constant(seconds)),
+    )
+    return node.emit("argmax", votes, axis=1, keepdims=False)
+
+
+def _pair_coefficients(table: np.ndarray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> np.ndarray:
+    """[vectors, pairs]: row c of the table is of a class against its c-th other one."""
+    starts = np.cumsum([0, *sizes])
+    matrix = np.zeros((starts[-1], len(pairs)), np.float32)
+    for column, (i, j) in enumerate(pairs):
+        matrix[starts[i] : starts[i + 1], column] = table[j - 1, starts[i] : starts[i + 1]]
+        matrix[starts[j] : starts[j + 1], column] = table[i, starts[j] : starts[j + 1]]
+    return matrix
