@@ -41,7 +41,7 @@ _LAZY = {
     "script_of": "mirlo.frontends.script.printer",
     "script": "mirlo.frontends.script.module",
 }
-"""Where the names of the package come from; imported on first use, since most commands need few of them."""
+"""The modules of the package's names, imported on first use, since most commands need few of them."""
 
 
 def __getattr__(name: str) -> Any:

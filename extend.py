@@ -1,10 +1,10 @@
-"""What those use who add to Mirlo: operators, rules, ONNX converters, passes, targets.
+"""The API for extensions: operators, rules, ONNX converters, passes, targets.
 
     from mirlo.extend import DialectOp, legalize, operand, register_dialect
 
-A package of one's own registers its targets, dialects and passes with the entry points `mirlo.targets`,
-`mirlo.dialects` and `mirlo.passes`, loaders of what its targets make with `mirlo.loaders`; a file is loaded with
-`--plugin FILE` of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
+A package registers its targets, dialects and passes with the entry points `mirlo.targets`, `mirlo.dialects` and
+`mirlo.passes`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded with `--plugin FILE`
+of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 """
 
 from mirlo.dialects.context import make_context, register_dialect

@@ -1,7 +1,7 @@
-"""What modules, functions, their arguments and results may say about themselves in `relax.*` attributes.
+"""The `relax.*` attributes of modules, functions, arguments and results.
 
-Operations defined in Python cannot add structure to `func.func`, so these facts are discardable attributes that MLIR
-accepts unseen; `verify-calls` checks them against this table.
+Operations defined in Python cannot add structure to `func.func`, so these facts are discardable attributes, which
+MLIR does not verify; `verify-calls` checks them against this table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARTIFACTS = "a dictionary of artifacts with 'format', 'functions', 'params'"
 
 @dataclass(frozen=True)
 class Fact:
-    """One attribute: its name, what may have it, what its value is."""
+    """One attribute: its name, its possible owners, the type of its value."""
 
     name: str
     owners: tuple[str, ...]
@@ -62,7 +62,7 @@ FACTS = {
 
 
 def wrong_facts(attributes: Any, owner: str, what: str) -> Iterator[str]:
-    """What is wrong with the `relax.*` attributes of this owner: 'module', 'function', 'argument' or 'result'."""
+    """Yield errors in the `relax.*` attributes of an owner: 'module', 'function', 'argument' or 'result'."""
     for name, attribute in items(attributes):
         if not name.startswith(PREFIX):
             continue
@@ -82,16 +82,16 @@ def wrong_facts(attributes: Any, owner: str, what: str) -> Iterator[str]:
 
 
 def items(attributes: Any) -> Iterator[tuple[str, Any]]:
-    """Names and attributes of an operation's attributes or of a dictionary attribute."""
+    """Return names and attributes of an operation's attributes or of a dictionary attribute."""
     for named in attributes:
         name = named if isinstance(named, str) else named.name
         yield name, attributes[name]
 
 
 def is_given_away(function: Any) -> bool:
-    """Whether a function was given to a code generator: a composite or a region that stands outside its module.
+    """Return whether a function belongs to a code generator: a composite, or a region outside its module.
 
-    Passes that work on the graph leave it alone; those that are run on the external module see it.
+    Passes on the graph skip it; passes that run on the external module process it.
     """
     attributes = function.attributes
     if "relax.composite" not in attributes and "relax.external" not in attributes:
@@ -113,8 +113,8 @@ def _is(kind: str, attribute: Any) -> bool:
 
 
 def is_text(attribute: Any) -> bool:
-    """Return whether it is a string that can be shown: names reach messages, terminals and generated sources."""
+    """Return whether it is a printable string: names reach messages, terminals and generated sources."""
     try:
         return isinstance(attribute, ir.StringAttr) and is_plain(attribute.value)
-    except (UnicodeDecodeError, RuntimeError):  # bytes that are no UTF-8
+    except (UnicodeDecodeError, RuntimeError):  # not UTF-8
         return False

@@ -1,4 +1,4 @@
-"""What a target says of its speed, for placement by estimated cost: a roofline, and what calls and transfers cost."""
+"""The declared speed of a target, for placement by estimated cost: a roofline, and the costs of calls and transfers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Work:
-    """What is computed together: its heaviest operator, with the types of tensors as text, and all that it does."""
+    """Work to estimate: its heaviest operator with tensor types as text, and totals."""
 
     operator: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     flops: int
     size: int
-    """Bytes that are read and written."""
+    """Bytes read and written."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What it is expected to take, and what decides that."""
+    """An expected cost, and what dominates it."""
 
     microseconds: float
     why: str = ""
@@ -28,25 +28,25 @@ class Cost:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one thread. Only how those of several targets compare matters."""
+    """Rates of one thread. Only the ratios between targets matter."""
 
     gflops: float
-    """Billions of operations in a second."""
+    """Billions of operations per second."""
     gbytes: float
-    """Billions of bytes that are read or written in a second."""
+    """Billions of bytes read or written per second."""
     call_us: float = 0.5
-    """Microseconds that a call of a region costs, or of the compiler of the rest, of a kernel."""
+    """Microseconds per call of a region, or per kernel for the compiler of the rest of the model."""
     transfer_gbytes: float = 0.0
-    """Billions of bytes in a second between its memory and the model's; 0 where tensors are used where they lie."""
+    """Billions of bytes per second between its memory and the model's; 0 if it uses tensors in place."""
     operators: Mapping[str, float] = field(default_factory=dict)
-    """Other billions of operations in a second, by operator: `{"relax.conv": 80.0}`."""
+    """Rates of single operators, in billions of operations per second: `{"relax.conv": 80.0}`."""
     scales: bool = True
-    """Whether several threads do as many times more."""
+    """Whether speed is proportional to the number of threads."""
     expected: Callable[[Work], Cost | None] | None = None
-    """A model that knows more of some work than these rates; None for what it leaves to them."""
+    """A cost model for some work; it returns None for work that these rates estimate."""
 
     def cost(self, work: Work, threads: int = 1) -> Cost:
-        """Time for work: by the model where it knows, else the longer of operations and bytes."""
+        """Return the cost of work: by the model if it has one, else the longer of computing and memory traffic."""
         found = self.expected(work) if self.expected is not None else None
         if found is not None:
             return found
@@ -54,7 +54,7 @@ class Figures:
         return Cost(max(computing, moving), "operations" if computing > moving else "bytes")
 
     def microseconds(self, flops: int, size: int, operator: str = "", threads: int = 1) -> float:
-        """Time for operations and bytes by the rates: the longer of both."""
+        """Return the time for operations and bytes by the rates: the longer of both."""
         return max(self._parts(flops, size, operator, threads))
 
     def _parts(self, flops: int, size: int, operator: str, threads: int) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""Modules in files: IR as text or bytecode, and the parameter files that it refers to.
+"""Modules in files: IR as text or bytecode, and the parameter files that it references.
 
-A module that uses weights lists their files in its attribute `relax.params`, relative to the folder of the IR file.
+A module with weights lists their files in its attribute `relax.params`, relative to the folder of the IR file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ BYTECODE_MAGIC = b"ML\xefR"
 
 
 class FileError(MirloError):
-    """A file that cannot be read or written, told in one sentence."""
+    """Raised for a file that cannot be read or written."""
 
 
 def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -> None:
-    """Open the parameter files that a module lists, into the session's store.
+    """Open the parameter files that a module lists, and add them to the session's store.
 
-    A file of another kind than `ParameterStore.save` writes needs the reader of its kind registered.
+    A file in another format than that of `ParameterStore.save` needs a registered reader.
     """
     from mirlo.runtime.errors import ParameterError
 
@@ -38,9 +38,9 @@ def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -
 
 
 def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> None:
-    """Make a module that is about to be written to `path` list the files of its parameters.
+    """Record the parameter files of a module that is about to be written to `path`.
 
-    Parameters that are in no file are written to one beside it, `path` with `.params` added.
+    Parameters that are in no file are written to a new one, `path` with `.params` appended.
     """
     if session.has_params:
         if session.params.unsaved():
@@ -49,7 +49,7 @@ def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> 
 
 
 def list_params(module: Any, folder: str, session: Session) -> None:
-    """Make a module list the files of its parameters, as they are called from a folder."""
+    """Record the parameter files of a module, with paths relative to a folder."""
     if not session.has_params:
         return
     store = session.params
@@ -68,7 +68,7 @@ def write_ir(
     append: bool = False,
     **printing: Any,
 ) -> None:
-    """Write a module to a file, with what its parameters need; `printing` goes to MLIR's `get_asm`."""
+    """Write a module to a file, together with its parameters; `printing` is passed to MLIR's `get_asm`."""
     try:
         save_params(module, path, session)
         if bytecode:
@@ -83,7 +83,7 @@ def write_ir(
 
 
 def listed_params(module: Any) -> list[str]:
-    """The parameter files that a module lists."""
+    """Return the parameter files that a module lists."""
     attributes = module.operation.attributes
     if PARAMS not in attributes:
         return []
@@ -97,5 +97,5 @@ def _relative(file: Path, folder: str) -> str:
     try:
         return Path(os.path.relpath(file, folder)).as_posix()
     except ValueError:
-        # On Windows there is no relative path to another drive.
+        # on Windows there is no relative path to another drive
         return str(file)

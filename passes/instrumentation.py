@@ -1,4 +1,4 @@
-"""Watching a pipeline run: the hooks, and the printing of IR around passes."""
+"""Instrumentation of pipelines: hooks, and printing IR around passes."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ if TYPE_CHECKING:
 
 
 class Instrument:
-    """Hooks around the passes of a run; every one may be left as it is."""
+    """Hooks around the passes of a run; the default implementations do nothing."""
 
     watches_inner: ClassVar[bool] = False
-    """Whether it wants to see the passes that a pass runs as well (on an external module, say)."""
+    """Whether to observe passes that other passes run (on an external module, for example)."""
 
     def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
-        """Before each step of the outermost level; `remaining` starts with it."""
+        """Called before each step of the outermost level; `remaining` starts with it."""
 
     def before_pass(self, step: Leaf, op: Any) -> None:
-        """Before a pass runs on one operation."""
+        """Called before a pass runs on one operation."""
 
     def before_verify(self, step: Leaf, op: Any) -> None:
-        """After the pass, before what it left is verified."""
+        """Called after a pass, before its output is verified."""
 
     def after_pass(self, step: Leaf, op: Any) -> None:
-        """After the pass and the verification."""
+        """Called after a pass and its verification."""
 
     def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
-        """Instead of `after_pass`, when the pass or the verification failed."""
+        """Called instead of `after_pass` when the pass or the verification failed."""
 
     def end_run(self, op: Any) -> None:
-        """After the last pass, when none failed."""
+        """Called after the last pass if none failed."""
 
 
 @dataclass
 class PrintIR(Instrument):
-    """Prints the IR before and after the passes named; None stands for all."""
+    """Print the IR before and after the named passes; None stands for all passes."""
 
     before: Collection[str] | None = ()
     after: Collection[str] | None = ()
     only_changes: bool = False
     failures: bool = False
-    """Whether to print what any failing pass left."""
+    """Whether to print the output of a failing pass."""
     module_scope: bool = False
-    """Whether to print the whole module where a pass ran on a part of it."""
+    """Whether to print the whole module if a pass ran on a part of it."""
     debug_info: bool = False
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     watches_inner: ClassVar[bool] = True
     _before: list[str] = field(default_factory=list)
-    """What the passes that run now, one inside the other, began with."""
+    """The input IR of the running passes, from outer to nested ones."""
 
     def before_pass(self, step: Leaf, op: Any) -> None:
         if _selects(self.before, step):
@@ -88,9 +88,9 @@ class PrintIR(Instrument):
 
 @dataclass
 class SaveIR(Instrument):
-    """Writes the module at every step of the outermost level to a folder: `00-input.mlir`, `01-fold-constant.mlir`...
+    """Write the module at every step of the outermost level to a folder: `00-input.mlir`, `01-fold-constant.mlir`...
 
-    Each file can be continued from with `mirlo-opt`.
+    `mirlo-opt` can continue from each file.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Locations for people: the place in a file, and the names (of ONNX nodes, say) around it."""
+"""Locations for messages: a position in a file, and the enclosing names (of ONNX nodes, for example)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARSED_TEXT = "-"
 
 
 class Place(NamedTuple):
-    """A line and column (from 1) of a file; line 0 is the file as a whole."""
+    """A line and column (from 1) of a file; line 0 stands for the whole file."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 def place_of(location: Any) -> Place | None:
-    """The first place in a file that a location names, or None."""
+    """Return the first file position in a location, or None."""
     location = _refined(location)
     if isinstance(location, ir.FileLineColLoc):
         return Place(location.filename, location.start_line, location.start_col)
@@ -37,7 +37,7 @@ def place_of(location: Any) -> Place | None:
 
 
 def names_of(location: Any) -> list[str]:
-    """The names in a location, outermost first: those of nodes of the user's model."""
+    """Return the names in a location, outermost first: nodes of the user's model."""
     location = _refined(location)
     if isinstance(location, ir.NameLoc):
         return [_name(location), *names_of(location.child_loc)]
@@ -51,22 +51,22 @@ def names_of(location: Any) -> list[str]:
 def _name(location: Any) -> str:
     try:
         return str(location.name_str)
-    except (UnicodeDecodeError, RuntimeError):  # text of IR can spell any bytes
+    except (UnicodeDecodeError, RuntimeError):  # text IR can contain any bytes
         return str(location)
 
 
 def node_of(location: Any) -> str | None:
-    """The first name in a location: a node of the user's model."""
+    """Return the first name in a location: a node of the user's model."""
     return next(iter(names_of(location)), None)
 
 
 def _refined(location: Any) -> Any:
-    """Locations of diagnostics come as the base class; this gives the class of their kind."""
+    """Return a location as its specific class: diagnostics contain the base class."""
     return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location
 
 
 def describe(location: Any) -> str:
-    """One line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
+    """Return one line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
     place = place_of(location)
     at = str(place) if place else ""
     names = ", ".join(f'"{terminal(name)}"' for name in names_of(location))

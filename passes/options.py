@@ -1,7 +1,8 @@
-"""Options of passes: the fields of their dataclasses, from text and back to text.
+"""Options of passes: dataclass fields, parsed from text and printed as text.
 
 A field `max_size: int` is the option `max-size` in a pipeline. Its type is one of `bool`, `int`, `float`, `str`,
-`tuple[str, ...]`, `tuple[int, ...]`; also with `| None`, where None, the default, means that the option is not given.
+`tuple[str, ...]`, `tuple[int, ...]`; also with `| None`, where None, the default, means that the option is not
+given.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from mirlo.runtime.errors import MirloError
 
 
 class RegistrationError(MirloError):
-    """A pass is declared wrongly; the message is for its author."""
+    """Raised for an invalid declaration of a pass; the message is for its author."""
 
 
 class OptionError(ValueError):
-    """An option that a pass does not have, or a value that it cannot take. `at` is the index in the options' text."""
+    """Raised for an unknown option or an invalid value. `at` is the index in the options' text."""
 
     def __init__(self, message: str, at: int):
         super().__init__(message)
@@ -31,7 +32,7 @@ class OptionError(ValueError):
 
 
 class Named(Protocol):
-    """A dataclass of options that has a name: a pass."""
+    """A dataclass of options with a name: a pass."""
 
     name: ClassVar[str]
 
@@ -50,7 +51,7 @@ class Option(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A type that options may have: how it reads in help, from text, to text."""
+    """A type of options: its name in help, its parser and its printer."""
 
     label: str
     parse: Callable[[str], Any]
@@ -72,7 +73,7 @@ _BARE = re.compile(r"[^\s{}()\"'=,]+")
 
 
 def quote(text: str) -> str:
-    """Text as a value in a pipeline: bare where it can be."""
+    """Return text as a value in a pipeline, quoted only if necessary."""
     if _BARE.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -80,7 +81,7 @@ def quote(text: str) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Members of a list value: split at the commas outside quotes and braces."""
+    """Split a list value at the commas outside quotes and braces."""
     if not text:
         return []
     members, depth, quoted, start = [], 0, "", 0
@@ -98,7 +99,7 @@ def split_list(text: str) -> list[str]:
 
 
 def unquote(text: str) -> str:
-    """The value that a piece of option text means, without its quotes or its outer braces."""
+    """Return the value of option text without its quotes or its outer braces."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         return re.sub(r"\\(.)", r"\1", text[1:-1])
@@ -126,7 +127,7 @@ KINDS: dict[Any, Kind] = {
 
 
 def options_of(cls: type[Any]) -> Mapping[str, Option]:
-    """The options that a pass, or another dataclass, declares, by name."""
+    """Return the options that a pass, or another dataclass, declares, by name."""
     if cls not in _read:
         _read[cls] = _options_of(cls)
     return _read[cls]
@@ -162,7 +163,7 @@ _OPTION = re.compile(r"\s*(?P<key>[\w.-]+)(?P<equals>=)?")
 
 
 def scan_options(text: str) -> list[tuple[str, str, int, int]]:
-    """Pieces of `a=1 b={x y} c`: key, value as written, where the key starts, where the value starts."""
+    """Scan `a=1 b={x y} c`; return key, value as written, start of the key and start of the value per option."""
     pieces, at = [], 0
     while text[at:].strip():
         found = _OPTION.match(text, at)
@@ -201,13 +202,13 @@ def _end_of_value(text: str, start: int) -> int:
 
 
 def make_pass(cls: type[AnyPass], text: str) -> AnyPass:
-    """The pass with the options of this text, `limit=4 names=a,b`."""
+    """Return the pass with the options of a text: `limit=4 names=a,b`."""
     made: AnyPass = make_from_options(cls, text, f"pass '{cls.name}'")
     return made
 
 
 def make_from_options(cls: type[Any], text: str, owner: str) -> Any:
-    """An object of a dataclass whose fields are options, from text; `owner` is who has them, for messages."""
+    """Create a dataclass whose fields are options from text; `owner` names it in messages."""
     declared = options_of(cls)
     given: dict[str, Any] = {}
     for key, value, key_at, value_at in scan_options(text):
@@ -239,7 +240,7 @@ def _hint(key: str, declared: Mapping[str, Option]) -> str:
 
 
 def print_options(instance: object) -> str:
-    """`{limit=4}`: the options that differ from their defaults, or nothing."""
+    """Return `{limit=4}`: the options that differ from their defaults, or nothing."""
     pieces = []
     for declared in options_of(type(instance)).values():
         value = getattr(instance, declared.field)

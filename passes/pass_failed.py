@@ -10,9 +10,9 @@ from mirlo.passes.registry import PassError
 
 
 class PassFailed(PassError):
-    """A pass of a pipeline failed.
+    """Raised when a pass of a pipeline fails.
 
-    `diagnostics` are those that MLIR gave; `internal` marks an exception that the pass did not mean to raise.
+    `diagnostics` come from MLIR; `internal` marks an exception that the pass did not raise on purpose.
     """
 
     def __init__(

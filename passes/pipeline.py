@@ -26,7 +26,7 @@ from mirlo.passes.upstream import UpstreamPass
 __all__ = ["Pipeline", "PipelineError", "PassFailed", "Steps"]
 
 Steps = str | Pass | UpstreamPass | Nested | Iterable[str | Pass | UpstreamPass | Nested]
-"""What stands for steps wherever some are asked for: text, a pass, or several of these."""
+"""What functions with a parameter `steps` accept: text, a pass, or several of these."""
 
 
 class Pipeline:
@@ -36,8 +36,8 @@ class Pipeline:
         pipeline.insert_before("legalize", "canonicalize").remove("cse")
         pipeline.run(module)
 
-    The editing methods change the pipeline and return it. They take the name of a pass, nested ones included; where the
-    name occurs several times, `occurrence` (from 0) says which.
+    The editing methods change the pipeline and return it. They take the name of a pass, which may be nested; if the
+    name occurs several times, `occurrence` (from 0) selects one.
     """
 
     def __init__(self, steps: Steps = ()):
@@ -45,9 +45,9 @@ class Pipeline:
 
     @classmethod
     def named(cls, name: str, options: Any = None) -> Pipeline:
-        """The pipeline of a target, `llvm`, or another one that it names, `llvm:graph`; each call gives a new one.
+        """Return a new pipeline of a target: `llvm`, or one of its named pipelines, `llvm:graph`.
 
-        `options` are handed to the target, whose pipeline may depend on them.
+        The target's pipeline may depend on `options`.
         """
         from mirlo.passes.targets import TargetError, find_target
 
@@ -71,9 +71,9 @@ class Pipeline:
         verify_each: bool = True,
         trusting: bool = False,
     ) -> None:
-        """Run every pass on a module, in place. Raises `PassFailed`; the module is then as the failing pass left it.
+        """Run every pass on a module, in place. Raise `PassFailed`, with the module as the failing pass left it.
 
-        `trusting` verifies what `Pass.trusted` passes leave together with what the next other pass leaves.
+        With `trusting`, the output of `Pass.trusted` passes is verified together with that of the next other pass.
         """
         operation = getattr(module, "operation", None)
         if operation is None or operation.name != ROOT_ANCHOR:
@@ -82,7 +82,7 @@ class Pipeline:
             Runner(session or Session(), instrumentation, verify_each, trusting).run(self.steps, operation.opview)
 
     def names(self) -> list[str]:
-        """The names of all passes in order, nested ones included."""
+        """Return the names of all passes in order, including nested ones."""
         return [step.name for step in self]
 
     def __iter__(self) -> Iterator[Pass | UpstreamPass]:
@@ -113,33 +113,33 @@ class Pipeline:
         return Pipeline(self.steps)
 
     def append(self, steps: Steps) -> Pipeline:
-        """Add steps at the end."""
+        """Append steps at the end."""
         self.steps += _as_steps(steps, ROOT_ANCHOR)
         return self
 
     def prepend(self, steps: Steps) -> Pipeline:
-        """Add steps at the start."""
+        """Insert steps at the start."""
         self.steps = _as_steps(steps, ROOT_ANCHOR) + self.steps
         return self
 
     def insert_before(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
-        """Add steps right before a pass, at its level of nesting."""
+        """Insert steps before a pass, at its level of nesting."""
         return self._edit(name, occurrence, lambda found, anchor: (*_as_steps(steps, anchor), found))
 
     def insert_after(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
-        """Add steps right after a pass, at its level of nesting."""
+        """Insert steps after a pass, at its level of nesting."""
         return self._edit(name, occurrence, lambda found, anchor: (found, *_as_steps(steps, anchor)))
 
     def replace(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
-        """Put steps in the place of a pass."""
+        """Replace a pass by steps."""
         return self._edit(name, occurrence, lambda found, anchor: _as_steps(steps, anchor))
 
     def remove(self, name: str, occurrence: int | None = None) -> Pipeline:
-        """Take a pass out."""
+        """Remove a pass."""
         return self._edit(name, occurrence, lambda found, anchor: ())
 
     def for_target(self, target: str) -> Pipeline:
-        """Let every pass that has an option `target` work for this one."""
+        """Set the option `target` of every pass that has it."""
 
         def rebuild(steps: tuple[Step, ...]) -> tuple[Step, ...]:
             return tuple(
@@ -208,7 +208,7 @@ def _as_steps(given: Steps, anchor: str) -> tuple[Step, ...]:
         complaint = misplaced(given, anchor)
         if complaint:
             raise PipelineError(complaint)
-        # A copy, so that a pass object given twice is two steps to instruments.
+        # A copy, so that instruments can tell two occurrences of one pass object apart.
         return (copy.copy(given),)
     if isinstance(given, type) or not isinstance(given, Iterable):
         raise TypeError(f"expected passes or text for a pipeline, got {given!r}")

@@ -1,7 +1,7 @@
-"""Text to pipelines: `legalize{target=llvm},func.func(cse),canonicalize{max-iterations=3}`.
+"""Parser of pipelines: `legalize{target=llvm},func.func(cse),canonicalize{max-iterations=3}`.
 
-Passes in Python and upstream passes stand side by side. An operation's name with parentheses nests: what is inside runs
-on each such operation right below. The outermost `builtin.module(...)` may be left out.
+Python passes and upstream passes may be mixed. An operation's name with parentheses nests: the inner steps run on
+each such operation directly below. The outermost `builtin.module(...)` may be left out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
-"""Operations that hold functions: inside them, a pass over functions runs on each, without nesting being written."""
+"""Operations that hold functions: a pass over functions runs on each of their functions without explicit nesting."""
 
 ANCHORS = (*CONTAINERS, "func.func", "gpu.func", "llvm.func", "spirv.func")
-"""Operations that a pipeline may nest on."""
+"""Operations on which a pipeline may nest."""
 
 
 class PipelineError(MirloError, ValueError):
-    """A pipeline that cannot be; the text shows the place."""
+    """Raised for an invalid pipeline; the message shows the position."""
 
     def __init__(self, message: str, text: str = "", at: int = 0):
         super().__init__(f"{message}\n{caret(text, at)}" if text else message)
@@ -35,7 +35,7 @@ class PipelineError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class Nested:
-    """Steps that run on each operation of a kind, right below the operation that the pipeline is on."""
+    """Steps that run on each operation of a kind, directly below the operation that the pipeline runs on."""
 
     anchor: str
     steps: tuple[Step, ...]
@@ -57,7 +57,7 @@ def join_steps(steps: Iterable[Step]) -> str:
 
 
 def parse_steps(text: str, anchor: str = ROOT_ANCHOR) -> tuple[Step, ...]:
-    """The steps that a text describes, in a pipeline on operations of the kind `anchor`."""
+    """Parse the steps of a pipeline on operations of kind `anchor`."""
     parser = _Parser(text)
     steps = parser.elements(anchor) if text.strip() else ()
     parser.skip_space()
@@ -69,7 +69,7 @@ def parse_steps(text: str, anchor: str = ROOT_ANCHOR) -> tuple[Step, ...]:
 
 
 def misplaced(step: Step, anchor: str) -> str | None:
-    """Why a step cannot stand in a pipeline on `anchor`, or None."""
+    """Return why a step is invalid in a pipeline on `anchor`, or None."""
     if isinstance(step, Nested) or step.anchor in (None, anchor):
         return None
     if step.anchor != ROOT_ANCHOR and anchor in CONTAINERS:
@@ -78,7 +78,7 @@ def misplaced(step: Step, anchor: str) -> str | None:
 
 
 def unknown_pass(name: str) -> str:
-    """The message for a name that no pass has, with the nearest that one has."""
+    """Return the message for an unknown pass, with the nearest known name."""
     near = difflib.get_close_matches(name, [*load_all(), *UPSTREAM_NAMES], n=1)
     hint = f"did you mean '{near[0]}'?" if near else "'mirlo-opt --list-passes' lists them all"
     return f"unknown pass '{name}'; {hint}"
@@ -147,7 +147,7 @@ class _Parser:
         return Nested(anchor, steps)
 
     def options(self) -> tuple[str, int]:
-        """The text between the braces that follow, and where it starts."""
+        """Return the text between the braces that follow, and its start."""
         if not self.accept("{"):
             return "", self.at
         start = self.at
@@ -187,7 +187,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def caret(text: str, at: int, width: int = 100) -> str:
-    """The part of a text around a place, and a caret under the place."""
+    """Return the text around a position, with a caret under it."""
     text = text.replace("\n", " ").replace("\t", " ")
     start = max(0, min(at - width // 2, len(text) - width))
     end = min(len(text), start + width)

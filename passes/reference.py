@@ -1,4 +1,4 @@
-"""The reference of all passes, written from their classes and from the rules of the graph.
+"""The reference of all passes, generated from their classes and from the rules of the graph.
 
 python -m mirlo.passes.reference > docs/passes.md
 """
@@ -29,7 +29,7 @@ PIPELINE = "llvm"
 
 
 def reference() -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     own = {name: cls for name, cls in load_all().items() if cls.__module__.startswith("mirlo.")}
     order = list(dict.fromkeys(str(step).split("{")[0] for step in Pipeline.named(PIPELINE).steps))
     steps = "A model on its way to the CPU goes through " + ", ".join(f"`{name}`" for name in order) + "."
@@ -54,7 +54,7 @@ def _pass(cls: type[Pass]) -> Iterator[str]:
 
 
 def _rules(name: str, book: RuleBook) -> Iterator[str]:
-    """A table of the rules of a pass, each with the operators that it rewrites."""
+    """Yield a table of the rules of a pass, each with the operators that it rewrites."""
     subjects: dict[str, tuple[Rule, list[str]]] = {}
     for subject in sorted(book.subjects()):
         for rule in book.candidates(subject, (DEFAULT,)):

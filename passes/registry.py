@@ -1,4 +1,4 @@
-"""Passes: how one is written, registered and found by name.
+"""Passes: definition, registration and lookup by name.
 
     @register_pass
     @dataclass(frozen=True)
@@ -12,8 +12,8 @@
             ...
 
 The docstring is the help: its first line in lists, all of it under `mirlo-opt --help fold-constant`. A module with
-passes is imported when one of them is asked for: the registry looks through the source files of the packages in
-`SEARCHED`, and of those that installed distributions name in the entry point group `mirlo.passes`.
+passes is imported when one of them is requested: the registry scans the source files of the packages in `SEARCHED`,
+and of those that installed distributions declare in the entry point group `mirlo.passes`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 SEARCHED = ["mirlo.passes", "mirlo.targets"]
-"""Packages whose modules may register passes. A directory of passes is added here, or with the entry point group."""
+"""Packages whose modules may register passes. Add a directory of passes here or with the entry point group."""
 
 PLUGINS = "mirlo.passes"
-"""The entry point group in which other distributions name their packages of passes."""
+"""The entry point group in which other distributions declare their packages of passes."""
 
 __all__ = [
     "Pass",
@@ -61,7 +61,7 @@ _MENTIONS = re.compile(rb"""\bname\b[^\n]*=\s*['"]([a-z][a-z0-9-]*)['"]""")
 
 
 class PassError(MirloError):
-    """A pass cannot do its work: a sentence for the user and, where there is one, the place in their model."""
+    """Raised by a pass that cannot proceed: a message for the user and, if known, the location in their model."""
 
     def __init__(self, message: str, location: Any | None = None):
         super().__init__(message)
@@ -70,28 +70,28 @@ class PassError(MirloError):
 
 
 class Pass:
-    """A step over the operations of one kind. Subclasses are frozen dataclasses; their fields are the options."""
+    """A pass over operations of one kind. Subclasses are frozen dataclasses; their fields are the options."""
 
     name: ClassVar[str] = ""
     anchor: ClassVar[str] = ROOT_ANCHOR
-    """The operation it runs on: `builtin.module`, or `func.func`, then on each function."""
+    """The operation it runs on: `builtin.module`, or `func.func` to run on each function."""
     trusted: ClassVar[bool] = False
-    """Whether a compilation need not verify what it leaves: it runs no rules or code of users, and has tests."""
+    """Whether a compilation may skip verifying its output: it runs no rules or code of users, and has tests."""
 
     contained: ClassVar[bool] = False
-    """Whether it touches nothing but the module: it writes no files, starts no processes, and runs or reads nothing
-    that its options name. Only such passes are run where a file, not the user, says so."""
+    """Whether it only changes the module: it writes no files, starts no processes, and neither runs nor reads
+    anything that its options name. Only such passes may be run on behalf of a file."""
 
     def is_trusted(self, session: Session) -> bool:
-        """`trusted`, of a pass for which that depends on whether users gave it rules."""
+        """Return `trusted`; overridden by passes for which it depends on rules of users."""
         return self.trusted
 
     def is_contained(self) -> bool:
-        """Return `contained`, of a pass for which that depends on its options."""
+        """Return `contained`; overridden by passes for which it depends on their options."""
         return self.contained
 
     def run(self, op: Any, session: Session) -> None:
-        """Change `op` in place. Raise `PassError` where that is impossible."""
+        """Transform `op` in place. Raise `PassError` if that is impossible."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Pass:
 
 
 def option(default: Any, help: str) -> Any:
-    """A field of a pass that is an option: its default and one line of help."""
+    """Declare a field of a pass as an option, with its default and one line of help."""
     return dataclasses.field(default=default, metadata={"help": help})
 
 
@@ -108,7 +108,7 @@ _REGISTERED: dict[str, type[Pass]] = {}
 
 
 def register_pass(cls: PassClass) -> PassClass:
-    """Class decorator: makes the pass known by its name."""
+    """Register a pass by its name (class decorator)."""
     where = f"{cls.__module__}.{cls.__qualname__}"
     if not _NAME.fullmatch(cls.name):
         raise RegistrationError(f"{where}: a pass needs a name such as 'fold-constant', got '{cls.name}'")
@@ -129,14 +129,14 @@ def register_pass(cls: PassClass) -> PassClass:
 
 
 def summary(cls: type[Pass]) -> str:
-    """The one-line help of a pass."""
-    # A dataclass without docstring gets its signature for one.
+    """Return the one-line help of a pass."""
+    # The default docstring of a dataclass is its signature.
     doc = cls.__doc__ or ""
     return "" if doc.startswith(f"{cls.__name__}(") else doc.strip().split("\n")[0]
 
 
 def find_pass(name: str) -> type[Pass] | None:
-    """The pass of this name, or None. Imports only the modules that mention the name."""
+    """Return the pass with this name, or None. Imports only the modules that mention the name."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:
@@ -155,7 +155,7 @@ def find_pass(name: str) -> type[Pass] | None:
 
 
 def load_all() -> dict[str, type[Pass]]:
-    """Every pass by name, sorted; imports all modules that register passes."""
+    """Return every pass by name, sorted; imports all modules that register passes."""
     for package in [*SEARCHED, *_plugin_packages()]:
         for module in _pass_modules(package):
             importlib.import_module(module)
@@ -177,18 +177,18 @@ def load_plugin(name: str) -> None:
 
 
 def _plugin_packages() -> list[str]:
-    """The packages that offer passes, looked up anew where the import path has changed."""
+    """Return the packages that provide passes; looked up again when the import path has changed."""
     return [entry.value for entry in offered(PLUGINS) if entry.value not in SEARCHED]
 
 
 def _pass_modules(package: str) -> list[str]:
-    """The modules of a package that register passes, without importing them."""
+    """Return the modules of a package that register passes, without importing them."""
     return [module for module, path in _modules(package).items() if _passes_named(path) is not None]
 
 
 @cache
 def _modules(package: str) -> dict[str, Path]:
-    """All modules of a package, and their files."""
+    """Return all modules of a package, and their files."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
@@ -208,7 +208,7 @@ def _modules(package: str) -> dict[str, Path]:
 
 
 def _distance(name: str, module: str) -> int:
-    """How far a module's name is from a pass's: the nearest are read first, as to read all takes a while."""
+    """Return the distance of a module's name from a pass's: the nearest are read first, since reading all is slow."""
     *folders, stem = module.split(".")
     words = name.split("-")
     if stem == name.replace("-", "_") or stem in words:
@@ -220,7 +220,7 @@ def _distance(name: str, module: str) -> int:
 
 @cache
 def _passes_named(path: Path) -> frozenset[str] | None:
-    """The names that a source which registers passes mentions; None of others. It does not change meanwhile."""
+    """Return the names in a source that registers passes; None for others. Cached per process."""
     source = path.read_bytes()
     if b"register_pass" not in source or not _REGISTERS.search(source):
         return None

@@ -1,9 +1,9 @@
-"""Reproducers: the IR before the pass that failed, and what remained to be run, in one file.
+"""Reproducers: the IR before the failing pass and the remaining pipeline, in one file.
 
     // configuration: --pass-pipeline='builtin.module(legalize,cse)'
 
-`mirlo-opt --run-reproducer FILE` runs it again. The line is part of a file that may come from anywhere: passes that
-reach outside of the module, and plug-ins, are only run with `--trust-file`.
+`mirlo-opt --run-reproducer FILE` runs it again. The line is part of an untrusted file: passes that reach outside of
+the module, and plug-ins, run only with `--trust-file`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 HEADER = "// configuration: "
 TRUST = "--trust-file"
-"""Flag of `mirlo` and `mirlo-opt`: the file that is read may name plug-ins, and passes that are not contained."""
+"""Flag of `mirlo` and `mirlo-opt`: the input file may name plug-ins, and passes that are not contained."""
 
 
 @dataclass
 class Reproducer(Instrument):
-    """Writes `path` before each step of the outermost level, and removes it when all have passed.
+    """Write `path` before each step of the outermost level, and remove it when all have passed.
 
-    The file is there even when a pass takes the whole process down.
+    The file remains even if a pass crashes the process.
     """
 
     path: str
@@ -55,13 +55,13 @@ class Reproducer(Instrument):
 
 
 def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
-    """The line that makes IR a reproducer: the passes that it has before it, and what else `mirlo-opt` must be told."""
+    """Return the line that makes IR a reproducer: the remaining passes and other arguments of `mirlo-opt`."""
     pipeline = shlex.quote(f"{ROOT_ANCHOR}({join_steps(remaining)})")
     return f"{HEADER}{' '.join([f'--pass-pipeline={pipeline}', *flags])}\n"
 
 
 def arguments_of(text: str) -> list[str] | None:
-    """The arguments of `mirlo-opt` that a reproducer's text starts with, or None if it is no reproducer."""
+    """Return the arguments of `mirlo-opt` at the start of a reproducer, or None for other text."""
     first = text.split("\n", 1)[0]
     if not first.startswith(HEADER):
         return None
@@ -72,9 +72,9 @@ def arguments_of(text: str) -> list[str] | None:
 
 
 def uncontained(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] = ()) -> str | None:
-    """Return what of a pipeline and plug-ins that a file names reaches outside of the module; None where nothing does.
+    """Return which passes or plug-ins named by a file reach outside of the module; None if none do.
 
-    Text in a file is not the user's word: without it, only passes are run that touch nothing but the module.
+    Text in a file is not authorized by the user: by default only passes run that change nothing but the module.
     """
     if plugins:
         return f"loads the plug-in '{plugins[0]}', which is code"
@@ -85,5 +85,5 @@ def uncontained(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] 
 
 
 def trust_flag(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] = ()) -> str:
-    """Return what a printed command needs, beside `--run-reproducer`, to run these again."""
+    """Return the flag that a printed command needs, besides `--run-reproducer`, to run these again."""
     return f" {TRUST}" if uncontained(pipeline, plugins) else ""

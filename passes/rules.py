@@ -1,16 +1,16 @@
-"""The rule system: legalization, intrinsic lowering and scheduling are one idea.
+"""The rule system, shared by legalization, intrinsic lowering and scheduling.
 
 Rules are registered for a subject (an operator, an intrinsic, a kind of prim function) on a target. For one subject
 they are tried in order: a user's own map first, then along the target chain (`mydsp → llvm → default`), within a
 target by priority. The first that accepts wins. A rule that declines returns `decline("why", fact=...)`; the reason is
-recorded and the next rule is tried. Returning None or raising an exception is a mistake in the rule, and an error that
-names it.
+recorded and the next rule is tried. Returning None or raising an exception is a bug in the rule, reported as an error
+that names it.
 
     @legalize("relax.softmax", target="mydsp")                  # by decorator
     LEGALIZE.table({"relax.exp": fast_exp}, target="mydsp")     # by table
 
-Several rules for one subject on one target are *strategies*, known by their names: one that is asked for by name is
-tried before the others of the chain (`preferring`).
+Several rules for one subject on one target are *strategies* with names: a strategy requested by name is tried before
+the others of the chain (`preferring`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from mirlo.runtime.errors import MirloError
 DEFAULT = "default"
 """The last target of every chain."""
 CUSTOM = "custom"
-"""Stands for the target of rules that were given to one compilation."""
+"""Stands for the target of rules that were passed to one compilation."""
 
 
 @dataclass(frozen=True)
 class Decline:
-    """Why a rule does not apply: a sentence, and the facts that it rests on."""
+    """Why a rule does not apply: a reason, and the facts it depends on."""
 
     reason: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Decline:
 
 
 def decline(reason: str, **facts: Any) -> Decline:
-    """What a rule returns when it does not apply."""
+    """Return a decline: the result of a rule that does not apply."""
     return Decline(reason, facts)
 
 
@@ -63,14 +63,14 @@ class Rule:
 
     @cached_property
     def place(self) -> str:
-        """`file:line` where the rule was written."""
+        """Return the `file:line` of the rule's definition."""
         function = inspect.unwrap(self.function)
         code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "<unknown>"
 
     @property
     def summary(self) -> str:
-        """The first line of what its author says about it, or about the file that it is in."""
+        """Return the first line of the rule's docstring, or of its module's."""
         module = sys.modules.get(getattr(self.function, "__module__", ""))
         text = inspect.getdoc(self.function) or (module.__doc__ if module is not None else None)
         return (text or "").strip().split("\n")[0]
@@ -91,7 +91,7 @@ class Attempt:
 
 
 Given = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
-"""Rules of a caller's own, by subject: one, or several in the order in which they are tried."""
+"""Rules of a caller, by subject: one, or several in the order in which they are tried."""
 
 
 class RuleBook:
@@ -102,7 +102,7 @@ class RuleBook:
         self._rules: dict[tuple[str, str], list[Rule]] = {}
 
     def add(self, subject: str, target: str, function: Callable[..., Any], priority: int = 0, name: str = "") -> Rule:
-        """Register a rule; its name is that of the function, unless another is given."""
+        """Register a rule, named after the function unless a name is given."""
         rule = Rule(self.kind, subject, target, function, priority, name or name_of(function))
         present = self._rules.setdefault((subject, target), [])
         for other in present:
@@ -122,16 +122,16 @@ class RuleBook:
         return {subject for subject, _ in self._rules}
 
     def foreign(self) -> Rule | None:
-        """A registered rule that is not Mirlo's own, if there is one."""
+        """Return a registered rule that is not part of Mirlo, or None."""
         outside = (r for r in self if not (getattr(r.function, "__module__", None) or "").startswith("mirlo."))
         return next(outside, None)
 
     def __iter__(self) -> Iterator[Rule]:
-        """All rules, those of one subject and target in the order in which they are tried."""
+        """Iterate over all rules, those of one subject and target in the order in which they are tried."""
         return (rule for rules in self._rules.values() for rule in rules)
 
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
-        """Rules for this subject, in the order in which they are tried."""
+        """Return rules for this subject, in the order in which they are tried."""
         found = []
         if custom and subject in custom:
             found += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
@@ -144,7 +144,7 @@ class RuleBook:
     ) -> Callable[[Any], Any]:
         """Register the decorated function for these subjects."""
         if not subjects or not all(isinstance(subject, str) for subject in subjects):
-            # @legalize without parentheses would otherwise register nothing, and say nothing.
+            # @legalize without parentheses would otherwise silently register nothing.
             raise TypeError(f'a {self.kind} rule needs the names that it is for: @{self.kind}("name", target=...)')
 
         def register(function: Any) -> Any:
@@ -156,7 +156,7 @@ class RuleBook:
 
 
 def name_of(function: Any) -> str:
-    """What a rule is called that is not given a name."""
+    """Return the default name of a rule."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -165,11 +165,11 @@ def functions_of(given: Callable[..., Any] | Sequence[Callable[..., Any]]) -> Se
 
 
 class RuleError(MirloError, RuntimeError):
-    """A rule that misbehaves, or a subject that every rule declined."""
+    """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
 
 def run_rule(rule: Rule, *arguments: Any) -> Any:
-    """What a rule returns; an exception in it, or None, is an error that names the rule."""
+    """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
     try:
         outcome = rule.function(*arguments)
     except (RuleError, MemoryError):
@@ -178,7 +178,7 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
         return decline(f"its choices need sizes that are known at run time only: {undecided}")
     except Exception as error:
         if getattr(error, "location", None) is not None:
-            raise  # an error about a place in the user's model, raised on purpose
+            raise  # an error about a location in the user's model, raised on purpose
         last = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         at = f" (at {last.filename}:{last.lineno})"
@@ -189,7 +189,7 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
 
 
 def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For what plans a part of a rule: where its choices need sizes that are known at run time only, it declines."""
+    """Decorate a part of a rule so that it declines if its choices need sizes known at run time only."""
 
     @wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -202,7 +202,7 @@ def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def try_rules(rules: Iterable[Rule], *arguments: Any) -> tuple[Any, Rule | None, list[Attempt]]:
-    """Result and rule of the first that accepts, and the attempts before it."""
+    """Return result and rule of the first rule that accepts, and the attempts before it."""
     attempts: list[Attempt] = []
     for rule in rules:
         outcome = run_rule(rule, *arguments)
@@ -213,13 +213,13 @@ def try_rules(rules: Iterable[Rule], *arguments: Any) -> tuple[Any, Rule | None,
 
 
 def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:
-    """The rules with those of a name before the others; a caller's own stay in front of all."""
+    """Return the rules with those of a name first, but after a caller's own."""
     return sorted(rules, key=lambda rule: (rule.target != CUSTOM, rule.name != name))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that is not known: `; did you mean 'x'?`, or nothing."""
-    # A name without the dialect's is meant well, too.
+    """Return a hint for an unknown name, `; did you mean 'x'?`, or nothing."""
+    # Also match a name without the dialect's namespace.
     meant = {word: full for full in sorted(known) for word in (full.rpartition(".")[2], full)}
     near = difflib.get_close_matches(name, meant, n=1)
     return f"; did you mean '{meant[near[0]]}'?" if near else ""
@@ -233,7 +233,7 @@ SCHEDULE = RuleBook("schedule")
 def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: str = "") -> Callable[[Any], Any]:
     """Register a legalization: `f(op, builder)` returns the values that replace the operator's results.
 
-    `name` is what it is called as a strategy; the name of the function, unless told.
+    `name` is its name as a strategy, by default the name of the function.
     """
     return LEGALIZE.decorator(*operators, target=target, priority=priority, name=name)
 
@@ -241,7 +241,7 @@ def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: st
 def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
     """Register the lowering of intrinsics: `f(op, builder)` returns the value that replaces `tir.<name>`.
 
-    They are named with or without `tir.`.
+    Names may include `tir.`.
     """
     return INTRINSIC.decorator(*(name.removeprefix("tir.") for name in names), target=target, priority=priority)
 
@@ -257,7 +257,7 @@ LAYOUT = RuleBook("layout")
 
 
 def recognize(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
-    """Register how to find an operator in what it is spelled out as: a simplification that comes before all others."""
+    """Register a simplification that recognizes an operator in its decomposed form; tried before all others."""
     return RECOGNIZE.decorator(*operators, priority=priority)
 
 
@@ -267,5 +267,5 @@ def simplify(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
 
 
 def layout(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
-    """Register how an operator moves through a change of layout: like a simplification, run by `convert-layout`."""
+    """Register how an operator moves through a layout change: a simplification run by `convert-layout`."""
     return LAYOUT.decorator(*operators, priority=priority)

@@ -1,4 +1,4 @@
-"""Runs the steps of a pipeline, watched by instruments."""
+"""The runner of pipeline steps, observed by instruments."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Runner:
     instruments: Sequence[Instrument] = ()
     verify_each: bool = True
     trusting: bool = False
-    """Then what trusted passes leave is verified together with what the next other pass leaves, or at the end."""
+    """Whether to verify the output of trusted passes together with that of the next other pass, or at the end."""
     _unverified: list[Leaf] = field(default_factory=list, init=False)
-    """The trusted passes since the whole module was known to be valid."""
+    """The trusted passes that ran since the whole module was last verified."""
     _managers: dict[tuple[UpstreamPass, str], Any] = field(default_factory=dict, init=False)
-    """Pass managers of MLIR, kept because they prepare themselves (collect patterns, say) in their first run."""
+    """MLIR's pass managers, cached because their first run prepares them (collects patterns, for example)."""
 
     def run(self, steps: Sequence[Step], op: Any) -> None:
         self.session.watching = [instrument for instrument in self.instruments if instrument.watches_inner]
@@ -97,7 +97,7 @@ class Runner:
 
 
 def _children(op: Any, anchor: str | None) -> Iterator[Any]:
-    """Operations of a kind right below, as they are now: a pass may add others."""
+    """Return a snapshot of the operations of a kind directly below: a pass may add others."""
     found = [child for region in op.regions for block in region for child in block if child.operation.name == anchor]
     yield from found
 
@@ -111,7 +111,7 @@ def _explain(step: Leaf, error: Exception) -> PassFailed:
         diagnostics = error.error_diagnostics
         return PassFailed(step.name, "see its errors" if diagnostics else "it gave no reason", None, diagnostics)
     if type(error).__module__.split(".")[0] == "mirlo":
-        # Mirlo's own exceptions hold a sentence for the user.
+        # Mirlo's own exceptions contain messages for the user.
         return PassFailed(step.name, str(error))
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return PassFailed(step.name, reason, internal=True)

@@ -1,4 +1,4 @@
-"""What one compilation carries beside the module."""
+"""The state of one compilation besides the module."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _print_to_stderr(severity: str, message: str, location: Any | None) -> None:
 
 
 class Session:
-    """Passed to every pass: the weights, what passes have to tell, the caller's options.
+    """Context passed to every pass: weights, records of passes, the caller's options.
 
-    `notes` holds the records that passes append (declined rules, placement decisions); tools print them. `options` is
-    free for whoever runs the pipeline. `report` receives the warnings and remarks of passes.
+    `notes` holds the records that passes append (declined rules, placement decisions); tools print them. `options`
+    is free for the caller of the pipeline. `report` receives the warnings and remarks of passes.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Session:
         self.options: dict[str, Any] = {} if options is None else options
         self.report = report
         self.watching: Sequence[Any] = ()
-        """The instruments of the run that want to see what passes run inside of them."""
+        """The instruments of the run that observe nested passes."""
 
     @property
     def params(self) -> ParameterStore:
-        """The arrays that `relax.constant` names; an empty store, made when first asked for, where none was given."""
+        """Return the arrays that `relax.constant` names; an empty store is created on first use if none was given."""
         if self._params is None:
             from mirlo.runtime.params import ParameterStore
 
@@ -53,13 +53,13 @@ class Session:
 
     @property
     def has_params(self) -> bool:
-        """Whether there are any, without making a store."""
+        """Return whether there are parameters, without creating a store."""
         return self._params is not None and len(self._params) > 0
 
     def warning(self, message: str, location: Any | None = None) -> None:
-        """Tell the user something that may be wrong, at a place in their model."""
+        """Warn about a possible mistake at a location in the user's model."""
         self.report("warning", message, location)
 
     def remark(self, message: str, location: Any | None = None) -> None:
-        """Tell the user what the compiler did and why."""
+        """Report a decision of the compiler and its reason."""
         self.report("remark", message, location)

@@ -1,4 +1,4 @@
-"""Targets: what one is, and how they are found. Nothing in `passes` names one; all come through entry points."""
+"""Targets: their definition and lookup. `passes` names no target; all come through entry points."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GROUP = "mirlo.targets"
 
 
 class TargetError(MirloError, ValueError):
-    """A target that is unknown, broken or claimed twice."""
+    """Raised for a target that is unknown, broken or registered twice."""
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """The options of a target's pipeline and emitter, checked."""
+    """The checked options of a target's pipeline and emitter."""
 
     target: str = "llvm"
     threads: int = 1
@@ -37,9 +37,9 @@ class CompileOptions:
     target_options: str = ""
     """The options in braces after the name of the target: `nvvm{chip=sm_90a}`."""
     jobs: int | None = None
-    """Processes that compile kernels at the same time; None for as many as help."""
+    """Processes that compile kernels in parallel; None chooses the number."""
     cache: Cache | None = None
-    """Where compiled kernels are stored and looked up."""
+    """The cache of compiled kernels."""
     meanwhile: Callable[[Iterable[str]], None] | None = None
     """A callback for the names of the weights, run while workers compile; emitters need not call it."""
 
@@ -54,50 +54,52 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Target:
-    """A target: its place in the chain, the modules with its rules, its pipeline, and how it makes code."""
+    """A target: its place in the chain, the modules with its rules, its pipeline, and its emitter."""
 
     name: str
     help: str
     parent: str | None = None
-    """The target whose rules are tried after this one's; the default rules come last in any case."""
+    """The target whose rules are tried after this one's; the default rules always come last."""
     rule_modules: tuple[str, ...] = ()
     """Modules that register the target's rules when imported."""
     pipeline: Callable[[CompileOptions], str] | None = None
-    """Text of the pass pipeline from relax to what `emit` takes, for given options."""
+    """Returns the text of the pass pipeline from relax to the input of `emit`, for given options."""
     emit: Callable[[Any, CompileOptions], Artifact] | None = None
-    """Make the run-time artifact of a module (`ir.Module`) that went through the pipeline."""
+    """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
     prepare: Callable[[CompileOptions], None] | None = None
-    """Called with the options before the pipeline runs on a large model: a chance to start what `emit` will need."""
+    """Called with the options before the pipeline runs on a large model, to start early what `emit` needs."""
     fingerprint: Callable[[], str] | None = None
-    """What of this machine the code depends on, as text; without it compiled models are not kept in the cache."""
+    """Returns the properties of this machine that the code depends on, as text; without it compiled models are not
+    cached."""
     space: Callable[[Any, Any], list[dict[str, int]]] | None = None
-    """What can be chosen for a prim function in tensor form, the likeliest first: numbers by name, which its rules read
-    from `tir.tuned`."""
+    """Returns the search space of a prim function in tensor form, likeliest candidates first: values by name, which
+    its rules read from `tir.tuned`."""
     expected: Callable[[Any, Mapping[str, int], Any], float | None] | None = None
-    """What a prim function is expected to take with some choices, in any unit; None where that is not known.
+    """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 
-    `mirlo tune` measures first what is expected to be fast, and not at all what is expected to be slow."""
+    `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
+    """
     pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
-    """Other named pipelines (stages of the way)."""
+    """Other named pipelines (stages of the main one)."""
     codegen: Any = None
-    """Its code generator for parts of models: a subclass of `CodeGenerator`, or where one is, `"module:Class"`."""
+    """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
     takes_options: bool = False
-    """Whether its name may be followed by options in braces, which it is told as `options.target_options`."""
+    """Whether its name may be followed by options in braces, passed as `options.target_options`."""
     symbolic_dims: bool = False
-    """Whether it makes code for dims that are known when the model is called only."""
+    """Whether it supports dynamic dims."""
     figures: Figures | Callable[[str], Figures] | None = None
-    """How fast its code is, for placement by estimated cost, or what says so by the options in braces; a code generator
-    says that itself."""
+    """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
+    it. A code generator declares its own."""
 
 
 _REGISTERED: dict[str, tuple[Target, str]] = {}
-"""Targets that no installed package offers, each with the file that registered it."""
+"""Targets that no installed package provides, each with the file that registered it."""
 
 
 def register_target(target: Target) -> Target:
-    """Make a target known that no package offers: one in a script, or in a file that is loaded with `--plugin`.
+    """Register a target that no package provides: one in a script, or in a file loaded with `--plugin`.
 
-    Registering one again replaces it; a name that a package offers is an error.
+    Registering one again replaces it; a name that a package provides is an error.
     """
     if target.name in _entry_points():
         raise TargetError(f"target '{target.name}' is offered by an installed package: choose another name")
@@ -107,12 +109,12 @@ def register_target(target: Target) -> Target:
 
 
 def plugin_of(name: str) -> str | None:
-    """The file that registers a target which no package offers; None for others."""
+    """Return the file that registers a target which no package provides; None for others."""
     return os.path.abspath(_REGISTERED[name][1]) if name in _REGISTERED else None
 
 
 def where_from(name: str) -> str:
-    """Where a target comes from, for messages: `package 'mirlo'`, `file my.py`."""
+    """Return the origin of a target for messages: `package 'mirlo'`, `file my.py`."""
     if name in _REGISTERED:
         return f"file {_REGISTERED[name][1] or '?'}"
     entry = _entry_points()[name]
@@ -132,13 +134,13 @@ def _entry_points() -> dict[str, Any]:
 
 
 def target_names() -> list[str]:
-    """Names of the installed targets."""
+    """Return the names of the installed targets."""
     return sorted({*_entry_points(), *_REGISTERED})
 
 
 @cache
 def find_target(name: str) -> Target:
-    """The target of this name, with its rules registered."""
+    """Return the target with this name, with its rules registered."""
     target = declared_target(name)
     try:
         for module in target.rule_modules if name not in _REGISTERED else ():
@@ -149,7 +151,7 @@ def find_target(name: str) -> Target:
 
 
 def declared_target(name: str) -> Target:
-    """The target of this name, without its rules, whose modules take time to import."""
+    """Return the target with this name, without its rules, whose modules are slow to import."""
     if name in _REGISTERED:
         return _checked(_REGISTERED[name][0], name)
     entry = _entry_points().get(name)
@@ -165,7 +167,7 @@ def declared_target(name: str) -> Target:
 
 
 def _checked(target: Any, name: str) -> Target:
-    # Where it comes from is asked for in an error only: it takes reading, and parsing, what a package says of itself.
+    # The origin is looked up for an error only: that reads and parses package metadata.
     if not isinstance(target, Target):
         raise TargetError(f"target '{name}' of {where_from(name)} is a {type(target).__name__}, not a mirlo Target")
     if target.name != name:
@@ -177,7 +179,7 @@ def _checked(target: Any, name: str) -> Target:
 
 
 def chain(name: str) -> tuple[str, ...]:
-    """The target, its parents, and `default`: the order in which rules are tried."""
+    """Return the target, its parents, and `default`: the order in which rules are tried."""
     names: list[str] = []
     current: str | None = name
     while current is not None and current != DEFAULT:

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, pass by pass."""
+"""Compile time per pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULE = "===" + "-" * 73 + "==="
 
 @dataclass
 class Timing(Instrument):
-    """Measures each pass of a pipeline, and named phases around it. `steps` are the pipeline's."""
+    """Timer of each pass of a pipeline, and of named phases around it. `steps` are the pipeline's."""
 
     steps: Sequence[Step] = ()
     phases: dict[str, float] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Timing(Instrument):
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure something other than a pass, such as parsing."""
+        """Measure a phase other than a pass, such as parsing."""
         start = time.perf_counter()
         try:
             yield
@@ -57,7 +57,7 @@ class Timing(Instrument):
         self._runs[id(step)] = self._runs.get(id(step), 0) + 1
 
     def report(self) -> str:
-        """The table."""
+        """Return the table as text."""
         total = time.perf_counter() - self._started
         rows = [(seconds, 0, name, "") for name, seconds in self.phases.items()]
         rows[1:1] = [*self._rows(self.steps, 0), (self._verify, 0, "Verify", "")]

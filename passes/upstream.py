@@ -1,4 +1,4 @@
-"""Passes of MLIR itself, by name, mixed with those in Python."""
+"""MLIR's own passes, by name, mixed with those in Python."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpstreamPass:
-    """One pass, or pass pipeline, of MLIR; `options` are kept as they were written."""
+    """One upstream pass or pass pipeline; `options` are kept as written."""
 
     name: str
     options: str = ""
     anchor: str | None = None
-    """The only kind of operation it runs on; None when it takes any."""
+    """The only kind of operation it runs on; None for any."""
 
     def run(self, op: Any, session: Session) -> None:
         self.manager(op.operation).run(op.operation)
 
     def is_contained(self) -> bool:
-        """Return whether it touches nothing but the operation that it runs on."""
+        """Return whether it changes nothing but the operation that it runs on."""
         return self.name in CONTAINED or (self.name in CONTAINED_WITHOUT_OPTIONS and not self.options)
 
     def manager(self, operation: Any) -> Any:
-        """A pass manager of MLIR for operations of this kind and context, with this pass alone."""
+        """Return an MLIR pass manager, for operations of this kind and context, with this pass only."""
         manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
-        # The runner verifies after each pass, whoever wrote it.
+        # The runner verifies after each pass.
         manager.enable_verifier(False)
         return manager
 
@@ -47,9 +47,9 @@ class UpstreamPass:
 
 
 def find_upstream(name: str, options: str = "") -> UpstreamPass | None:
-    """The upstream pass of this name, or None. Raises `OptionError` where it does not take these options."""
+    """Return the upstream pass with this name, or None. Raise `OptionError` for invalid options."""
     found = _find(name, options)
-    # Each occurrence in a pipeline is an object of its own: instruments tell them apart by identity.
+    # Each occurrence in a pipeline is a separate object: instruments tell them apart by identity.
     return None if found is None else replace(found)
 
 
@@ -65,7 +65,7 @@ def _find(name: str, options: str) -> UpstreamPass | None:
 
 
 def default_options(name: str, anchor: str | None = None) -> str:
-    """All options of an upstream pass with their defaults, as MLIR prints them."""
+    """Return all options of an upstream pass with their defaults, as MLIR prints them."""
     printed = str(_parse(f"{anchor or 'any'}({name})"))
     found = re.search(r"\{(.*)\}\)$", printed, re.DOTALL)
     return found[1].strip() if found else ""
@@ -78,7 +78,7 @@ def _restriction(name: str) -> str | None:
 
 
 def _complaint(pipeline: str, containing: str = "") -> str | None:
-    """What MLIR's parser has against a pipeline, if that contains this text."""
+    """Return the error of MLIR's parser for a pipeline if it contains this text."""
     try:
         _parse(pipeline)
     except ValueError as error:
@@ -87,7 +87,7 @@ def _complaint(pipeline: str, containing: str = "") -> str | None:
 
 
 def _parse(pipeline: str) -> Any:
-    # Parsing needs some context, and the answer is the same in all.
+    # Parsing needs a context, and the result is the same in all.
     with _silent_stderr():
         return passmanager.PassManager.parse(pipeline, ir.Context.current or _spare_context())
 
@@ -99,7 +99,7 @@ def _spare_context() -> Any:
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """MLIR prints part of what it has against an option right to the process's standard error."""
+    """Silence the process's standard error: MLIR prints part of an option's error there directly."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as nowhere:

@@ -1,7 +1,7 @@
-"""Names of the passes of MLIR that are of use here, for lists and for "did you mean".
+"""Names of useful MLIR passes, for lists and for "did you mean".
 
-Whether a name exists is decided by MLIR's own parser (`mirlo.passes.upstream`): a pass that is not in these
-lists runs as well, where the user asks for it.
+MLIR's own parser decides whether a name exists (`mirlo.passes.upstream`): passes that are not in these lists run too
+when requested.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ spirv-lower-abi-attrs spirv-promote-to-replicated-constants spirv-rewrite-insert
 spirv-update-vce spirv-webgpu-prepare sroa strip-debuginfo symbol-dce symbol-privatize topological-sort trivial-dce
 """.split()  # noqa: SIM905 (a list of one name per line would fill a screen)
 )
-"""Passes that touch nothing but the operation they run on: a pipeline that comes from a file may run these."""
+"""Passes that change nothing but the operation they run on: a pipeline that comes from a file may run these."""
 
 CONTAINED_WITHOUT_OPTIONS = ("inline",)
-"""Passes that are contained as long as they have no options: those of `inline` are pipelines."""
+"""Passes that are contained without options: those of `inline` are pipelines."""
 
 _OTHERS = (
     "gpu-lower-to-nvvm-pipeline",

@@ -1,4 +1,4 @@
-"""Passes about the IR as such."""
+"""Verification of the IR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.passes.session import Session
 class Verify(Pass):
     """Check every operation of the module.
 
-    `mirlo-opt` does this after each pass anyway, unless told `--no-verify-each`.
+    `mirlo-opt` does this after each pass anyway, except with `--no-verify-each`.
     """
 
     name = "verify"

@@ -1,4 +1,4 @@
-"""The pass `verify-calls`: what no operation can check by itself, because it is about two of them."""
+"""The pass `verify-calls`: checks across calls and functions, which verifiers of single operations cannot do."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ STORAGE = {row.storage for row in DTYPES.values()}
 @register_pass
 @dataclass(frozen=True)
 class VerifyCalls(Pass):
-    """Check that calls fit the functions that they name, and what functions say about themselves.
+    """Check that calls match the functions that they name, and the attributes of functions.
 
     `relax.call_tir` must name a prim function whose parameters and results have the storage types of the call's;
-    `relax.call_external` a function `@module::@function` of a nested module, of the call's types. Prim functions must
-    be of one form, tensors or buffers, and the `relax.*` attributes of functions must be known ones of the right kind.
+    `relax.call_external` must name a function `@module::@function` of a nested module, of the call's types. Prim
+    functions must have one form, tensors or buffers. The `relax.*` attributes of functions must be known and of the
+    right type.
     """
 
     name = "verify-calls"
@@ -59,7 +60,7 @@ def _in_module(module: Any) -> Iterator[Problem]:
 
 
 def _symbols(module: Any) -> dict[str, Any]:
-    """The operations of a module that have a name."""
+    """Return the operations of a module that have a name."""
     members = [member.operation for member in module.regions[0].blocks[0].operations]
     return {_symbol_name(op): op for op in members if "sym_name" in op.attributes}
 
@@ -168,7 +169,7 @@ def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
     kind = ir.TypeAttr(callee.attributes["function_type"]).value
     inputs, results = list(kind.inputs), list(kind.results)
     if not results:
-        # Buffer form: the outputs are parameters after the inputs, and scratch memory is the last one.
+        # In buffer form the outputs are parameters after the inputs, followed by scratch memory and symbols.
         taken = len(inputs) - (WORKSPACE in callee.attributes) - len(symbols_of_function(callee))
         count = max(0, taken - len(op.results))
         inputs, results = inputs[:count], inputs[count:taken]
@@ -210,7 +211,7 @@ def _hint(name: str, symbols: dict[str, Any], fits: Callable[[Any], bool]) -> st
 def _mismatch(
     name: str, op: Any, inputs: list[Any], results: list[Any], fits: Callable[[Any, Any], bool]
 ) -> str | None:
-    """How the operands and results of a call differ from what its function declares."""
+    """Return how the operands and results of a call differ from those of its function, or None."""
     sides = (("operands", op.operands, inputs), ("results", op.results, results))
     for side, values, declared in sides:
         if len(values) != len(declared):
@@ -223,7 +224,7 @@ def _mismatch(
 
 
 def _is_stored_as(given: Any, declared: Any) -> bool:
-    """Whether a relax tensor may be handed to a parameter of this type; an unknown dim there takes any size."""
+    """Return whether a relax tensor may be passed to a parameter of this type; an unknown dim there takes any size."""
     tensor = TensorType.from_mlir(given)
     if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):
         return False

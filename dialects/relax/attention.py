@@ -68,10 +68,10 @@ class Attention(RelaxOp, name="attention"):
 
 
 class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
-    """Rotate pairs of the last dim of x [B, H, S, D] by the angles of cos and sin, which broadcast to [B, 1, S,
-    R/2].
+    """Rotate pairs of the last dim of x [B, H, S, D] by the angles of cos and sin.
 
-    The first R elements are rotated: element i with i + R/2, or with its neighbour if `interleaved`.
+    cos and sin broadcast to [B, 1, S, R/2]. The first R elements are rotated: element i with i + R/2, or with its
+    neighbour if `interleaved`.
     """
 
     x = operand()

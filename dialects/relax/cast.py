@@ -26,8 +26,10 @@ class Cast(RelaxOp, name="cast"):
 
 
 class Bitcast(RelaxOp, name="bitcast"):
-    """Reinterpret the bits of the elements as another type of the same size; as bool, every bit pattern but 0 is
-    true."""
+    """Reinterpret the bits of the elements as another type of the same size.
+
+    As bool, every bit pattern but 0 is true.
+    """
 
     x = operand()
     dtype = ElementType()

@@ -69,8 +69,10 @@ class Resize(RelaxOp, name="resize"):
 
 
 class GridSample(RelaxOp, name="grid_sample"):
-    """x [N, C, *spatial] sampled at the points of grid [N, *out, number of spatial dims], in -1 to 1, last dim
-    first."""
+    """x sampled at the points of a grid.
+
+    x is [N, C, *spatial], grid [N, *out, number of spatial dims], with coordinates in -1 to 1, last dim first.
+    """
 
     x = operand()
     grid = operand()

@@ -1,4 +1,4 @@
-"""The pass `fuse-ops`: calls of prim functions that belong together become one `relax.primitive` function."""
+"""The pass `fuse-ops`: groups calls of prim functions into `relax.primitive` functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo.passes.fuse.kinds import Kind, has_several_contractions, is_move, kin
 from mirlo.passes.registry import Pass, option, register_pass
 
 PRIMITIVE = "relax.primitive"
-"""Attribute of a function whose body is one group of calls; `fuse-tir` makes a prim function of it."""
+"""Attribute of a function whose body is one group of calls; `fuse-tir` merges it into a prim function."""
 
 LONGEST_NAME = 80
 
@@ -24,7 +24,7 @@ LONGEST_NAME = 80
 @register_pass
 @dataclass(frozen=True)
 class FuseOps(Pass):
-    """Group calls of prim functions by their kinds: a contraction with what follows it, elementwise chains, rows.
+    """Group calls of prim functions by kind: a contraction with its epilogue, elementwise chains, row operations.
 
     Each group moves to a private function with the attribute `relax.primitive`, called with `func.call`.
     """
@@ -52,7 +52,7 @@ class FuseOps(Pass):
 
 @dataclass(frozen=True)
 class _Prims:
-    """What is known of the prim functions, by their names."""
+    """Facts about the prim functions, by name."""
 
     kinds: dict[str, Kind]
     moves: set[str]
@@ -74,9 +74,9 @@ def _fuse(function: Any, prims: _Prims, symbols: Any, module_body: Any, max_inpu
 def graph_of(
     steps: Sequence[Any], kinds: dict[str, Kind], moves: Collection[str] = (), takes_moves: Collection[str] = ()
 ) -> list[Node]:
-    """A node per operation of a block; what is no call of a prim function is opaque.
+    """Return a node per operation of a block; operations other than calls of prim functions are opaque.
 
-    `moves` are the functions that only permute outer dims, `takes_moves` those that may do so on the way.
+    `moves` are the functions that only permute outer dims, `takes_moves` those that may absorb such permutes.
     """
     nodes: list[Node] = []
     made_by: dict[Any, int] = {}
@@ -106,7 +106,7 @@ def graph_of(
 
 
 def _read_by(op: Any) -> dict[Any, None]:
-    """The operands of an operation, and of those in its regions."""
+    """Return the operands of an operation, and of those in its regions."""
     found = dict.fromkeys(op.operands)
     for region in op.regions:
         for block in region.blocks:
@@ -116,7 +116,7 @@ def _read_by(op: Any) -> dict[Any, None]:
 
 
 def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
-    """Move the group to a new function, and call it where its last operation stood."""
+    """Move the group to a new function, and call it at the position of its last operation."""
     inside = {value for op in group for value in op.results}
     inputs = list(dict.fromkeys(v for op in group for v in op.operands if v not in inside))
     last = group[-1]
@@ -144,7 +144,7 @@ def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
 
 
 def _name_of(callees: Iterable[str]) -> str:
-    """`fused_matmul_add`; of a long chain the beginning."""
+    """Return a name such as `fused_matmul_add`, truncated for a long chain."""
     name = "fused"
     for callee in callees:
         if len(name) + len(callee) > LONGEST_NAME:

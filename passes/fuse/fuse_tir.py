@@ -1,4 +1,4 @@
-"""The pass `fuse-tir`: a `relax.primitive` function becomes one prim function, its blocks inlined into each other."""
+"""The pass `fuse-tir`: merges a `relax.primitive` function into one prim function and inlines its blocks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 @register_pass
 @dataclass(frozen=True)
 class FuseTir(Pass):
-    """Turn each group that `fuse-ops` made into one prim function, and remove prim functions that nothing calls.
+    """Merge each group of `fuse-ops` into one prim function, and remove unused prim functions.
 
-    Inside it, elementwise blocks are inlined into the blocks that read them.
+    Elementwise blocks are inlined into the blocks that read them.
     """
 
     name = "fuse-tir"
@@ -59,7 +59,7 @@ def _name(function: Any) -> str:
 
 
 def _check(group: Any, functions: dict[str, Any]) -> None:
-    """A group holds calls of prim functions over tensors."""
+    """Check that a group contains only calls of prim functions over tensors."""
     for op in operations(group)[:-1]:
         if op.name != "relax.call_tir":
             what = f"'@{_name(group)}' is a '{PRIMITIVE}' function, which holds calls of prim functions only"
@@ -72,7 +72,7 @@ def _check(group: Any, functions: dict[str, Any]) -> None:
 
 
 def _shape_of_group(group: Any) -> str:
-    """Text that is equal for groups that compute the same: everything but the name."""
+    """Return text that is equal for groups that compute the same: everything but the name."""
     text: str = group.operation.get_asm(assume_verified=True, use_local_scope=True)
     return text.replace(f"@{_name(group)}(", "@(", 1)
 
@@ -84,7 +84,7 @@ def _storage(tensor_type: Any) -> Any:
 
 
 def _fuse(function: Any, functions: dict[str, Any]) -> Any:
-    """The blocks of all called prim functions, one after the other, in one prim function."""
+    """Concatenate the blocks of all called prim functions in one prim function."""
     op = function.operation
     entry = op.regions[0].blocks[0]
     operations = [o.operation for o in entry.operations]
@@ -120,7 +120,7 @@ def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
 
 
 def _redirect(body: Any, shared: dict[str, str]) -> None:
-    """`func.call @primitive` becomes `relax.call_tir` of the prim function."""
+    """Replace `func.call @primitive` by `relax.call_tir` of the prim function."""
     for function in body.operations:
         if function.operation.name != "func.func" or is_prim_func(function):
             continue
@@ -140,7 +140,7 @@ def _redirect(body: Any, shared: dict[str, str]) -> None:
 
 
 def _remove_unused(module: Any) -> None:
-    """Prim functions that no call names any more."""
+    """Remove prim functions that no call names."""
     used: set[str] = set()
 
     def visit(op: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which nodes of a graph to fuse: groups along post-dominators, as in TVM, on a plain graph of nodes."""
+"""Selection of fusion groups along post-dominators, as in TVM, on a plain graph of nodes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mirlo.passes.fuse.kinds import Kind
 
 MAX_NODES = 64
 MAX_INPUTS = 14
-"""Operands that a call of the fused function may need; IRDL's variadic operands come in so many runs of types."""
+"""Most operands of a call of a fused function: IRDL's variadic operands allow this many runs of types."""
 
 
 @dataclass
 class Node:
-    """A value of the graph: what makes it, and who uses it."""
+    """A value of the graph: its producer and its users."""
 
     index: int
     kind: Kind
@@ -23,15 +23,15 @@ class Node:
     inputs: list[int] = field(default_factory=list)
     """The nodes that it reads."""
     reads: frozenset[int] = frozenset()
-    """All values that it reads, those of no node included."""
+    """All values that it reads, including those that are not nodes."""
     makes: frozenset[int] = frozenset()
     users: list[int] = field(default_factory=list)
     is_move: bool = False
-    """Whether it only permutes dims, and leaves the innermost where it is."""
+    """Whether it only permutes dims other than the innermost."""
     takes_moves: bool = False
-    """Whether its operands and its result may lie in memory with their outer dims in any order: attention."""
+    """Whether its operands and its result may have their outer dims in any order in memory: attention."""
     escapes: bool = False
-    """Returned from the function, or used by something that is no node."""
+    """Returned from the function, or used by an operation that is not a node."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Groups:
         return index
 
     def members(self) -> list[list[int]]:
-        """The groups with more than one node, each in program order."""
+        """Return the groups with more than one node, each in program order."""
         roots = dict.fromkeys(self.find(node.index) for node in self.nodes)
         return [sorted(self.inside[root]) for root in roots if len(self.inside[root]) > 1]
 
@@ -83,7 +83,7 @@ class Groups:
         if (node.is_move and end.takes_moves) or (node.takes_moves and end.is_move):
             return sweep == 0 and node.users == [end.index]
         if node.kind in (Kind.CONTRACTION, Kind.ROW, Kind.REDUCE):
-            # What follows is done on the tile or the row while it is in registers.
+            # An epilogue runs on the tile or the row while it is in registers.
             return (
                 sweep == 0
                 and dominator.kind <= Kind.BROADCAST
@@ -102,13 +102,13 @@ class Groups:
         return False
 
     def _continues(self, group: Kind, node: Node, end: Node) -> bool:
-        """Whether more may follow what follows a contraction, a reduction or a row: what has its elements at hand."""
+        """Return whether the epilogue of a contraction, a reduction or a row operation may grow."""
         if end.kind > Kind.BROADCAST or self.kind[self.find(end.index)] > Kind.INJECTIVE:
             return False
         return group is not Kind.CONTRACTION or end.shape == node.shape
 
     def _between(self, start: int, end: int) -> Iterator[int]:
-        """Nodes strictly between two, on the paths along users."""
+        """Yield the nodes strictly between two, on the paths along users."""
         seen = {end}
         stack = list(self.nodes[start].users)
         while stack:
@@ -141,19 +141,19 @@ class Groups:
         self.inside[root] = members
 
     def _inputs(self, members: list[int]) -> int:
-        """How many values a group reads."""
+        """Return how many values a group reads."""
         nodes = [self.nodes[i] for i in members]
         return len({v for node in nodes for v in node.reads} - {v for node in nodes for v in node.makes})
 
     def _escapes(self, members: set[int]) -> bool:
-        """Whether a member other than the last is needed outside the group."""
+        """Return whether a member other than the last is used outside the group."""
         last = max(members)
         nodes = [self.nodes[i] for i in members if i != last]
         return any(node.escapes or any(user not in members for user in node.users) for node in nodes)
 
 
 def post_dominators(nodes: list[Node]) -> list[_Dominator]:
-    """For each node the first node that every path to the outside passes, and the largest kind on the way to it."""
+    """Return each node's immediate post-dominator, and the largest kind on the paths to it."""
     found: list[_Dominator] = [_Dominator(None, Kind.ELEMENTWISE, 1)] * len(nodes)
     for node in reversed(nodes):
         if node.escapes or not node.users:
@@ -170,7 +170,7 @@ def post_dominators(nodes: list[Node]) -> list[_Dominator]:
 
 
 def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, Kind]:
-    """The lowest common post-dominator of two nodes, and the largest kind on the ways to it."""
+    """Return the lowest common post-dominator of two nodes, and the largest kind on the paths to it."""
     kind = Kind.ELEMENTWISE
     while left != right:
         if left is None or right is None:

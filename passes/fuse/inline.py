@@ -1,4 +1,4 @@
-"""Inlining of elementwise blocks into the blocks that read them, inside one prim function."""
+"""Inlining of elementwise blocks into their readers within one prim function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.fuse.kinds import Kind, block_kind, is_pure_move
 
 CHEAP_OPS = 4
-"""A block with so few operations, none of them a math function, is cheaper to repeat than to store."""
+"""Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""
 
 
 def inline_blocks(function: Any) -> None:
-    """Inline until nothing more can be: readers first, so that a value used along several ways is met once."""
+    """Inline to a fixed point: readers first, so that a value used on several paths is visited once."""
     while True:
         view = PrimView(function)
         if not any(_try_inline(producer, view) for producer in reversed(view.blocks)):
@@ -41,7 +41,7 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
     if any(_is_product_sum(r) for r in readers) and not is_pure_move(producer):
         return False
     if len(readers) > 1 and _follows_product_sum(producer, view):
-        return False  # computed once, where the sums are in registers
+        return False  # computed once, where the accumulators are in registers
     for reader in reversed(readers):  # a later one may read an earlier one, which is replaced
         _inline_into(producer, reader, value)
     producer.op.erase()
@@ -54,7 +54,7 @@ def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:
 
 
 def _is_product_sum(block: BlockView) -> bool:
-    """Contractions keep plain operands: their schedules pack them."""
+    """Return whether a block is a contraction, which keeps plain operands: its schedules pack them."""
     return block.is_reduction and block_kind(block) is Kind.CONTRACTION
 
 
@@ -82,7 +82,7 @@ class _Slot:
 
 
 def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
-    """Replace the reader by one that computes the producer's element where it read it."""
+    """Replace the reader by a block that computes the producer's element at each read."""
     slots: list[_Slot] = []
     where: dict[Any, int] = {}
 
@@ -110,7 +110,7 @@ def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
 
 
 def composed(inner: Any, outer: Any) -> Any:
-    """inner ∘ outer: the inner map applied to the results of the outer one."""
+    """Return inner ∘ outer: the inner map applied to the results of the outer one."""
     return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
 
 
@@ -184,7 +184,7 @@ _BINARY = {
 
 
 def emit_affine(expr: Any, indices: list[Any]) -> Any:
-    """An affine expression of non-negative index values, as arithmetic that vectorizes."""
+    """Emit an affine expression of non-negative index values as arithmetic that vectorizes."""
     index = ir.IndexType.get()
     if isinstance(expr, ir.AffineDimExpr):
         return indices[expr.position]
@@ -194,7 +194,7 @@ def emit_affine(expr: Any, indices: list[Any]) -> Any:
     left, right = emit_affine(expr.lhs, indices), emit_affine(expr.rhs, indices)
     result = create(name, index, left, right)
     if isinstance(expr, ir.AffineModExpr) and _may_be_negative(expr.lhs):
-        # The remainder has the sign of what is divided; a modulus has none.
+        # The remainder has the sign of the dividend; a modulus is never negative.
         return create(name, index, create("arith.addi", index, result, right), right)
     return result
 

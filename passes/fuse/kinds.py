@@ -1,7 +1,7 @@
-"""What a prim function is, for fusion: the kinds, and the pass `annotate-kinds` that writes them down.
+"""Kinds of prim functions for fusion, and the pass `annotate-kinds` that records them.
 
 The kinds are TVM's op patterns, with one more: `row`, a reduction along trailing axes that is mapped back over them
-(softmax, layer norm). Elementwise work is cheap before and after it, as it holds a row at a time.
+(softmax, layer norm). Elementwise work is cheap before and after it, as a row at a time is at hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KIND = "tir.kind"
 
 
 class Kind(IntEnum):
-    """Ordered: combining two gives the larger."""
+    """The kind of a prim function. Ordered: combining two kinds results in the larger."""
 
     ELEMENTWISE = 0
     BROADCAST = 1
@@ -26,7 +26,7 @@ class Kind(IntEnum):
     REDUCE = 3
     ROW = 4
     CONTRACTION = 5
-    """A reduction whose result is worth keeping in registers for what follows: matmul, convolution, pooling."""
+    """A reduction whose result should stay in registers for its epilogue: matmul, convolution, pooling."""
     OPAQUE = 8
 
     @property
@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 
 def kind_of(function: Any) -> Kind:
-    """The kind that the function is annotated with, or found by looking at it; loops over buffers cannot be fused."""
+    """Return the annotated kind of a function, or analyze it; loops over buffers are opaque."""
     attributes = function.operation.attributes
     if KIND not in attributes or not is_tensor_form(function):
         return analyze(function)
@@ -47,7 +47,7 @@ def kind_of(function: Any) -> Kind:
 
 
 def analyze(function: Any) -> Kind:
-    """The kind of a prim function; one in buffer form is opaque."""
+    """Return the kind of a prim function; one in buffer form is opaque."""
     if not is_tensor_form(function):
         return Kind.OPAQUE
     view = PrimView(function)
@@ -65,7 +65,7 @@ def analyze(function: Any) -> Kind:
 
 
 def is_move(function: Any) -> bool:
-    """Whether the function only permutes and slices dims, the innermost of which stays: rows that lie elsewhere."""
+    """Return whether the function only permutes and slices dims other than the innermost: it moves whole rows."""
     if not is_tensor_form(function):
         return False
     view = PrimView(function)
@@ -75,7 +75,7 @@ def is_move(function: Any) -> bool:
 
 
 def is_pure_move(block: BlockView) -> bool:
-    """Whether a block's elements are those of its operand, dims permuted (but for the innermost) and moved on."""
+    """Return whether a block copies its operand with dims other than the innermost permuted and offset."""
     if block.is_reduction or len(block.inputs) != 1 or len(block.outputs) != 1 or block.body_ops:
         return False
     operand, output = block.inputs[0], block.outputs[0].map
@@ -90,19 +90,19 @@ def is_pure_move(block: BlockView) -> bool:
 
 
 def _moved_dim(expr: Any) -> int | None:
-    """The axis of an index that is an axis, or that and a number."""
+    """Return the axis of an index that is an axis, or an axis plus a constant."""
     if isinstance(expr, ir.AffineAddExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
         expr = expr.lhs
     return expr.position if isinstance(expr, ir.AffineDimExpr) else None
 
 
 def has_several_contractions(function: Any) -> bool:
-    """Whether the function is of several products with other work between them: attention."""
+    """Return whether the function has several products with other work between them: attention."""
     return is_tensor_form(function) and sum(is_multiply_add(block) for block in PrimView(function).blocks) > 1
 
 
 def block_kind(block: BlockView) -> Kind:
-    """The kind of one block."""
+    """Return the kind of one block."""
     if len(block.outputs) != 1:
         return Kind.OPAQUE
     if block.is_reduction:
@@ -138,7 +138,7 @@ def _reduction_kind(block: BlockView) -> Kind:
         for expr in operand.map.results:
             if not isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
                 return Kind.CONTRACTION
-    # Sums over the innermost dims, which a row at a time serves; others keep no row together.
+    # A reduction over the innermost dims is computed a row at a time; others touch no row as a whole.
     for operand in block.inputs:
         positions = [e.position for e in operand.map.results if isinstance(e, ir.AffineDimExpr)]
         if positions and not _is_trailing(positions, reduced):
@@ -152,7 +152,7 @@ def _is_trailing(positions: list[int], reduced: set[int]) -> bool:
 
 
 def is_multiply_add(block: BlockView) -> bool:
-    """Whether the block sums products of two of its operands."""
+    """Return whether the block sums products of two of its operands."""
     if not block.is_reduction or len(block.accumulators) != 1:
         return False
     ops = {op.results[0]: op for op in block.body_ops if len(op.results)}
@@ -162,16 +162,16 @@ def is_multiply_add(block: BlockView) -> bool:
     product = next((ops.get(v) for v in last.operands if v != block.accumulators[0]), None)
     if product is None or product.name not in ("arith.mulf", "arith.muli"):
         return False
-    # A sum of squares multiplies a value by itself: no contraction.
+    # A sum of squares multiplies a value by itself and is no contraction.
     return product.operands[0] != product.operands[1]
 
 
 @register_pass
 @dataclass(frozen=True)
 class AnnotateKinds(Pass):
-    """Write on each prim function what kind it is for fusion, as `tir.kind`.
+    """Annotate each prim function with its kind for fusion, `tir.kind`.
 
-    A function that carries the attribute already keeps it: whoever wrote it by hand knows best.
+    An existing annotation is kept, for hand-written functions.
     """
 
     name = "annotate-kinds"

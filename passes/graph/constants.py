@@ -1,4 +1,4 @@
-"""Constants of the graph as numpy arrays, and back."""
+"""Conversion between constants of the graph and numpy arrays."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.runtime.dtypes import element_type_of
 
 INLINE_ELEMENTS = 16
-"""Constants of at most this many elements stand in the IR; larger ones are parameters."""
+"""Most elements of a constant in the IR; larger ones are parameters."""
 _LATER_BYTES = 1 << 16
-"""Constants of at least so many bytes whose elements are there in another order are put into theirs when needed."""
+"""Fewest bytes of a constant whose transposition is deferred until its elements are needed."""
 
 
 def is_constant(value: Any) -> bool:
-    """Whether a value is a `relax.constant`."""
+    """Return whether a value is a `relax.constant`."""
     return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
 
 
 def constant_value(value: Any, session: Any) -> np.ndarray | None:
-    """The array of a value that is a constant, else None."""
+    """Return the array of a value that is a constant, else None."""
     if not is_constant(value):
         return None
     op = value.owner.opview
@@ -37,7 +37,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
 
 
 def is_at_hand(value: Any, session: Any) -> bool:
-    """Whether a value is a constant whose array is known."""
+    """Return whether a value is a constant whose array is available."""
     if not is_constant(value):
         return False
     name = value.owner.opview.param
@@ -45,7 +45,7 @@ def is_at_hand(value: Any, session: Any) -> bool:
 
 
 def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
-    """What gives the array of a constant that is at hand later, in any layout, even if it is discarded until then."""
+    """Return a reader of the array of an available constant, in any layout, valid even if it is discarded later."""
     name = value.owner.opview.param
     if name is not None:
         reader: Callable[[], np.ndarray] = session.params.reader(name)
@@ -56,7 +56,7 @@ def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
 
 
 def make_later(make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None) -> Any:
-    """A constant at the insertion point whose array is computed while kernels are compiled, or when it is asked for."""
+    """Emit a constant whose array is computed while kernels are compiled, or on first use."""
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
     param = session.params.add_later(name, element.name, kind.static_shape, make, loose)
@@ -64,7 +64,7 @@ def make_later(make: Callable[[], np.ndarray], kind: TensorType, session: Any, n
 
 
 def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> Any:
-    """A constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
+    """Emit a constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
     if array.nbytes >= _LATER_BYTES and array.shape == kind.static_shape and _is_transposed(array):
         return make_later(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
@@ -74,12 +74,12 @@ def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) 
 
 
 def _is_transposed(array: np.ndarray) -> bool:
-    """Whether the elements lie side by side, in another order than that of rows."""
+    """Return whether the elements are contiguous in an order other than row-major."""
     span = sum((dim - 1) * stride for dim, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
     return not array.flags.c_contiguous and span == array.nbytes and min(array.strides) > 0
 
 
 def constant_name(value: Any) -> str:
-    """The name of the parameter that a constant is, for naming what is computed from it."""
+    """Return the parameter name of a constant, for naming values computed from it."""
     op = value.owner.opview
     return op.param if op.param is not None else "constant"

@@ -1,4 +1,4 @@
-"""The pass `remove-dead`: pure operators that nothing uses."""
+"""The pass `remove-dead`: dead code elimination of pure operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_pure_relax(op: Any) -> bool:
 @register_pass
 @dataclass(frozen=True)
 class RemoveDead(Pass):
-    """Erase pure relax operators whose results nothing uses."""
+    """Erase pure relax operators whose results have no users."""
 
     name = "remove-dead"
     contained = True

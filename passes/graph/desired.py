@@ -1,4 +1,4 @@
-"""Which layouts operators are wanted in: what `convert-layout` hands to its rules."""
+"""Requested layouts of operators: the input of the rules of `convert-layout`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline, nearest
 
 CALLBACK = "layouts"
-"""The session's option with a caller's own choice: `f(op)` gives `(data, kernel)`, or `decline('why')`."""
+"""The session option with a caller's own choice: `f(op)` returns `(data, kernel)`, or `decline('why')`."""
 
 POOLS = ("relax.max_pool", "relax.avg_pool", "relax.lp_pool")
 OPERATORS = ("relax.conv", "relax.conv_transpose", *POOLS)
@@ -20,7 +20,7 @@ OPERATORS = ("relax.conv", "relax.conv_transpose", *POOLS)
 
 @dataclass(frozen=True)
 class Layouts:
-    """Layouts of one operator; None is the one that it has."""
+    """Layouts of one operator; None keeps the current one."""
 
     data: str | None = None
     kernel: str | None = None
@@ -28,16 +28,16 @@ class Layouts:
 
 @dataclass(frozen=True)
 class Desired:
-    """Layouts by operator, or by a function of the operation. Without either, those that Mirlo's own code wants."""
+    """Layouts by operator, or by a function of the operation. Without either, those that Mirlo's own kernels prefer."""
 
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
     callback: Callable[[Any], Any] | None = None
     is_default: bool = False
     forces: bool = False
-    """Whether a permute sinks through an operator though another operand must be permuted back for that."""
+    """Whether a permute sinks through an operator even if another operand must then be permuted back."""
 
     def of(self, op: Any) -> Layouts | Decline:
-        """What is wanted of an operation."""
+        """Return the layouts requested for an operation."""
         name = op.operation.name
         if self.callback is not None:
             answer = self.callback(op)
@@ -49,11 +49,11 @@ CHANNELS_LAST = Desired({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)
 NOTHING = Desired()
 """Permutes move and cancel, no operator changes its layout."""
 FORCED = Desired(forces=True)
-"""The same, and permutes sink at any price: for trials."""
+"""The same, with forced sinking, for trials."""
 
 
 def layouts_of(operator: str, given: Any) -> Layouts:
-    """Layouts as they are written: `("N*C", "O*I")`, `"N*C"`."""
+    """Return layouts as written by the user: `("N*C", "O*I")`, `"N*C"`."""
     if operator not in OPERATORS:
         raise PassError(f"a layout is wanted for '{operator}', which has none{nearest(operator, OPERATORS)}")
     parts = [given] if isinstance(given, str) else list(given)
@@ -67,7 +67,7 @@ def layouts_of(operator: str, given: Any) -> Layouts:
 
 
 def parse_layouts(texts: Sequence[str]) -> Desired:
-    """From `relax.conv=N*C:O*I`."""
+    """Parse options such as `relax.conv=N*C:O*I`."""
     found = {}
     for text in texts:
         operator, equals, layouts = text.partition("=")
@@ -78,7 +78,7 @@ def parse_layouts(texts: Sequence[str]) -> Desired:
 
 
 def of_code_generator(target: str) -> Desired | None:
-    """What the code generator of a target wants, where it has wishes."""
+    """Return the layouts that the code generator of a target requests, or None."""
     from mirlo.passes.targets import find_target, target_names
 
     if target not in target_names() or find_target(target).codegen is None:

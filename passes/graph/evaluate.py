@@ -1,4 +1,4 @@
-"""What relax operators mean on numpy arrays, for folding. One row or one short function each."""
+"""Evaluation of relax operators on numpy arrays, for constant folding: a row or a short function each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVALUATORS: dict[str, Evaluator] = {}
 
 
 def evaluator(*names: str) -> Callable[[Evaluator], Evaluator]:
-    """Register the meaning of operators: `f(op, *arrays)`, None for an absent optional operand."""
+    """Register the evaluation of operators: `f(op, *arrays)`, None for an absent optional operand."""
 
     def register(function: Evaluator) -> Evaluator:
         for name in names:
@@ -85,7 +85,7 @@ def _expand(op: Any, x: np.ndarray) -> np.ndarray:
 @evaluator("cast")
 def _cast(op: Any, x: np.ndarray) -> np.ndarray | None:
     target = op.dtype.to_numpy()
-    # Out-of-range values have a meaning of their own in the operator; numpy leaves it to the machine.
+    # The operator defines out-of-range values; numpy leaves them to the machine.
     if x.dtype.kind == "f" and target.kind in "iu":
         info = np.iinfo(target)
         if not (np.isfinite(x).all() and x.min(initial=0) >= info.min and x.max(initial=0) <= info.max):
@@ -131,7 +131,7 @@ def _matmul(op: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
-    """Short floats are summed in float32."""
+    """Widen 16-bit floats to float32, the type in which they are summed."""
     return x.astype(np.float32) if x.dtype.kind not in "biu" and x.dtype.itemsize < 4 else x
 
 
@@ -145,7 +145,7 @@ def _slice(op: Any, x: np.ndarray) -> np.ndarray:
     cut: list[slice] = [slice(None)] * x.ndim
     strides = op.strides or (1,) * len(op.axes)
     for axis, begin, end, stride in zip(op.axes, op.begin, op.end, strides, strict=True):
-        # An end before the first element cannot be said with a non-negative index.
+        # An end before the first element cannot be written as a non-negative index.
         stop = None if stride < 0 and end < -x.shape[axis] else end
         cut[axis] = slice(begin, stop, stride)
     return x[tuple(cut)]
@@ -160,7 +160,7 @@ def _dequantize(op: Any, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | No
 
 
 def _along(op: Any, x: np.ndarray, parameter: np.ndarray) -> np.ndarray:
-    """A scale or zero point for each element of x: one for all, one per position along the axis, or one per block."""
+    """Expand a scale or zero point (per tensor, per position along the axis, or per block) to the shape of x."""
     axis = op.axis % max(x.ndim, 1)
     if op.block:
         return np.repeat(parameter, op.block, axis).take(range(x.shape[axis]), axis)

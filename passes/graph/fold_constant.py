@@ -1,4 +1,4 @@
-"""The pass `fold-constant`: operators whose operands are constants become constants."""
+"""The pass `fold-constant`: constant folding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirlo.passes.registry import Pass, option, register_pass
 class FoldConstant(Pass):
     """Evaluate operators whose operands are all constants, with numpy.
 
-    A result may be larger than its operands only up to `grow` bytes: what repeats data is cheaper to compute than to
+    A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
     store.
     """
 
@@ -42,7 +42,7 @@ class FoldConstant(Pass):
                 folder.fold(operation)
         for block in found:
             erase_dead(block, _is_constant)
-        # What was only a step on the way to another constant is not kept.
+        # Intermediate constants are not kept.
         for name in folder.made - _params(found) - before:
             session.params.discard(name)
 
@@ -52,7 +52,7 @@ def _is_constant(op: Any) -> bool:
 
 
 def _params(blocks_: list[Any]) -> set[str]:
-    """The parameters that constants in these blocks are."""
+    """Return the parameters that constants in these blocks name."""
     constants = [op.operation.opview for block in blocks_ for op in block.operations if _is_constant(op.operation)]
     return {op.param for op in constants if op.param is not None}
 
@@ -70,9 +70,9 @@ class _Folder:
     left: int
     """Bytes that may yet be made."""
     made: set[str] = field(default_factory=set)
-    """Parameters that were added."""
+    """Added parameters."""
     known: dict[Any, list[Any]] = field(default_factory=dict)
-    """Attributes of the constants that an operation became, for equal ones: weights that are shared are folded once."""
+    """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
 
     def fold(self, op: Any) -> None:
         meaning = EVALUATORS.get(op.name)
@@ -106,7 +106,7 @@ class _Folder:
         return False
 
     def _evaluate(self, op: Any, meaning: Evaluator, kinds: Sequence[Any]) -> list[Any]:
-        """Constants of the results, or nothing where they cannot be computed here."""
+        """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
         if any(array is None for array in arrays):
             return []
@@ -125,7 +125,7 @@ class _Folder:
 
 
 def _key(op: Any) -> Any:
-    """Equal for operations that compute the same."""
+    """Return a key that is equal for operations that compute the same."""
     attributes = tuple((op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes)))
     constants = [v.owner.opview for v in op.operands]
     operands = tuple(c.param if c.param is not None else c.value for c in constants)
@@ -133,7 +133,7 @@ def _key(op: Any) -> Any:
 
 
 def _name(op: Any) -> str:
-    """`weight.permute` for what is computed from `weight`; its operands may be shared, so it is made unique later."""
+    """Return `weight.permute` for a value computed from `weight`; it is made unique later."""
     largest = max(op.operands, key=lambda v: int(np.prod(v.type.shape)), default=None)
     short = op.name.split(".")[-1]
     return f"{constant_name(largest)}.{short}" if largest is not None else short

@@ -1,4 +1,4 @@
-"""The pass `convert-layout`: operators in the layouts that are wanted, the permutes sunk until they cancel."""
+"""The pass `convert-layout`: converts operators to requested layouts, and sinks permutes until they cancel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOVES = ("relax.permute", "relax.reshape")
 @register_pass
 @dataclass(frozen=True)
 class ConvertLayout(Pass):
-    """Convert operators to the layouts that are wanted: convolutions and what follows them to channels-last data.
+    """Convert operators to requested layouts, by default convolutions and what follows them to channels-last data.
 
-    Other layouts are asked for by operator, `layouts={relax.conv=N*C:O*I,relax.max_pool=N*C}`, data layout and kernel
-    layout, or by a function of each operation, the session's option "layouts". In the module of a code generator that
-    says which layouts it wants, those are taken.
+    Request other layouts by operator, `layouts={relax.conv=N*C:O*I,relax.max_pool=N*C}` (data layout and kernel
+    layout), or by a function of each operation, the session's option "layouts". In the module of a code generator
+    that declares layouts, those are used.
 
-    The permutes that this needs carry the attribute `relax.layout`; they sink through the operators below (rules in
-    `passes/graph/rules/layout.py`) and cancel where they meet. Permuted weights are folded by `fold-constant`.
+    The inserted permutes carry the attribute `relax.layout`. They sink through the operators below (rules in
+    `passes/graph/rules/layout.py`) and cancel where they meet. `fold-constant` folds permuted weights.
     """
 
     name = "convert-layout"

@@ -1,4 +1,4 @@
-"""The pass `to-mixed-precision`: products of narrow floats, summed up in f32."""
+"""The pass `to-mixed-precision`: low-precision operands with f32 accumulators."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ F32 = DTYPES["f32"]
 NARROW_TYPES = ("bf16", "f16")
 NODE = "node:"
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
-"""The lowest finite number of each."""
+"""The lowest finite value of each type."""
 
 SUMMED_WIDE = ("conv", "matmul")
-"""Computed from narrow operands, with the sums of the products returned in f32 (`out_dtype`)."""
+"""Operators with low-precision operands and an f32 result (`out_dtype`)."""
 NARROW = ("attention", "conv_transpose", "einsum")
-"""Computed from narrow operands; the result is narrow, too. The kernels sum up in f32."""
+"""Operators with low-precision operands and result; their kernels accumulate in f32."""
 TABLES = ("gather",)
-"""Constants are stored narrow: only some of their elements are read."""
+"""Operators whose constants are stored in low precision: only some of their elements are read."""
 MOVES = (
     "concat", "depth_to_space", "expand", "expand_dims", "gather_elements", "gather_nd", "max_pool", "permute",
     "reshape", "reverse", "slice_at", "space_to_depth", "split", "squeeze", "stack", "strided_slice", "tile",
 )  # fmt: skip
-"""Give elements of their operands as they are: narrow where all of them are."""
+"""Operators that move elements: low precision if all of their operands are."""
 COMPUTES = (
     *sorted(name for name, op in OPS.items() if issubclass(op, Activation)),
     "abs", "add", "avg_pool", "ceil", "divide", "floor", "maximum", "minimum", "multiply", "negative", "pad", "prelu",
     "resize", "rotary_embedding", "round", "sign", "square", "sqrt", "subtract", "trunc", "where",
 )  # fmt: skip
-"""Computed in f32, registers are wide anyway; what they read and leave in memory is narrow where an operand is."""
+"""Operators computed in f32 in registers; their operands and results in memory are low precision if an operand is."""
 # All others stay: sums over many elements (normalizations, softmax, reductions), functions that magnify an error (exp,
 # log, power), comparisons and indices, whatever another package defines.
 
@@ -50,14 +50,14 @@ COMPUTES = (
 @register_pass
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Compute products of f32 numbers from bf16 or f16 ones, summed up in f32; keep what needs f32 in f32.
+    """Compute products of f32 values in bf16 or f16 with f32 accumulators; keep sensitive operators in f32.
 
-    Matrix products, convolutions and attention read narrow operands; constants among them are stored narrow, in half of
-    the memory, once `fold-constant` has run. Elementwise operators and those that move elements follow what they read.
-    Inputs and outputs keep their types. Operators stay in f32 that are named in `keep`, such as `relax.conv`, or
-    `node:/head/MatMul` for one node of the model, and all that reduce or magnify errors: the lists are in
-    `passes/graph/mixed_precision.py`. A constant beyond the range of the narrow type, such as a mask's -1e9 in f16,
-    keeps what is computed from it in f32.
+    Matrix products, convolutions and attention read low-precision operands. Their constants are stored in low
+    precision, in half of the memory, once `fold-constant` has run. Elementwise operators and those that move
+    elements follow their operands. Inputs and outputs keep their types. Operators named in `keep` stay in f32, such
+    as `relax.conv`, or `node:/head/MatMul` for one node of the model, as do all that reduce or magnify errors; the
+    lists are in `passes/graph/mixed_precision.py`. A constant beyond the range of the low-precision type, such as a
+    mask's -1e9 in f16, keeps its users in f32.
     """
 
     name = "to-mixed-precision"
@@ -86,20 +86,20 @@ class ToMixedPrecision(Pass):
 
 @dataclass
 class _Versions:
-    """A value that was f32, in the types that it is there in by now."""
+    """An originally f32 value, with its versions in other types."""
 
     wide: Any
     narrow: Any
     is_narrow: bool
-    """Whether those that follow should read the narrow one."""
+    """Whether users should read the low-precision version."""
     is_shared: bool = False
-    """Whether several operations read it: it lies in memory then, and what lies there should be narrow."""
+    """Whether several operations read it: then it is in memory, where it should be low precision."""
     stored: Any = None
-    """The narrow one in f32 again."""
+    """The low-precision version, widened to f32."""
 
 
 class _Converter:
-    """Rewrites operation by operation; remembers both versions of each value."""
+    """Converter of operations, one by one, that tracks both versions of each value."""
 
     def __init__(self, dtype: DType, keep: frozenset[str], session: Any):
         self.dtype = dtype
@@ -108,7 +108,7 @@ class _Converter:
         self.known: dict[Any, _Versions] = {}
 
     def convert(self, op: Any) -> None:
-        """Rewrite one operation for the versions of what it reads."""
+        """Convert one operation according to the versions of its operands."""
         name = op.name.removeprefix("relax.") if op.name.startswith("relax.") else ""
         floats = [value for value in op.operands if _is_f32(value)]
         if self._is_kept(op) or not floats or any(_is_other_float(value) for value in op.operands):
@@ -156,7 +156,7 @@ class _Converter:
     def _compute(self, op: Any, is_narrow: bool) -> None:
         for i, value in enumerate(op.operands):
             versions = self.known.get(value)
-            # What only this operation reads is fused with it, and never rounded on the way.
+            # A value with a single user is fused with it, and never rounded.
             is_stored = versions is not None and versions.is_narrow and versions.is_shared
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
         self._remember(op, [_Versions(result, None, is_narrow) for result in op.results])
@@ -168,7 +168,7 @@ class _Converter:
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
 
     def _remake(self, op: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
-        """The operation on other operands, and with some attributes changed; its results."""
+        """Rebuild an operation with other operands and attributes; return its results."""
         view = op.opview
         layout = type(view)._operand_layout
         given = [layout.pick(field, op, list(values)) for field in layout.fields]
@@ -192,7 +192,7 @@ class _Converter:
         return self._prefers_narrow(value) or (is_constant(value) and self._fits(value))
 
     def _fits(self, constant: Any) -> bool:
-        """Whether no element of a constant becomes an infinity."""
+        """Return whether no element of a constant overflows to infinity."""
         array = constant_value(constant, self.session)
         if array is None or not array.size:
             return True
@@ -201,7 +201,7 @@ class _Converter:
             return bool((np.isfinite(extremes.astype(self.dtype.to_numpy())) == np.isfinite(extremes)).all())
 
     def _wide(self, value: Any) -> Any:
-        """The f32 version as exact as it is there."""
+        """Return the most exact f32 version."""
         versions = self.known.get(value)
         if versions is None:
             return value
@@ -210,7 +210,7 @@ class _Converter:
         return versions.wide
 
     def _narrowed(self, value: Any) -> Any:
-        """The narrow version; other types than f32 stay."""
+        """Return the low-precision version; types other than f32 stay."""
         if not _is_f32(value):
             return value
         versions = self.known.setdefault(value, _Versions(value, None, False))
@@ -219,14 +219,14 @@ class _Converter:
         return versions.narrow
 
     def _widened(self, value: Any) -> Any:
-        """The f32 version of the narrow one, which is what lies in memory."""
+        """Return the low-precision version widened to f32: the value in memory."""
         versions = self.known[value]
         if versions.stored is None:
             versions.stored = _cast(self._narrowed(value), F32)
         return versions.stored
 
     def _bounded(self, mask: Any) -> Any:
-        """A mask that is added to scores: -infinity in all of a row would be no number, the lowest number is one."""
+        """Bound a mask that is added to scores: a row of -infinity results in NaN, the lowest finite value does not."""
         if not _is_f32(mask):
             return mask
         wide = self._wide(mask)
@@ -242,7 +242,7 @@ def _cast(value: Any, dtype: DType) -> Any:
 
 
 def _after(value: Any) -> Any:
-    """Right after a value is made, so that all its readers may use what is made from it."""
+    """Return the insertion point after a value's definition, so that all its users can use what is emitted there."""
     owner = value.owner
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 

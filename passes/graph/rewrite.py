@@ -21,30 +21,30 @@ MAX_SWEEPS = 32
 
 
 class Rewriter:
-    """What a rule builds with: operators and constants, made in front of the operator that it rewrites."""
+    """What a rule builds with: operators and constants, inserted before the operator that it rewrites."""
 
     def __init__(self, op: Any, session: Any, given: Any = None):
         self.op = op
         self.session = session
         self.given = given
-        """What the pass that runs the rules hands to them."""
+        """Data that the pass provides to its rules."""
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
-        """Make an operator; returns its result value."""
+        """Emit an operator and return its result value."""
         with ir.InsertionPoint(self.op), self.op.location:
             return operator.make(*values, **attributes)
 
     def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> Any:
-        """Make a constant."""
+        """Emit a constant."""
         with ir.InsertionPoint(self.op), self.op.location:
             return make_constant(array, kind, self.session, name)
 
     def array(self, value: Any) -> np.ndarray | None:
-        """The array of a value that is a constant, else None."""
+        """Return the array of a value that is a constant, else None."""
         return constant_value(value, self.session)
 
     def splat(self, value: Any) -> float | None:
-        """The number that all elements of a small constant are, else None."""
+        """Return the value of a small splat constant, else None."""
         if not is_constant(value) or value.owner.opview.param is not None:
             return None
         array = self.array(value)
@@ -58,25 +58,25 @@ class Rewriter:
 
 
 def defining(value: Any, name: str) -> Any | None:
-    """The operation that makes a value, if it is of this kind."""
+    """Return the defining operation of a value if it is of this kind."""
     if isinstance(value, ir.OpResult) and value.owner.name == name:
         return value.owner.opview
     return None
 
 
 def beside(value: Any, b: Rewriter) -> bool:
-    """Whether a value is made in the block of what is rewritten: work must not move into a loop."""
+    """Return whether a value is defined in the block of the rewritten operator: work must not move into a loop."""
     return isinstance(value, ir.OpResult) and bool(value.owner.operation.block == b.op.operation.block)
 
 
 def only_use(value: Any) -> bool:
-    """Whether a value is used exactly once."""
+    """Return whether a value has exactly one use."""
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is None
 
 
 def kind_of(value: Any) -> TensorType:
-    """The tensor type of a value."""
+    """Return the tensor type of a value."""
     found = TensorType.from_mlir(value.type)
     if found is None:
         raise TypeError(f"{value.type} is no relax tensor")
@@ -92,7 +92,7 @@ def load_rules(package_name: str) -> None:
 
 
 def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | None = None, given: Any = None) -> int:
-    """Apply the rules of a book to a function until none accepts; returns how many rewrites were made."""
+    """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
     wanted = set(only) if only is not None else book.subjects()
     total = 0
     for _ in range(MAX_SWEEPS):
@@ -108,7 +108,7 @@ def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | N
 
 
 def explain(function: Any, book: RuleBook, session: Any) -> None:
-    """Say of each operator that rules of a book are for why none of them accepts."""
+    """Record for each operator with rules in a book why none of them accepts."""
     for block in blocks(function):
         for op in [op.operation for op in block.operations if op.operation.name in book.subjects()]:
             _, rule, attempts = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))

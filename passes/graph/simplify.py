@@ -1,4 +1,4 @@
-"""The pass `simplify`: algebra on the graph, by rules."""
+"""The pass `simplify`: algebraic rewrites of the graph, by rules."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
 @register_pass
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Remove and replace operators by cheaper ones that give the same result.
+    """Simplify the graph algebraically: remove operators, or replace them by cheaper ones with the same result.
 
-    The rules are in `passes/graph/rules`; they are applied until none accepts. Those that recognize an operator in what
-    a model spells out come first.
+    The rules are in `passes/graph/rules` and run to a fixed point. Rules that recognize a decomposed operator come
+    first.
     """
 
     name = "simplify"

@@ -1,6 +1,6 @@
-"""Attention as one prim function, for targets with schedules that never keep all scores.
+"""Attention as one prim function, for targets with schedules that never store all scores.
 
-The weights are not divided by their sums; the results are, of which there are fewer.
+The results are divided by the sums instead of the weights: there are fewer of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline, decline
 
 
 def fused_attention(op: Any, b: Any) -> Any:
-    """Scores, softmax and the product with the values in one prim function."""
+    """Emit scores, softmax and the product with the values in one prim function."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):
         return sizes
@@ -26,10 +26,10 @@ def fused_attention(op: Any, b: Any) -> Any:
     if 0 in (batch, heads, length, size, context):
         return decline("there are no scores")
     groups = heads // shared
-    # The query heads that share a key head are an axis of their own: no map divides.
+    # The query heads that share a key head have an axis of their own, so that no map divides.
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
     past = context - length if op.at_end else 0
-    # Rows without keys are zero, as those whose keys a mask hides.
+    # Rows without keys are zero, as are rows whose keys a mask hides.
     may_see_nothing = op.mask is not None or not D.known(lambda: context >= 1 and past >= 0)
     factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
 
@@ -55,7 +55,7 @@ def fused_attention(op: Any, b: Any) -> Any:
         scaled = p.compute((*leading, context), masked, name="mask")
         peak = p.reduce("max", leading, (context,), lambda *at: scaled.at(*at), name="peak")
         if may_see_nothing:
-            # All keys of a query may be hidden: it then attends to nothing.
+            # If all keys of a query are hidden, it attends to nothing.
             top = peak
             shown = float("-inf")
             peak = p.compute(leading, lambda *row: select(top.at(*row) > shown, top.at(*row), 0.0), name="shift")
@@ -84,7 +84,7 @@ def fused_attention(op: Any, b: Any) -> Any:
 
 
 def _heads_of(op: Any) -> tuple[int, int, int, int] | Decline:
-    """Heads of the query, heads of keys, the size of a head and of a value: numbers."""
+    """Return the static head counts of query and keys, and the sizes of a key's and a value's head."""
     found = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
     heads, shared, size, value_size = found
     if not (isinstance(heads, int) and isinstance(shared, int)):

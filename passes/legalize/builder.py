@@ -1,4 +1,4 @@
-"""What a legalization rule builds with."""
+"""The builder of legalization rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Body = Callable[..., Any]
 
 
 class PrimTemplate(Protocol):
-    """A prim function with symbols, made for the types of each use."""
+    """A prim function with symbols, specialized for the types of each use."""
 
     @property
     def name(self) -> str: ...
@@ -27,11 +27,11 @@ class PrimTemplate(Protocol):
         name: str,
         attributes: Mapping[str, Any] | None = None,
     ) -> tuple[Any, list[TensorType]]:
-        """The `func.func` for these types and attributes, and the types of its outputs."""
+        """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
 class PrimFunctions:
-    """The prim functions that one run of the pass made, so that equal operators share one."""
+    """The prim functions created by one run of the pass, so that equal operators share one."""
 
     def __init__(self, module: Any):
         self.module = module
@@ -39,17 +39,17 @@ class PrimFunctions:
         self.known: dict[Any, tuple[str, list[TensorType]]] = {}
 
     def insert(self, function: Any) -> str:
-        """Append the function to the module under a free name."""
+        """Append the function to the module under an unused name."""
         self.module.regions[0].blocks[0].append(function.operation)
         return ir.StringAttr(self.symbols.insert(function.operation)).value
 
 
 class NeedsMemory(Exception):
-    """A body uses a constant in a way that only a tensor in memory allows."""
+    """Raised if a body uses a constant in a way that requires a tensor in memory."""
 
 
 class SplatTensor(TensorExpr):
-    """A constant whose elements are one number: reading it is that number, no memory is touched."""
+    """A splat constant: reading it emits the value, without access to memory."""
 
     def __init__(self, kind: TensorType, number: float | int | bool):
         super().__init__(None, kind)
@@ -66,7 +66,7 @@ class SplatTensor(TensorExpr):
 
 
 def splat_of(value: Any) -> SplatTensor | None:
-    """The tensor that a small constant of one number stands for."""
+    """Return the splat tensor of a small constant, or None."""
     if not isinstance(value, ir.OpResult) or value.owner.name != "relax.constant":
         return None
     attribute = value.owner.opview.value
@@ -80,7 +80,7 @@ def splat_of(value: Any) -> SplatTensor | None:
 
 
 class LegalizeBuilder:
-    """Handed to a rule together with the operator: makes prim functions and calls of them, in place of the operator."""
+    """Passed to a rule with the operator: builds prim functions and calls of them, in place of the operator."""
 
     def __init__(self, op: Any, operands: Sequence[Any], ip: Any, prims: PrimFunctions, key: Any):
         self.op = op
@@ -90,20 +90,20 @@ class LegalizeBuilder:
         self._key = key
         self._calls = 0
         self.created: list[str] = []
-        """Names of the operators and `@names` of the functions that the rule made so far."""
-        # Inside a conversion the operator still shows the values from before it; these are the current ones.
+        """Names of the operators and `@names` of the functions that the rule created so far."""
+        # During conversion the operator still refers to the old operands; these are the current ones.
         self._current = dict(zip(list(op.operation.operands), operands, strict=True))
 
     def value(self, value: Any) -> Any:
-        """The current value of an operand of the operator."""
+        """Return the current value of an operand of the operator."""
         return self._current.get(value, value)
 
     def call_prim(self, body: Body, *values: Any, name: str | None = None) -> Any:
         """Call a prim function that `body` builds.
 
-        `body(p, *tensors)` gets the compute builder and one tensor for each value that is not None (None stays None),
-        and returns the output tensor, or a tuple of them. It must depend on nothing but the operator's attributes and
-        the types of the values: for equal ones it is run once, and the function shared.
+        `body(p, *tensors)` gets the compute builder and one tensor for each value that is not None (None stays
+        None), and returns the output tensor, or a tuple of them. It must depend only on the operator's attributes
+        and the types of the values: for equal ones it runs once, and the function is shared.
         """
         current = [None if v is None else self.value(v) for v in values]
         splats = [None if v is None else splat_of(v) for v in current]
@@ -113,7 +113,7 @@ class LegalizeBuilder:
             return self._call_prim(body, current, [None] * len(current), name)
 
     def _call_prim(self, body: Body, current: list[Any], splats: list[SplatTensor | None], name: str | None) -> Any:
-        """A call in which constants that are one number everywhere become numbers of the body."""
+        """Emit a call in which splat constants become constants of the body."""
         given = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
         types = [tensor_type(v) for v in given]
 
@@ -138,11 +138,11 @@ class LegalizeBuilder:
     def call_loops(
         self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
     ) -> Any:
-        """Call a prim function that `body` writes as loops over buffers, where no block says what is computed.
+        """Call a prim function that `body` writes as loops over buffers, for computations that are not blocks.
 
         `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None),
         and one for each result; the results are those of the operator unless `results` lists others. As for
-        `call_prim`, it must depend on nothing but the operator's attributes and the types of the values.
+        `call_prim`, it must depend only on the operator's attributes and the types of the values.
         """
         current = [None if v is None else self.value(v) for v in values]
         types = [tensor_type(v) for v in current if v is not None]
@@ -167,7 +167,8 @@ class LegalizeBuilder:
     ) -> Any:
         """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 
-        Its symbols take the dims of the values and of the results: those of the operator unless `results` lists others.
+        Its symbols are bound to the dims of the values and of the results: those of the operator unless `results`
+        lists others.
         """
         current = [self.value(v) for v in values]
         types = [tensor_type(v) for v in current]
@@ -180,13 +181,13 @@ class LegalizeBuilder:
         return self._call(current, types, build, key)
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
-        """Make another relax operator; it is legalized in turn."""
+        """Emit another relax operator, which is legalized in turn."""
         self.created.append(operator.OPERATION_NAME)
         with self.ip, self.loc:
             return operator.make(*(self._now(v) for v in values), **attributes)
 
     def call_packed(self, function: str, *values: Any, results: Sequence[TensorType] | None = None) -> Any:
-        """Call a run-time function by name, with the values and then the results, which it writes."""
+        """Call a run-time function by name with the values and then the results, which it writes."""
         given = [self.value(v) for v in values]
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
         self.created.append(f'"{function}"')
@@ -205,7 +206,7 @@ class LegalizeBuilder:
     def _call(
         self, given: Sequence[Any], types: Sequence[TensorType], build: Callable[[], Any], presence: tuple[Any, ...]
     ) -> Any:
-        """A call of the function that `build` makes, or that it made for an equal operator before."""
+        """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
         key = (self._key, self._calls, tuple(types), presence)
         self._calls += 1
         if key not in self._prims.known:

@@ -1,4 +1,4 @@
-"""Small constants that rules make."""
+"""Small constants for rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.dialects.relax.constant import Constant
 
 
 def dense(values: Any, element: str | DType) -> Any:
-    """A dense attribute of these numbers (nested lists or an array), for `relax.constant`."""
+    """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
     import numpy as np
 
     kind = dtype(element)
@@ -20,6 +20,6 @@ def dense(values: Any, element: str | DType) -> Any:
 
 
 def tensor_of(b: Any, values: Any, element: str | DType) -> Any:
-    """A `relax.constant` of these numbers, as a value for prim functions."""
+    """Emit a `relax.constant` of these values, for use in prim functions."""
     attribute = dense(values, element)
     return b.emit(Constant, value=attribute, result_types=[attribute.type])

@@ -1,4 +1,4 @@
-"""Rounds of dialect conversion over a module: each operator is given to its rules until one accepts."""
+"""Dialect conversion of a module in rounds: the rules of each operator are tried until one accepts."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
 
 Choose = Callable[[Any, Sequence[Rule]], "str | None"]
-"""The name of the rule that is wanted for an operator, of those that may take it; None leaves the order."""
+"""Returns the name of the requested rule for an operator among its rules; None keeps their order."""
 
 
 NODE = "node:"
-"""Before the name of a node of the user's model: the key of rules for the operators that come from it."""
+"""Prefix of the name of a node in the user's model: the key of rules for the operators of that node."""
 
 
 @dataclass(frozen=True)
 class LegalizationRecord:
-    """What became of one operator: the rule that won, and those that declined before it."""
+    """The legalization of one operator: the accepted rule, and those that declined before it."""
 
     operator: str
     location: str
-    """For people: the name of the user's node, the place in a file."""
+    """Location for messages: the name of the user's node, the position in a file."""
     names: tuple[str, ...]
-    """The names of the user's nodes that the operator comes from."""
+    """Names of the user's nodes from which the operator was imported."""
     rule: Rule | None
-    """None where none accepted."""
+    """None if no rule accepted."""
     attempts: tuple[Attempt, ...]
     chosen: str | None = None
-    """The strategy that was asked for, if one was."""
+    """The requested strategy, if any."""
     created: tuple[str, ...] = ()
-    """What the rule made of it: other operators, `@names` of prim functions."""
+    """The replacement: other operators, `@names` of prim functions."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Refused:
 class Conversion:
     """Rounds of dialect conversion over one module, until nothing is left to convert or nothing changes.
 
-    Rules may make operators that have rules in turn: they are for the next round.
+    Rules may emit operators that have rules in turn: they are converted in the next round.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class Conversion:
         self.prims = PrimFunctions(module)
         self.records: list[LegalizationRecord] = []
         self.seen: set[str] = set()
-        """Names of all operators that there were to legalize, and the keys of nodes whose rules were tried."""
+        """Names of all operators that were candidates, and the keys of nodes whose rules were tried."""
         self._by_node = any(key.startswith(NODE) for key in custom)
         self._refused: list[_Refused] = []
         self._given_away: set[Any] = set()
-        """Operators in regions of code generators, which the driver of the conversion comes to as well."""
+        """Operators in regions of code generators, which the conversion driver visits as well."""
         self._choices: dict[Any, str] = {}
         self._rules: dict[str, list[Rule]] = {}
 
     def run(self) -> bool:
-        """One round; whether anything was converted."""
+        """Run one round; return whether anything was converted."""
         pending = self.pending()
         names = {op.name for op in pending}
         self.seen |= names
-        # Handles of operators do not outlive the round.
+        # Operation handles are not valid after the round.
         self._refused.clear()
         self._choices = self._choose(pending)
         if not names:
@@ -93,7 +93,7 @@ class Conversion:
         converter.add_conversion(_same_type)
         patterns = rewrite.RewritePatternSet()
         for name in sorted(names):
-            # One pattern for all rules of an operator: it knows who declined when the next is tried.
+            # One pattern tries all rules of an operator, so that it can record who declined.
             patterns.add_conversion(name, self._convert, converter)
         before = len(self.records)
         try:
@@ -103,7 +103,7 @@ class Conversion:
         return len(self.records) > before
 
     def pending(self) -> list[Any]:
-        """Operators that are not legal yet, outside prim functions and what was given to code generators."""
+        """Return operators that are not legal yet, outside prim functions and regions of code generators."""
         found: list[Any] = []
         given_away: list[Any] = []
 
@@ -138,14 +138,14 @@ class Conversion:
         return found
 
     def rules(self, name: str) -> list[Rule]:
-        """The rules of an operator, in the order in which they are tried."""
+        """Return the rules of an operator, in the order in which they are tried."""
         found = self._rules.get(name)
         if found is None:
             found = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
         return found
 
     def _rules_of(self, op: Any) -> list[Rule]:
-        """The rules of an operation: those given for its node by name come first."""
+        """Return the rules of an operation: those for its node by name come first."""
         rules = self.rules(op.name)
         if not self._by_node:
             return rules
@@ -154,11 +154,11 @@ class Conversion:
         return [rule for key in keys for rule in LEGALIZE.candidates(key, (), self.custom)] + rules
 
     def finish(self) -> None:
-        """Record the operators that nobody took."""
+        """Record the operators that no rule accepted."""
         self.records += [_record(left.operation, None, left.attempts) for left in self._refused]
 
     def gate(self) -> None:
-        """Nothing illegal survives: one error for all that is left, with each rule's reason."""
+        """Raise one error for all remaining operators, with each rule's reason."""
         left = self.pending()
         if not left:
             return
@@ -178,7 +178,7 @@ class Conversion:
         return "its rules make operators that need rules in turn, without end"
 
     def _choose(self, pending: Sequence[Any]) -> dict[Any, str]:
-        """The strategies that are wanted, by operator; those without an alternative are not asked about."""
+        """Return the requested strategies by operator; operators with a single rule are skipped."""
         if self.choose is None:
             return {}
         choices = {}
@@ -190,7 +190,7 @@ class Conversion:
         return choices
 
     def _convert(self, op: Any, adaptor: Any, converter: Any, rewriter: Any) -> Any:
-        """The pattern of all operators. True says that it stays as it is."""
+        """Convert one operator (the pattern of all operators); True keeps it unchanged."""
         operation = op.operation
         if operation in self._given_away:
             return True
@@ -240,16 +240,16 @@ def _record(
 
 
 def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
-    """Prim functions of operators with equal keys are the same, for equal operands."""
+    """Return a key: for equal operands, operators with equal keys have the same prim function."""
     attributes = op.attributes
     named = (attributes[i] for i in range(len(attributes)))
-    # Also what a rule looks at without handing it to the function, such as the dims of an operand.
+    # Includes what a rule reads without passing it to the function, such as the dims of an operand.
     types = tuple(str(value.type) for value in (*op.operands, *op.results))
     return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named), types
 
 
 def _refusal(op: Any) -> Decline | None:
-    """What holds for every rule: of each dim it must be known what it is at run time."""
+    """Decline for all rules if the run-time value of a dim is unknown."""
     for value in (*op.operands, *op.results):
         found = TensorType.from_mlir(value.type)
         if found is not None and any(dim is UNKNOWN for dim in found.shape):
@@ -258,7 +258,7 @@ def _refusal(op: Any) -> Decline | None:
 
 
 def _check(op: Any, rule: Rule, values: list[Any]) -> None:
-    """The values that a rule returned must fit the results that they replace."""
+    """Check that the values that a rule returned match the results that they replace."""
     results = list(op.results)
     if len(values) != len(results):
         raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")

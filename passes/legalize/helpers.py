@@ -1,4 +1,4 @@
-"""What default rules share: types of values, axes, broadcasting, computing narrow floats in f32."""
+"""Shared parts of default rules: types of values, axes, broadcasting, low precision computed in f32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.dialects.tir.compute.narrow import largest
 
 
 def tensor_type(value: Any) -> TensorType:
-    """The type of a value that is known to be a tensor."""
+    """Return the type of a value that is known to be a tensor."""
     found = TensorType.from_mlir(value.type)
     if found is None:
         raise TypeError(f"expected a tensor of a known element type, got {value.type}")
@@ -21,44 +21,44 @@ def tensor_type(value: Any) -> TensorType:
 
 
 def shape_of(value: Any) -> tuple[Any, ...]:
-    """Numbers, and symbolic dims, which may be computed with as if they were numbers."""
+    """Return the dims of a value: integers, and symbolic dims that support the same arithmetic."""
     return tensor_type(value).shape
 
 
 def short_name(op: Any) -> str:
-    """The operator's name without the dialect's."""
+    """Return the operator's name without its namespace."""
     return op.operation.name.split(".", 1)[1]
 
 
 def wide_dtype(element: DType) -> DType:
-    """What a type is computed and accumulated in: f32 for narrower floats."""
+    """Return the type of computation and accumulation: f32 for narrower floats."""
     return DTYPES["f32"] if element.is_float and element.bits < 32 else element
 
 
 def wide(x: Expr) -> Expr:
-    """The element as `wide_dtype`."""
+    """Return the element as `wide_dtype`."""
     return x.cast(wide_dtype(x.dtype))
 
 
 def saturated(x: Expr) -> Expr:
-    """A number of a float type of 8 bits or less, brought into its range; NaN stays."""
+    """Clamp a value of a float type of 8 bits or less to its range; NaN stays."""
     bound = largest(x.dtype)
     return clamp(x, -bound, bound)
 
 
 def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:
-    """The element that broadcasting puts at these output axes."""
+    """Return the element that broadcasting reads at these output axes."""
     return tensor.at(*aligned_indices(tensor.shape, axes))
 
 
 def aligned_indices(shape: Sequence[Dim], axes: Sequence[Any]) -> list[Any]:
-    """Indices into a tensor of this shape, broadcast against trailing output axes."""
+    """Return indices into a tensor of this shape, broadcast against trailing output axes."""
     own = axes[len(axes) - len(shape) :] if shape else ()
     return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
 
 
 def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., Expr]) -> Any:
-    """Call of a prim function that applies `function` to the broadcast elements of the values."""
+    """Call a prim function that applies `function` to the broadcast elements of the values."""
     name = short_name(op)
 
     def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
@@ -74,7 +74,7 @@ def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., 
 
 
 def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]:
-    """Indices of a tensor of this rank, of which `dims` are the reduction axes: the last ones of `axes`, in order.
+    """Return indices of a tensor of this rank whose reduction axes `dims` are the last ones of `axes`, in order.
 
     The other dims take the leading axes in order.
     """
@@ -84,7 +84,7 @@ def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]
 
 
 def dims_vector(p: Any, dims: Sequence[Any]) -> TensorExpr:
-    """A vector of i64 of these dims."""
+    """Return a vector of i64 of these dims."""
 
     def element(axis: Expr) -> Expr:
         found = constant(dims[-1], "i64")

@@ -1,4 +1,4 @@
-"""Interpolation along one axis, worked out while compiling: what each output element reads, with which weights."""
+"""Interpolation along one axis, computed at compile time: the indices and weights of each output element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.dialects.core.budget import fits_table, require_table
 
 @dataclass(frozen=True)
 class AxisTable:
-    """Of each output element: the indices that it reads, their weights, and whether it lies outside of the operand."""
+    """Per output element: the indices that it reads, their weights, and whether it is outside of the operand."""
 
     indices: np.ndarray
     weights: np.ndarray
@@ -29,7 +29,7 @@ class AxisTable:
 
     @property
     def affine(self) -> tuple[int, int, int] | None:
-        """(factor, offset, divisor) where a single index is read, and it is (i * factor + offset) // divisor."""
+        """Return (scale, offset, divisor) if a single index (i * scale + offset) // divisor is read, else None."""
         if self.taps != 1 or self.outside.any():
             return None
         read = self.indices[:, 0]
@@ -45,7 +45,7 @@ class AxisTable:
 
 
 def is_affordable(op: Any, counts: Sequence[int]) -> bool:
-    """Whether the tables of `relax.resize` for axes that come to so many elements may be computed while compiling."""
+    """Return whether tables of `relax.resize` for axes of these sizes may be computed at compile time."""
     return all(fits_table(*_table_shape(op, count)) for count in counts)
 
 
@@ -54,7 +54,7 @@ def _table_shape(op: Any, count: int) -> tuple[int, ...]:
 
 
 def axis_table(op: Any, axis: int, size: int, count: int) -> AxisTable:
-    """The table of `relax.resize` for an axis that goes from `size` to `count` elements."""
+    """Return the table of `relax.resize` for an axis resized from `size` to `count` elements."""
     require_table(f"where axis {axis} is read", *_table_shape(op, count))
     scale = op.scales[axis] if op.scales else count / size
     at = _coordinates(op, axis, size, count, scale)
@@ -76,7 +76,7 @@ def axis_table(op: Any, axis: int, size: int, count: int) -> AxisTable:
 
 
 def _single(table: AxisTable) -> AxisTable:
-    """With one tap, where all others weigh nothing or read the same element."""
+    """Reduce to one tap if all others have weight 0 or read the same element."""
     heaviest = np.abs(table.weights).argmax(axis=1)[:, None]
     chosen = np.take_along_axis(table.indices, heaviest, 1)
     if np.where(table.indices == chosen, 0, table.weights).any():
@@ -85,7 +85,7 @@ def _single(table: AxisTable) -> AxisTable:
 
 
 def _coordinates(op: Any, axis: int, size: int, count: int, scale: float) -> np.ndarray:
-    """Where the output elements lie in the operand."""
+    """Return the coordinates of the output elements in the operand."""
     i = np.arange(count, dtype=np.float64)
     kind = op.coordinates
     if kind == "asymmetric":
@@ -116,7 +116,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Keys' kernel."""
+    """Evaluate Keys' cubic kernel."""
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

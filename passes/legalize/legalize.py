@@ -1,4 +1,4 @@
-"""The pass `legalize`: from relax operators to calls of prim functions, by rules, through dialect conversion."""
+"""The pass `legalize`: converts relax operators to calls of prim functions by rules, through dialect conversion."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LEGAL = frozenset(
         "relax.call_external",
     }
 )
-"""Operators that stay: they are the bridge to the level below."""
+"""Legal operators: the interface to the level of prim functions."""
 
 CUSTOM_RULES = "legalize"
-"""The session's option with a caller's own rules, by operator: tried before all others."""
+"""The session option with a caller's own rules, by operator: tried before all others."""
 
 MAX_ROUNDS = 8
-"""Rules may produce operators that need rules in turn; this many levels deep is more than any does."""
+"""Most rounds: rules may emit operators that need rules in turn, and no chain is this long."""
 
 
 @cache
@@ -48,7 +48,7 @@ def load_default_rules() -> None:
 
 
 def operator_names() -> set[str]:
-    """The operators that can have rules: relax's, and those of plug-ins' dialects."""
+    """Return the operators that can have rules: relax's, and those of plug-in dialects."""
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
     return {name for dialect in dialects for name in dialect.operations} - LEGAL
 
@@ -56,10 +56,10 @@ def operator_names() -> set[str]:
 @register_pass
 @dataclass(frozen=True)
 class Legalize(Pass):
-    """Turn relax operators into calls of tir prim functions.
+    """Convert relax operators to calls of tir prim functions.
 
-    Rules are tried along the target chain, within a target by priority; one that declines says why and the next is
-    tried. What no rule takes is an error that lists every rule with its reason.
+    Rules are tried along the target chain, within a target by priority. A rule that declines gives a reason, and the
+    next one is tried. An operator that no rule accepts is an error that lists every rule with its reason.
     """
 
     name = "legalize"
@@ -102,7 +102,7 @@ def _why_not_here(key: str, conversion: Conversion) -> str:
 
 
 def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: Iterable[str]) -> None:
-    """A rule for an operator that does not exist would never be tried, and nobody would be told."""
+    """Reject rules for operators that do not exist: they would silently never be tried."""
     for operator in custom:
         if operator not in known and not operator.startswith(NODE):
             place = ", ".join(Rule("legalize", operator, "custom", f).place for f in functions_of(custom[operator]))

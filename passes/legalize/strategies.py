@@ -1,10 +1,10 @@
-"""Strategies: which of several rules for an operator is wanted, by name.
+"""Strategies: requests for one of several rules of an operator, by name.
 
     mirlo.compile(model, strategies={"relax.conv": "im2col"})
     mirlo.compile(model, strategies={"relax.conv": lambda op: "im2col" if op.weight.type.shape[0] > 64 else None})
 
-A strategy is a rule, known by its name. The one that is asked for is tried first; where it declines, the others of the
-chain are tried in their order. A single function for all operators is given the rules as well: measuring is one.
+A strategy is a rule with a name. The requested one is tried first; if it declines, the others of the chain are tried in
+their order. A single function for all operators also receives the rules, for example to measure them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Rule, nearest
 
 STRATEGIES = "strategies"
-"""The session's option: by operator a name, or a function of the operator; or one function for all of them."""
+"""The session option: a name or a function per operator, or one function for all operators."""
 
 Selector = str | Callable[[Any], "str | None"]
 
 
 def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str]) -> Choose | None:
-    """What asks the caller's strategies about an operator."""
+    """Return a function that evaluates the caller's strategies for an operator."""
     if not wanted:
         return None
     if not isinstance(wanted, Mapping):
@@ -40,7 +40,7 @@ def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str])
 
 
 def _checked(choose: Choose) -> Choose:
-    """A strategy that does not exist must not be passed over."""
+    """Reject unknown strategies, which must not be ignored."""
 
     def checked(op: Any, rules: Sequence[Rule]) -> str | None:
         name = choose(op, rules)

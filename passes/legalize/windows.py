@@ -1,4 +1,4 @@
-"""Sliding windows: where the elements of a window are, shared by convolutions and pooling."""
+"""Sliding windows: positions of their elements, shared by convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Windows:
 
     @staticmethod
     def of(op: Any, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str) -> Windows:
-        """Those of an operator with the attributes strides, padding and dilations."""
+        """Return the windows of an operator with the attributes strides, padding and dilations."""
         rank = len(shape)
         spatial = spatial_axes(layout, rank)
         pads = padding_pairs(op.padding, rank - 2)
@@ -45,16 +45,16 @@ class Windows:
         )
 
     def split(self, axes: Sequence[Expr]) -> tuple[Expr, Expr, Sequence[Expr]]:
-        """Batch, channel and spatial axes of the output."""
+        """Return batch, channel and spatial axes of the output."""
         channel = channel_axis(self.layout, len(self.sizes) + 2)
         return axes[0], axes[channel], [axes[i] for i in spatial_axes(self.layout, len(self.sizes) + 2)]
 
     def join(self, batch: Any, channel: Any, spatial: Sequence[Any]) -> list[Any]:
-        """Indices in the layout."""
+        """Return indices in the layout."""
         return [batch, channel, *spatial] if self.layout == "NC*" else [batch, *spatial, channel]
 
     def source(self, at: Sequence[Expr], inner: Sequence[Expr]) -> list[Expr]:
-        """Where element `inner` of window `at` is; it may be outside."""
+        """Return the position of element `inner` of window `at`; it may be outside."""
         found = []
         for i, (o, k) in enumerate(zip(at, inner, strict=True)):
             index = o * self.strides[i] if self.strides[i] > 1 else o
@@ -65,15 +65,15 @@ class Windows:
 
     @property
     def leaves(self) -> bool:
-        """Whether some window reaches over an edge."""
+        """Return whether some window extends beyond an edge."""
         return any(self.begins) or not D.known(lambda: all(self._reach(i) <= size for i, size in enumerate(self.sizes)))
 
     def _reach(self, i: int) -> Dim:
-        """One past the last element that a window of dim `i` touches."""
+        """Return one past the last element that a window of dim `i` reads."""
         return (self.counts[i] - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1 - self.begins[i]
 
     def occupied(self, at: Sequence[Expr], padded: bool) -> Expr | Dim:
-        """How many elements of window `at` are inside of the operand; with `padded`, padding counts as well."""
+        """Count the elements of window `at` inside of the operand; with `padded`, including padding."""
         fixed: Dim = 1
         varying: Expr | None = None
         for i, o in enumerate(at):
@@ -89,7 +89,7 @@ class Windows:
         return varying if fixed == 1 else varying * fixed
 
     def _count(self, i: int, o: Expr, low: Dim, high: Dim) -> Expr:
-        """How many k of the window there are with low <= start + k * dilation < high."""
+        """Count the k of the window with low <= start + k * dilation < high."""
         start = o * self.strides[i] - self.begins[i]
         dilation = self.dilations[i]
         first = maximum((constant(low, INDEX) - start + (dilation - 1)) // dilation, 0)

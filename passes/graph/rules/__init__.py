@@ -1,1 +1,1 @@
-"""Rules of `simplify` and `convert-layout`: one file per theme."""
+"""Rules of `simplify` and `convert-layout`: one file per topic."""

@@ -1,4 +1,4 @@
-"""Activations that a model spells out: sigmoid, SiLU, hard sigmoid, hard swish, Mish."""
+"""Recognition of decomposed activations: sigmoid, SiLU, hard sigmoid, hard swish, Mish."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import decline, recognize
 
 _CLOSE = 1e-3
-"""Constants of models in 16-bit floats are this far from what they mean."""
+"""Tolerance for constants in models that were stored as 16-bit floats."""
 
 
 @recognize("relax.divide", "relax.reciprocal")
 def sigmoid(op: Any, b: Rewriter) -> Any:
-    """1 / (1 + exp(-x)); with x above the line it is a SiLU."""
+    """Replace 1 / (1 + exp(-x)) by sigmoid; with numerator x by SiLU."""
     is_quotient = op.operation.name == "relax.divide"
     x = _logistic(op.rhs if is_quotient else op.x, b)
     if x is None or x.type != op.output.type:
@@ -28,7 +28,7 @@ def sigmoid(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.multiply")
 def silu(op: Any, b: Rewriter) -> Any:
-    """x * sigmoid(x)."""
+    """Replace x * sigmoid(x) by SiLU."""
     for x, gate in _orders(op):
         found = defining(gate, "relax.sigmoid")
         if found is not None and found.x == x and beside(gate, b):
@@ -38,7 +38,7 @@ def silu(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.multiply")
 def mish(op: Any, b: Rewriter) -> Any:
-    """x * tanh(softplus(x))."""
+    """Replace x * tanh(softplus(x)) by Mish."""
     for x, gate in _orders(op):
         tanh = defining(gate, "relax.tanh")
         inner = defining(tanh.x, "relax.softplus") if tanh is not None else None
@@ -49,7 +49,7 @@ def mish(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.divide", "relax.multiply")
 def hard_sigmoid(op: Any, b: Rewriter) -> Any:
-    """clip(x + 3, 0, 6) / 6."""
+    """Replace clip(x + 3, 0, 6) / 6 by hard sigmoid."""
     for value, number in _scaled(op, b):
         x = _shifted_clip(value, b)
         if x is not None and _is(number, 1 / 6) and x.type == op.output.type:
@@ -59,7 +59,7 @@ def hard_sigmoid(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.multiply", "relax.divide")
 def hard_swish(op: Any, b: Rewriter) -> Any:
-    """x * hard_sigmoid(x), and x * clip(x + 3, 0, 6) / 6 in any order."""
+    """Replace x * hard_sigmoid(x), and x * clip(x + 3, 0, 6) / 6 in any order, by hard swish."""
     if op.operation.name == "relax.multiply":
         for x, gate in _orders(op):
             found = defining(gate, "relax.hard_sigmoid")
@@ -75,14 +75,14 @@ def hard_swish(op: Any, b: Rewriter) -> Any:
 
 
 def _orders(op: Any) -> Iterator[tuple[Any, Any]]:
-    """Both ways to see a product as x times something of the same type."""
+    """Yield both readings of a product as x times a value of the same type."""
     if op.lhs.type == op.rhs.type:
         yield op.lhs, op.rhs
         yield op.rhs, op.lhs
 
 
 def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[Any, float]]:
-    """What an operation multiplies, and the number that it multiplies with."""
+    """Yield the operand that an operation scales, and the constant it is multiplied by."""
     if op.operation.name == "relax.divide":
         number = b.splat(op.rhs)
         if number:
@@ -95,7 +95,7 @@ def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[Any, float]]:
 
 
 def _shifted_clip(value: Any, b: Rewriter) -> Any | None:
-    """The x of clip(x + 3, 0, 6)."""
+    """Return the x of clip(x + 3, 0, 6)."""
     clip = defining(value, "relax.clip")
     if clip is None or (clip.min, clip.max) != (0, 6) or not beside(value, b):
         return None
@@ -109,7 +109,7 @@ def _shifted_clip(value: Any, b: Rewriter) -> Any | None:
 
 
 def _logistic(value: Any, b: Rewriter) -> Any | None:
-    """The x of 1 + exp(-x)."""
+    """Return the x of 1 + exp(-x)."""
     total = defining(value, "relax.add")
     if total is None or not beside(value, b) or not kind_of(value).dtype.is_float:
         return None

@@ -14,12 +14,12 @@ from mirlo.passes.rules import decline, simplify
 _NEUTRAL = {"relax.add": 0.0, "relax.subtract": 0.0, "relax.multiply": 1.0, "relax.divide": 1.0}
 _COMMUTATIVE = ("relax.add", "relax.multiply")
 _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f32", "f64")}
-"""Floats, and wider ones that hold all of their numbers."""
+"""Floats, and wider ones that represent all of their values."""
 
 
 @simplify(*_NEUTRAL)
 def neutral_element(op: Any, b: Rewriter) -> Any:
-    """x + 0, x - 0, x * 1, x / 1."""
+    """Remove neutral elements: x + 0, x - 0, x * 1, x / 1."""
     name = op.operation.name
     if b.splat(op.rhs) == _NEUTRAL[name] and op.lhs.type == op.output.type:
         return op.lhs
@@ -30,7 +30,7 @@ def neutral_element(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.divide")
 def exact_reciprocal(op: Any, b: Rewriter) -> Any:
-    """x / c as x * (1 / c) where the reciprocal is exact: c is a power of two."""
+    """Replace x / c by x * (1 / c) where the reciprocal is exact: c is a power of two."""
     divisor = b.splat(op.rhs)
     kind = kind_of(op.rhs)
     if divisor is None or divisor == 0 or not kind.dtype.is_float or not math.isfinite(divisor):
@@ -43,7 +43,7 @@ def exact_reciprocal(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.power")
 def small_power(op: Any, b: Rewriter) -> Any:
-    """Powers by 1, 2, 3, 0.5 and -1, without the general function."""
+    """Expand powers by 1, 2, 3, 0.5 and -1 without the general function."""
     exponent = b.splat(op.rhs)
     if exponent is None or op.lhs.type != op.output.type:
         return decline("the exponent is no single number for all elements")
@@ -63,7 +63,7 @@ def small_power(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.where")
 def constant_condition(op: Any, b: Rewriter) -> Any:
-    """A condition that is the same everywhere."""
+    """Replace `where` with a splat condition by the selected operand."""
     array = b.array(op.condition)
     if array is None:
         return decline("the condition is not known")
@@ -77,13 +77,13 @@ def constant_condition(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.cast")
 def useless_cast(op: Any, b: Rewriter) -> Any:
-    """A cast to the type that the operand has."""
+    """Remove a cast to the type of its operand."""
     return op.x if op.x.type == op.output.type else decline("the type changes")
 
 
 @simplify("relax.cast")
 def widened_and_back(op: Any, b: Rewriter) -> Any:
-    """A cast back from a wider float to the type that the numbers had."""
+    """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")
     if inner is None or inner.x.type != op.output.type:
         return decline("the operand is no cast from the type")

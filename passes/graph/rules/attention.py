@@ -1,7 +1,8 @@
-"""Attention that a model spells out: softmax(q @ k^T * scale + mask) @ v, in the forms that exporters write.
+"""Recognition of decomposed attention: softmax(q @ k^T * scale + mask) @ v, in the forms that exporters write.
 
-The factor may stand before or after the product or on its operands, masks may be added or chosen by `where`, keys and
-values may be repeated for groups of query heads, and a softmax of rows without any key may be guarded against NaN.
+The scale may be applied before or after the product or to its operands, masks may be added or selected by `where`,
+keys and values may be repeated for groups of query heads, and a softmax of rows without any key may be guarded
+against NaN.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only
 from mirlo.passes.rules import Decline, decline, recognize
 
 _HIDDEN = -1e30
-"""What is added to a score to hide it: no score comes near, so that its exponential is zero."""
+"""Added to a score, this hides it: no score is near, so that its exponential is zero."""
 
 
 @dataclass
 class _Scores:
-    """A matrix of scores: the product of two operands, a factor, and what is added to it."""
+    """A matrix of scores: the product of two operands, a scale, and the added masks."""
 
     query: Any
     keys: Any
@@ -34,7 +35,7 @@ class _Scores:
 
 @recognize("relax.matmul")
 def attention(op: Any, b: Rewriter) -> Any:
-    """softmax(query @ key^T * scale + mask) @ value, with masks that are added or chosen by `where`."""
+    """Replace softmax(query @ key^T * scale + mask) @ value, with masks that are added or selected by `where`."""
     if op.transpose_lhs or op.out_dtype is not None:
         return decline("the weights are transposed, or summed up in another type")
     weights = _weights(op.lhs, b)
@@ -69,7 +70,7 @@ def attention(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.attention")
 def grouped_heads(op: Any, b: Rewriter) -> Any:
-    """Keys and values that are repeated for groups of query heads are read once by each group."""
+    """Read keys and values that are repeated for groups of query heads once per group."""
     key, value = _unrepeated(op.key), _unrepeated(op.value)
     if key is None or value is None:
         return decline("key and value are not both repeated along the heads")
@@ -79,10 +80,10 @@ def grouped_heads(op: Any, b: Rewriter) -> Any:
 
 
 def _weights(value: Any, b: Rewriter) -> Any | Decline:
-    """The scores whose softmax a value is, along the last axis."""
+    """Return the scores of which a value is the softmax along the last axis."""
     guarded = defining(value, "relax.where")
     if guarded is not None and only_use(value):
-        # where(isnan(p), 0, p): of a query without keys. Attention gives zeros for it.
+        # where(isnan(p), 0, p) guards queries without keys, for which attention returns zeros.
         test = defining(guarded.condition, "relax.isnan")
         if test is not None and test.x == guarded.y and b.splat(guarded.x) == 0:
             value = guarded.y
@@ -103,7 +104,7 @@ def _weights(value: Any, b: Rewriter) -> Any | Decline:
 
 
 def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
-    """Scores taken apart, from the last operation to the product."""
+    """Decompose scores from the last operation up to the product."""
     masks: list[Any] = []
     scale, shape = 1.0, kind_of(value).shape
     while True:
@@ -130,7 +131,7 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
 
 
 def _factor(value: Any, b: Rewriter) -> tuple[Any, float] | None:
-    """A value as another one times a number."""
+    """Return a value as another one times a constant."""
     product, quotient = defining(value, "relax.multiply"), defining(value, "relax.divide")
     if product is not None:
         for x, number in ((product.lhs, b.splat(product.rhs)), (product.rhs, b.splat(product.lhs))):
@@ -144,7 +145,7 @@ def _factor(value: Any, b: Rewriter) -> tuple[Any, float] | None:
 
 
 def _masked(value: Any, shape: Any, b: Rewriter) -> tuple[Any, Any] | None:
-    """A value as scores and what is added to them."""
+    """Return a value as scores and the mask that is added to them."""
     total = defining(value, "relax.add")
     if total is not None:
         for scores, mask in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
@@ -165,7 +166,7 @@ def _masked(value: Any, shape: Any, b: Rewriter) -> tuple[Any, Any] | None:
 
 
 def _leads_to_product(value: Any, depth: int = 0) -> bool:
-    """Whether a value is a matrix product, but for factors and masks: which operand of a sum the scores are."""
+    """Return whether a value is a matrix product up to scales and masks, to tell scores from masks in a sum."""
     if defining(value, "relax.matmul") is not None:
         return True
     steps = (defining(value, name) for name in ("relax.add", "relax.multiply", "relax.divide", "relax.where"))
@@ -176,7 +177,7 @@ def _leads_to_product(value: Any, depth: int = 0) -> bool:
 
 
 def _moved_factor(value: Any, scores: _Scores, b: Rewriter) -> Any:
-    """An operand of the product without the number that it is multiplied with, which goes to the scale."""
+    """Return an operand of the product without its scale, which moves to the scale of the scores."""
     swapped = defining(value, "relax.permute")
     inner = swapped.x if swapped is not None else value
     step = _factor(inner, b)
@@ -187,7 +188,7 @@ def _moved_factor(value: Any, scores: _Scores, b: Rewriter) -> Any:
 
 
 def _swapped(value: Any, b: Rewriter) -> Any:
-    """A matrix transposed; where it is a permute already, of one permute."""
+    """Return a matrix transposed; an existing permute is merged."""
     rank = kind_of(value).rank
     axes = [*range(rank - 2), rank - 1, rank - 2]
     inner = defining(value, "relax.permute")
@@ -198,7 +199,7 @@ def _swapped(value: Any, b: Rewriter) -> Any:
 
 
 def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
-    """All masks as one."""
+    """Return all masks combined into one."""
     if any(kind_of(mask).dtype is not dtype for mask in masks):
         return decline("a mask has another type than the scores")
     if not masks:
@@ -210,7 +211,7 @@ def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
 
 
 def _causal_bound(mask: Any, shape: Any, b: Rewriter) -> dict[str, bool]:
-    """The attributes of attention for a constant mask that hides just the keys after each query; empty for others."""
+    """Return attributes of attention for a constant mask that hides exactly the keys after each query; else empty."""
     array = b.array(mask)
     if array is None or array.ndim < 2 or any(dim != 1 for dim in array.shape[:-2]) or array.shape[-2:] != shape[-2:]:
         return {}
@@ -224,13 +225,13 @@ def _causal_bound(mask: Any, shape: Any, b: Rewriter) -> dict[str, bool]:
 
 
 def _raised(value: Any, b: Rewriter) -> Any:
-    """A tensor of rank 3, or a mask of less, with its batch as heads."""
+    """Add a heads dim to a tensor of rank 3, or to a mask of lower rank."""
     shape = kind_of(value).shape
     return b.emit(OPS["reshape"], value, shape=((1,) * (4 - len(shape)) + tuple(shape)))
 
 
 def _unrepeated(value: Any) -> Any | None:
-    """[B, KV, T, D] whose heads a value [B, KV * G, T, D] repeats, each G times in a row."""
+    """Return [B, KV, T, D] for a value [B, KV * G, T, D] that repeats each of its heads G times in a row."""
     flat = defining(value, "relax.reshape")
     if flat is None or kind_of(flat.x).rank != 5:
         return None

@@ -12,7 +12,7 @@ from mirlo.passes.rules import decline, simplify
 
 @simplify("relax.conv")
 def pad_into_conv(op: Any, b: Rewriter) -> Any:
-    """Zeros around the image are the convolution's own padding."""
+    """Merge zero padding into the convolution's own padding."""
     inner = defining(op.x, "relax.pad")
     if inner is None or inner.mode != "constant" or inner.value != 0:
         return decline("the operand is not padded with zeros")

@@ -1,8 +1,8 @@
 """Transposed convolutions as convolutions, channels last.
 
-With stride s, every s-th element of the result is made by the same taps of the window, those s apart. So one
-convolution makes all s phases, as channels, and a permute puts them in their places. The weight is a constant, and so
-is what it is rearranged to.
+With stride s, every s-th element of the result uses the same taps of the window, those s apart. So one convolution
+computes all s phases as channels, and a permute interleaves them. The weight is a constant, and so is its rearranged
+form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mirlo.passes.rules import decline, layout
 
 @layout("relax.conv_transpose", priority=1)
 def as_convolution(op: Any, b: Rewriter) -> Any:
-    """With a constant weight, strides and no dilations: a convolution, and a permute of its channels."""
+    """Replace a transposed convolution with constant weight and no dilations by a convolution and a permute."""
     if not (b.given or CHANNELS_LAST).is_default or op.data_layout != "NC*":
         return decline("its layout is chosen by somebody else", data=op.data_layout)
     x, weight, out = (kind_of(v) for v in (op.x, op.weight, op.output))
@@ -70,7 +70,7 @@ def as_convolution(op: Any, b: Rewriter) -> Any:
 
 
 def _phases(weight: np.ndarray, strides: Any, taps: list[int]) -> np.ndarray:
-    """From (in, out, *window) to (*taps reversed, in, phases * out); zero beyond the window."""
+    """Rearrange (in, out, *window) to (*taps reversed, in, phases * out), with zeros beyond the window."""
     inputs, outputs, *window = weight.shape
     made = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)
     for number, phase in enumerate(product(*(range(s) for s in strides))):

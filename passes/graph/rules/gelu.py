@@ -1,4 +1,4 @@
-"""GELU that a model spells out: x / 2 * (1 + erf(x / sqrt 2)), or with the tanh that approximates it."""
+"""Recognition of decomposed GELU: x / 2 * (1 + erf(x / sqrt 2)), or with its tanh approximation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mirlo.passes.graph.rewrite import Rewriter, beside, defining
 from mirlo.passes.rules import decline, recognize
 
 _CLOSE = 1e-3
-"""Constants of models in 16-bit floats are this far from what they mean."""
+"""Tolerance for constants in models that were stored as 16-bit floats."""
 _DEEPEST = 6
 
 
 @dataclass
 class _Product:
-    """A number, times a power of x, times other values."""
+    """A constant, times a power of x, times other values."""
 
     number: float = 1.0
     power: int = 0
@@ -30,7 +30,7 @@ class _Product:
 
 @recognize("relax.multiply")
 def gelu(op: Any, b: Rewriter) -> Any:
-    """x * 0.5 * (1 + erf(x / sqrt 2)), in any order, and 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)) in its place."""
+    """Replace x * 0.5 * (1 + erf(x / sqrt 2)), in any order, and its tanh approximation, by GELU."""
     for term in _product(op.output, None, b).others:
         for x, approximate in _arguments(term, b):
             if x.type == op.output.type and beside(term, b) and _product(op.output, x, b).is_(0.5, 1, 1):
@@ -39,7 +39,7 @@ def gelu(op: Any, b: Rewriter) -> Any:
 
 
 def _arguments(term: Any, b: Rewriter) -> Iterator[tuple[Any, str]]:
-    """What may be x in 1 + erf(..) or 1 + tanh(..), and which approximation that is."""
+    """Yield candidates for x in 1 + erf(..) or 1 + tanh(..), with the approximation."""
     total = defining(term, "relax.add")
     if total is None:
         return
@@ -57,7 +57,7 @@ def _arguments(term: Any, b: Rewriter) -> Iterator[tuple[Any, str]]:
 
 
 def _cubic(value: Any, b: Rewriter) -> Iterator[Any]:
-    """The x of sqrt(2 / pi) * (x + 0.044715 * x^3)."""
+    """Yield the x of sqrt(2 / pi) * (x + 0.044715 * x^3)."""
     scaled = _product(value, None, b)
     if not scaled.is_(math.sqrt(2 / math.pi), 0, 1):
         return
@@ -69,7 +69,7 @@ def _cubic(value: Any, b: Rewriter) -> Iterator[Any]:
 
 
 def _product(value: Any, x: Any, b: Rewriter, depth: int = 0) -> _Product:
-    """A value taken apart into factors; x is not."""
+    """Decompose a value into the operands of a product; x is not decomposed."""
     if x is not None and value == x:
         return _Product(power=1)
     number = b.splat(value)
@@ -92,7 +92,7 @@ def _product(value: Any, x: Any, b: Rewriter, depth: int = 0) -> _Product:
 
 
 def _parts(value: Any, b: Rewriter) -> list[tuple[Any, int]]:
-    """The factors of a product, quotient or power, with their exponents."""
+    """Return the operands of a product, quotient or power, with their exponents."""
     if (product := defining(value, "relax.multiply")) is not None:
         return [(product.lhs, 1), (product.rhs, 1)]
     if (quotient := defining(value, "relax.divide")) is not None:

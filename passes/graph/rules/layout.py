@@ -1,4 +1,4 @@
-"""What changes the layout of data: convolutions, and pools after them. Permutes made here are marked `relax.layout`."""
+"""Layout changes of convolutions and the pools after them. Permutes emitted here are marked `relax.layout`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARK = "relax.layout"
 
 
 def channels_last(rank: int) -> list[int]:
-    """Axes of the permute from N, C, spatial to N, spatial, C."""
+    """Return the axes of the permute from N, C, spatial to N, spatial, C."""
     return [0, *range(2, rank), 1]
 
 
@@ -32,25 +32,25 @@ def inverse(axes: Any) -> list[int]:
 
 
 def permuted(value: Any, axes: list[int], b: Rewriter) -> Any:
-    """A marked permute of a value."""
+    """Return a marked permute of a value."""
     made = b.emit(OPS["permute"], value, axes=axes)
     made.owner.attributes[MARK] = ir.UnitAttr.get()
     return made
 
 
 def layout_permute(value: Any, b: Rewriter) -> Any | None:
-    """The marked permute that makes this value, in the same block, if one does."""
+    """Return the marked permute in the same block that defines this value, if any."""
     found = defining(value, "relax.permute")
     return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
 
 
 def wanted(op: Any, b: Rewriter) -> Layouts | Decline:
-    """The layouts that are wanted for an operation."""
+    """Return the layouts requested for an operation."""
     return (b.given or CHANNELS_LAST).of(op)
 
 
 def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
-    """Data of one layout in another one."""
+    """Convert data from one layout to another."""
     rank = kind_of(value).rank
     axes = channels_last(rank) if data == "N*C" else channels_first(rank)
     return value if given == data else permuted(value, axes, b)
@@ -58,7 +58,7 @@ def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
 
 @layout("relax.conv")
 def conv_in_layout(op: Any, b: Rewriter) -> Any:
-    """Data N*C and kernels *IO, where nothing else is wanted: the innermost axis is the one that is vectorized."""
+    """Convert to data N*C and kernels *IO by default: the innermost axis is vectorized."""
     asked = wanted(op, b)
     if isinstance(asked, Decline):
         return asked
@@ -79,7 +79,7 @@ def conv_in_layout(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.conv_transpose")
 def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
-    """Only where it is asked for."""
+    """Convert to the requested layouts; there is no default."""
     asked = wanted(op, b)
     if isinstance(asked, Decline):
         return asked
@@ -93,7 +93,7 @@ def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
 
 @layout(*POOLS)
 def pool_in_layout(op: Any, b: Rewriter) -> Any:
-    """As it is asked for; a pool that nothing is asked for takes its input as the convolution before it left it."""
+    """Convert to the requested layout; by default a pool takes the layout of the convolution before it."""
     asked = wanted(op, b)
     data = None if isinstance(asked, Decline) else asked.data
     if data is None:
@@ -116,7 +116,7 @@ def _is_channels_last(pool: Any, b: Rewriter) -> bool:
 
 @layout("relax.permute")
 def cancel(op: Any, b: Rewriter) -> Any:
-    """Two permutes in a row are one; a marked pair that cancels is gone."""
+    """Merge two consecutive permutes; a marked pair that cancels is removed."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")

@@ -1,4 +1,4 @@
-"""How layout permutes sink through operators, until they meet others and cancel."""
+"""Sinking of layout permutes through operators, until they meet others and cancel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REDUCTIONS = tuple(
 
 @layout(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
-    """A layout permute moves below what computes element by element."""
+    """Sink a layout permute below an elementwise operator."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -36,11 +36,11 @@ def sink_through_unary(op: Any, b: Rewriter) -> Any:
 
 @layout(*_BROADCASTING)
 def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
-    """All operands permuted alike; or some, the others constants or smaller, which are permuted back."""
+    """Sink if all operands are permuted alike, or some, and the others, constants or smaller, are permuted back."""
     values = list(op.operation.operands)
     permutes = [layout_permute(value, b) for value in values]
     forced = b.given is not None and b.given.forces
-    # Those of arguments stay when sinking is forced: they are what it made, and leave the function at its edge.
+    # Permutes of arguments stay when sinking is forced: it created them, and they leave the function at its boundary.
     found = next((p for p in permutes if p is not None and not (forced and isinstance(p.x, ir.BlockArgument))), None)
     if found is None:
         return decline("no operand is a layout permute")
@@ -61,7 +61,7 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.quantize", "relax.dequantize")
 def sink_through_quantization(op: Any, b: Rewriter) -> Any:
-    """The axis of a vector of scales is renamed."""
+    """Sink, and renumber the axis of a vector of scales."""
     inner = layout_permute(op.x, b)
     if inner is None or op.block:
         return decline("the operand is no layout permute, or scales are of blocks")
@@ -71,7 +71,7 @@ def sink_through_quantization(op: Any, b: Rewriter) -> Any:
 
 
 def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
-    """A value so that permuting it by `axes` gives it again, with its rank filled up as broadcasting does."""
+    """Return a value such that permuting it by `axes` restores it, with its rank extended as for broadcasting."""
     kind = kind_of(value)
     if kind.rank == 0 or all(dim == 1 for dim in kind.shape):
         return value
@@ -83,7 +83,7 @@ def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
 
 @layout(*_REDUCTIONS)
 def sink_through_reduction(op: Any, b: Rewriter) -> Any:
-    """The reduced axes are renamed; what is left of the permute moves below."""
+    """Sink what remains of the permute, and renumber the reduced axes."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -95,7 +95,7 @@ def sink_through_reduction(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.argmax", "relax.argmin")
 def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
-    """The axis is renamed; what is left of the permute moves below."""
+    """Sink what remains of the permute, and renumber the axis."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -105,7 +105,7 @@ def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
 
 
 def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b: Rewriter) -> Any:
-    """The result of a reduction, its dims in the order in which they were without the permute."""
+    """Return the result of a reduction with its dims in their order without the permute."""
     if keepdims:
         return permuted(made, list(inner.axes), b)
     kept = [axis for i, axis in enumerate(inner.axes) if i not in reduced]
@@ -115,7 +115,7 @@ def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b:
 
 @layout("relax.softmax", "relax.log_softmax", "relax.hardmax")
 def sink_through_axis(op: Any, b: Rewriter) -> Any:
-    """The axis is renamed."""
+    """Sink, and renumber the axis."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -125,7 +125,7 @@ def sink_through_axis(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.strided_slice")
 def sink_through_slice(op: Any, b: Rewriter) -> Any:
-    """The axes of the slice are renamed."""
+    """Sink, and renumber the axes of the slice."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -136,7 +136,7 @@ def sink_through_slice(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.reshape")
 def sink_through_flatten(op: Any, b: Rewriter) -> Any:
-    """The pixels of an image in one dim: they are as well in one dim before the channels."""
+    """Sink below a reshape that merges the pixels of an image: they merge equally well before the channels."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -152,7 +152,7 @@ def sink_through_flatten(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.resize")
 def sink_through_resize(op: Any, b: Rewriter) -> Any:
-    """Shape, scales and region are permuted back."""
+    """Sink, and permute shape, scales and region back."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")
@@ -168,7 +168,7 @@ def sink_through_resize(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.concat")
 def sink_through_concat(op: Any, b: Rewriter) -> Any:
-    """Operands that are all permuted alike are joined before the permute."""
+    """Sink below a concatenation of operands that are all permuted alike."""
     permutes = [layout_permute(v, b) for v in op.operation.operands]
     if any(p is None for p in permutes):
         return decline("not every operand is a layout permute")
@@ -181,7 +181,7 @@ def sink_through_concat(op: Any, b: Rewriter) -> Any:
 
 @layout("relax.pad")
 def sink_through_pad(op: Any, b: Rewriter) -> Any:
-    """The amounts are permuted back."""
+    """Sink, and permute the padding back."""
     inner = layout_permute(op.x, b)
     if inner is None:
         return decline("the operand is no layout permute")

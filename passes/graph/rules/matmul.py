@@ -1,4 +1,4 @@
-"""Simplifications of matrix products: operands that are read as they lie in memory."""
+"""Simplifications of matrix products: operands in the layout of their memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.passes.rules import decline, simplify
 
 @simplify("relax.matmul")
 def transposed_weight(op: Any, b: Rewriter) -> Any:
-    """A constant that is read transposed is stored transposed."""
+    """Store a constant that is read transposed in transposed form."""
     if not op.transpose_rhs or not is_constant(op.rhs):
         return decline("the right operand is no transposed constant")
     rank = kind_of(op.rhs).rank
@@ -26,7 +26,7 @@ def transposed_weight(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.matmul")
 def permuted_operand(op: Any, b: Rewriter) -> Any:
-    """A permute that swaps the last two dims is read transposed instead."""
+    """Merge a permute that swaps the last two dims into a transposed read."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     operands = [op.lhs, op.rhs]
     for i, flag in enumerate(attributes):
@@ -43,7 +43,7 @@ def permuted_operand(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.matmul")
 def batch_as_rows(op: Any, b: Rewriter) -> Any:
-    """[B, M, K] times one matrix [K, N] is the product of B * M rows with it."""
+    """Multiply [B, M, K] by one matrix [K, N] as B * M rows."""
     left, right = kind_of(op.lhs), kind_of(op.rhs)
     if right.rank != 2 or left.rank < 3 or op.transpose_lhs:
         return decline("it is not a batch of matrices times one matrix")

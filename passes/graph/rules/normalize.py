@@ -1,4 +1,4 @@
-"""Normalizations that a model spells out in means, squares and roots, as single operators."""
+"""Recognition of normalizations that are decomposed into means, squares and roots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Deviation(NamedTuple):
 
 @recognize("relax.divide", "relax.multiply")
 def normalization(op: Any, b: Rewriter) -> Any:
-    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) is a layer norm; without the mean of x, an RMS norm."""
+    """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         found = _divisor(other, b) if op.operation.name == "relax.divide" else _reciprocal(other, b)
         if found is not None and _same(found.value, x) and x.type == op.output.type:
@@ -35,7 +35,7 @@ def normalization(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.multiply")
 def scale_of_norm(op: Any, b: Rewriter) -> Any:
-    """A factor per element of the normalized rows belongs to the norm."""
+    """Merge a scale per element of the normalized rows into the norm."""
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         norm = defining(x, "relax.layer_norm") or defining(x, "relax.rms_norm")
         if norm is None or norm.scale is not None or getattr(norm, "bias", None) is not None:
@@ -48,7 +48,7 @@ def scale_of_norm(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.add")
 def bias_of_norm(op: Any, b: Rewriter) -> Any:
-    """What is added to each element of the normalized rows belongs to the norm."""
+    """Merge a bias per element of the normalized rows into the norm."""
     for x, addend in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         norm = defining(x, "relax.layer_norm")
         if norm is None or norm.bias is not None:
@@ -60,7 +60,7 @@ def bias_of_norm(op: Any, b: Rewriter) -> Any:
 
 
 def _of_row(value: Any, norm: Any, x: Any, op: Any, b: Rewriter) -> Any | None:
-    """A value with the dims of a normalized row, or fewer, that is the same for all rows; its leading ones left out."""
+    """Return a value that is equal for all rows without leading dims: it has the dims of a row, or fewer."""
     if not only_use(x) or not beside(x, b) or x.type != op.output.type:
         return None
     rank, shape = kind_of(x).rank, kind_of(value).shape
@@ -71,7 +71,7 @@ def _of_row(value: Any, norm: Any, x: Any, op: Any, b: Rewriter) -> Any | None:
 
 
 def _reciprocal(value: Any, b: Rewriter) -> _Deviation | None:
-    """What a value is one divided by the deviation of."""
+    """Return the deviation of which a value is the reciprocal."""
     root = defining(value, "relax.rsqrt")
     if root is not None:
         return _variance(root.x, b)
@@ -88,7 +88,7 @@ def _divisor(value: Any, b: Rewriter) -> _Deviation | None:
 
 
 def _variance(value: Any, b: Rewriter) -> _Deviation | None:
-    """mean(square) + epsilon, in either order."""
+    """Match mean(square) + epsilon, in either order."""
     total = defining(value, "relax.add")
     if total is None or not beside(value, b):
         return None
@@ -104,7 +104,7 @@ def _variance(value: Any, b: Rewriter) -> _Deviation | None:
 
 
 def _squared(value: Any, b: Rewriter) -> Any | None:
-    """What a value is the square of."""
+    """Return the value of which this is the square."""
     power = defining(value, "relax.power")
     if power is not None and b.splat(power.rhs) == 2 and power.lhs.type == power.output.type:
         return power.lhs
@@ -116,7 +116,7 @@ def _squared(value: Any, b: Rewriter) -> Any | None:
 
 
 def _mean_axis(value: Any, x: Any) -> int | None:
-    """The first of the trailing axes of x over which the value is the mean, with the axes kept."""
+    """Return the first of the trailing axes of x over which the value is the mean, with the axes kept."""
     mean = defining(value, "relax.reduce_mean")
     if mean is None or not mean.keepdims or not _same(mean.x, x):
         return None
@@ -126,7 +126,7 @@ def _mean_axis(value: Any, x: Any) -> int | None:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are one, or the same difference written twice."""
+    """Return whether two values are identical, or the same difference computed twice."""
     if a == b:
         return True
     left, right = defining(a, "relax.subtract"), defining(b, "relax.subtract")

@@ -1,7 +1,7 @@
-"""Products of quantized numbers as products of bytes, summed up as integers.
+"""Products of quantized values as int8 products with i32 accumulators.
 
-Zero points move out of the sums: `sum (x - z) * w = sum x * w - z * sum w`, of which the last is a constant where the
-weights are. What follows, scales, biases, activations, quantization, is computed on the sums in registers.
+Zero points move out of the sums: `sum (x - z) * w = sum x * w - z * sum w`; the last sum is constant if the weights
+are. What follows (scales, biases, activations, quantization) is computed on the accumulators in registers.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ BYTES = ("i8", "u8")
 
 @dataclass(frozen=True)
 class Quantized:
-    """Bytes, and what they mean: `(value - zero) * scale`."""
+    """int8 elements and their meaning: `(value - zero) * scale`."""
 
     value: Any
     zero: Any = None
-    """None for 0; an array that broadcasts to the value, or a scalar that is computed, of type i32."""
+    """None for 0; an array that broadcasts to the value, or a computed scalar, of type i32."""
     scale: np.ndarray | None = None
     axis: int = 0
-    """The axis that a vector of scales lies along."""
+    """The axis of a vector of scales."""
 
 
 @recognize("relax.matmul")
 def quantized_matmul(op: Any, b: Rewriter) -> Any:
-    """Operands that were dequantized, or whose zero points were taken off, are multiplied as bytes."""
+    """Multiply operands that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
         return found
     left, right = found
     if min(kind_of(op.lhs).rank, kind_of(op.rhs).rank) < 2:
         return decline("an operand is a vector")
-    # Rows may be of run time, but for what is summed up along them.
+    # The number of rows may be dynamic, the reduced extent may not.
     depth = kind_of(op.lhs).shape[-2 if op.transpose_lhs else -1]
     is_known = kind_of(op.lhs).is_static or (isinstance(depth, int) and right.zero is None)
     if not kind_of(op.rhs).is_static or not is_known:
@@ -61,7 +61,7 @@ def quantized_matmul(op: Any, b: Rewriter) -> Any:
 
 @recognize("relax.conv")
 def quantized_conv(op: Any, b: Rewriter) -> Any:
-    """Data and weights that were dequantized, or whose zero points were taken off, are multiplied as bytes."""
+    """Convolve data and weights that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
         return found
@@ -83,7 +83,7 @@ def quantized_conv(op: Any, b: Rewriter) -> Any:
 
 
 def _operands(op: Any, b: Rewriter) -> tuple[Quantized, Quantized] | Decline:
-    """What is multiplied, as bytes."""
+    """Return the operands of the product as int8."""
     kind = kind_of(op.output).dtype
     if op.out_dtype is not None or kind.name not in ("f32", "i32"):
         return decline("it is a product of other numbers", dtype=kind.name)
@@ -114,7 +114,7 @@ def _dequantized(value: Any, b: Rewriter) -> Quantized | Decline:
 
 
 def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
-    """An i32 value that is bytes, less a zero point."""
+    """Return the int8 value and the zero point of which an i32 value is the difference."""
     op, zero = defining(value, "relax.subtract"), None
     wide = value
     if op is not None:
@@ -134,14 +134,14 @@ def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
 
 
 def _differs_along_sum(left: Quantized, right: Quantized, columns: int, rank: int) -> bool:
-    """Whether scales are others than one for all on the left, and one for all or for each column on the right."""
+    """Return whether scales vary along K: more than one on the left, or on the right other than one per column."""
     if left.scale is None or right.scale is None:
         return False
     return left.scale.size != 1 or (right.scale.size != 1 and right.axis % rank != columns)
 
 
 def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
-    """Constant weights less their zero point, where these are bytes with a sign."""
+    """Return constant weights with the zero point subtracted, if the result fits int8."""
     array = _known(weight.value, b)
     if array is None or (weight.zero is not None and not isinstance(weight.zero, np.ndarray)):
         return weight
@@ -156,7 +156,7 @@ def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
 
 
 def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any:
-    """The sums of products, in i32."""
+    """Return the sums of products in i32."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     zeros = [_one_number(q.zero) for q in (left, right)]
     if any(isinstance(zero, Decline) for zero in zeros):
@@ -176,7 +176,7 @@ def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any
 
 
 def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
-    """The sums of products, in i32, with the bias if that is i32 as well."""
+    """Return the sums of products in i32, plus the bias if it is i32 too."""
     zero, array, weight_zero = _one_number(data.zero), _known(weight.value, b), _one_number(weight.zero)
     found = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
     if found is not None:
@@ -201,7 +201,7 @@ def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
     total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
     if weight_zero is None:
         return total
-    # What each window of the data sums up to: the product with ones, one channel for all.
+    # The sum of each window of the data is a product with ones: one channel serves all.
     shape = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
     ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
     sums = b.emit(OPS["conv"], x, ones, **attributes)
@@ -209,7 +209,7 @@ def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
 
 
 def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
-    """Images with a border of what stands for zero: then every window holds all weights, and their sum is constant."""
+    """Pad images with the zero point: then every window contains all weights, and their sum is constant."""
     rank = kind_of(x).rank
     axes, pads = spatial_axes(op.data_layout, rank), [0] * (2 * rank)
     for axis, (begin, end) in zip(axes, padding_pairs(op.padding, len(axes)), strict=True):
@@ -218,7 +218,7 @@ def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
 
 
 def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
-    """Sums along an axis, in i32, of which a dim of 1 stays in the place `kept`."""
+    """Return sums along an axis in i32, keeping a dim of 1 at position `kept`."""
     kind = kind_of(value)
     shape = list(kind.static_shape)
     del shape[axis % kind.rank]
@@ -233,7 +233,7 @@ def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
 
 
 def _one_number(zero: Any) -> Any:
-    """A zero point for a whole tensor: None, a number, or a value."""
+    """Return a zero point of a whole tensor: None, a number, or a value."""
     if not isinstance(zero, np.ndarray):
         return zero
     first = zero.reshape(-1)[0]
@@ -247,7 +247,7 @@ def _number(zero: Any, b: Rewriter) -> Any:
 
 
 def _scaled(total: Any, scale: np.ndarray, b: Rewriter, conv: Any = None) -> Any:
-    """Sums times their scale, one or one per column or channel."""
+    """Return accumulators times their scale: one, or one per column or channel."""
     shape: tuple[int, ...] = ()
     if scale.size > 1:
         shape = (scale.size,) if conv is None else _channel_shape(conv, scale.size)
@@ -261,12 +261,12 @@ def _channel_shape(op: Any, channels: Any) -> tuple[Any, ...]:
 
 
 def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
-    """A vector along an axis, as what broadcasts to a tensor of this rank."""
+    """Reshape a vector along an axis so that it broadcasts to a tensor of this rank."""
     return zero if zero.ndim == 0 else zero.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
 def _known(value: Any, b: Rewriter) -> np.ndarray | None:
-    """The array of a constant, or of one that is cast or reshaped."""
+    """Return the array of a constant, or of one that is cast or reshaped."""
     if is_constant(value):
         return b.array(value)
     cast = defining(value, "relax.cast")

@@ -1,4 +1,4 @@
-"""Rotary embedding that a model spells out: x * cos + rotate_half(x) * sin."""
+"""Recognition of decomposed rotary embedding: x * cos + rotate_half(x) * sin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEEPEST = 12
 
 @recognize("relax.add")
 def rotary_embedding(op: Any, b: Rewriter) -> Any:
-    """x * cos + concat(-second half of x, first half of x) * sin, the tables with two equal halves."""
+    """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         for turned, sin in _factors(crossed):
             x = _rotated(turned)
@@ -46,7 +46,7 @@ def _factors(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _rotated(value: Any) -> Any | None:
-    """The x of which a value is the second half, negated, and then the first half."""
+    """Return the x of concat(-second half of x, first half of x)."""
     joined = defining(value, "relax.concat")
     if joined is None:
         return None
@@ -65,7 +65,7 @@ def _rotated(value: Any) -> Any | None:
 
 
 def _sliced(value: Any) -> tuple[Any, tuple[int, int]] | None:
-    """A value as a range of the last axis of another one."""
+    """Return a value as a range of the last axis of another one."""
     cut = defining(value, "relax.strided_slice")
     if cut is not None:
         rank, shape = kind_of(cut.x).rank, kind_of(cut.x).shape
@@ -87,7 +87,7 @@ def _sliced(value: Any) -> tuple[Any, tuple[int, int]] | None:
 
 
 def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
-    """Whether the two halves of a value's last axis are the same."""
+    """Return whether the two halves of a value's last axis are equal."""
     array = b.array(value)
     if array is not None:
         half = array.shape[-1] // 2 if array.ndim else 0
@@ -117,7 +117,7 @@ def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
 
 
 def _half(table: Any, shape: Any, b: Rewriter) -> Any | None:
-    """The first half of a table that is the same for all heads; None where it is not."""
+    """Return the first half of a table that is the same for all heads, else None."""
     kind = kind_of(table)
     batch, _, length, size = shape
     if kind.shape[-1:] != (size,) or kind.rank > 4 or (kind.rank >= 3 and kind.shape[-3] != 1):

@@ -1,4 +1,4 @@
-"""Simplifications of operators that only move or rename elements."""
+"""Simplifications of operators that only move or reshape elements."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mirlo.passes.rules import decline, simplify
 
 @simplify("relax.expand_dims", "relax.squeeze")
 def unit_dims_as_reshape(op: Any, b: Rewriter) -> Any:
-    """One operator for all changes of shape."""
+    """Replace changes of unit dims by reshapes, the canonical form."""
     return b.emit(OPS["reshape"], op.x, shape=kind_of(op.output).shape)
 
 
 @simplify("relax.reshape")
 def useless_reshape(op: Any, b: Rewriter) -> Any:
-    """A reshape to the shape that the operand has."""
+    """Remove a reshape to the shape of its operand."""
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 
 
 @simplify("relax.reshape")
 def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
-    """The last of two reshapes is enough."""
+    """Keep the last of two consecutive reshapes."""
     inner = defining(op.x, "relax.reshape")
     if inner is None:
         return decline("the operand is no reshape")
@@ -32,13 +32,13 @@ def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.permute")
 def useless_permute(op: Any, b: Rewriter) -> Any:
-    """A permute that keeps the order."""
+    """Remove an identity permute."""
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 
 
 @simplify("relax.permute")
 def permute_of_permute(op: Any, b: Rewriter) -> Any:
-    """Two permutes are one."""
+    """Merge two consecutive permutes."""
     inner = defining(op.x, "relax.permute")
     if inner is None:
         return decline("the operand is no permute")
@@ -47,7 +47,7 @@ def permute_of_permute(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.permute")
 def permute_of_unit_dims(op: Any, b: Rewriter) -> Any:
-    """A permute that keeps the order of all dims larger than 1 moves nothing."""
+    """Replace a permute that keeps the order of all dims larger than 1 by a reshape."""
     shape = kind_of(op.x).shape
     order = [axis for axis in op.axes if shape[axis] != 1]
     if order != sorted(order):
@@ -57,7 +57,7 @@ def permute_of_unit_dims(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.expand", "relax.tile", "relax.strided_slice", "relax.concat", "relax.pad")
 def same_type(op: Any, b: Rewriter) -> Any:
-    """Operators that leave a single operand as it is."""
+    """Remove operators that return their single operand."""
     operands = list(op.operation.operands)
     if len(operands) != 1 or operands[0].type != op.output.type:
         return decline("the type changes")
@@ -70,7 +70,7 @@ def same_type(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.split")
 def split_as_slices(op: Any, b: Rewriter) -> Any:
-    """One slice per piece, so that each can be computed where it is used."""
+    """Replace a split by slices, so that each can be fused with its users."""
     if not all(isinstance(size, int) for size in op.sizes):
         return decline("a piece has a size that is not known")
     axis, begin, made = op.axis % kind_of(op.x).rank, 0, []
@@ -82,7 +82,7 @@ def split_as_slices(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.reshape")
 def reshape_of_slice(op: Any, b: Rewriter) -> Any:
-    """Of a slice whose axis is then cut into pieces: whole pieces are sliced, after a reshape that costs nothing."""
+    """Slice after a reshape that divides the sliced axis, if whole parts are sliced: that reshape is free."""
     inner = defining(op.x, "relax.strided_slice")
     if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):
         return decline("the operand is no slice along one axis")

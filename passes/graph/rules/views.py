@@ -1,8 +1,8 @@
-"""Reshapes sink through what computes by element or along the last axis, so that it can follow a kernel at once.
+"""Sinking of reshapes through elementwise and last-axis operators, so that these can fuse with a kernel.
 
-A matrix product on [64, 768] is often looked at as [1, 64, 768] by what comes next. Reshapes that raise the rank move
-down, the operators above them work on fewer dims, and the operands beside them are looked at in the smaller shape:
-views cost nothing. Each step lowers the rank of an operator, so there is an end to it.
+A matrix product on [64, 768] is often viewed as [1, 64, 768] by its users. Reshapes that raise the rank move down,
+the operators above them work on fewer dims, and their other operands are viewed in the smaller shape: views are
+free. Each step lowers the rank of an operator, so the rewrite terminates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Shape = tuple[Dim, ...]
 
 @simplify(*_ELEMENTWISE)
 def sink_through_unary(op: Any, b: Rewriter) -> Any:
-    """A reshape that raises the rank moves below what computes element by element."""
+    """Sink a reshape that raises the rank below an elementwise operator."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
@@ -40,7 +40,7 @@ def sink_through_unary(op: Any, b: Rewriter) -> Any:
 
 @simplify(*(f"relax.{name}" for name in (*BINARY, *COMPARE)))
 def sink_through_binary(op: Any, b: Rewriter) -> Any:
-    """The other operand is looked at in the smaller shape, with its broadcast dims where they belong there."""
+    """Sink below a binary operator; the other operand is viewed in the smaller shape, including its broadcast dims."""
     for position, value in enumerate((op.lhs, op.rhs)):
         inner = raising(value)
         if inner is None or kind_of(value).shape != kind_of(op.output).shape:
@@ -59,7 +59,7 @@ def sink_through_binary(op: Any, b: Rewriter) -> Any:
 
 @simplify(*_LAST_AXIS)
 def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
-    """It moves below a row operator, if the last axis stays the same."""
+    """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
@@ -72,7 +72,7 @@ def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
 
 
 def raising(value: Any) -> Any | None:
-    """The reshape that makes this value, if it adds dims to a shape of one or more that an operator computes."""
+    """Return the reshape that defines this value if it adds dims to a computed value of rank 1 or more."""
     found = defining(value, "relax.reshape")
     if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):
         return None
@@ -82,7 +82,7 @@ def raising(value: Any) -> Any | None:
 
 
 def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
-    """The shape in which an operand that broadcasts to `target` broadcasts to `source`, the same elements meeting."""
+    """Return the shape in which an operand that broadcasts to `target` broadcasts to `source` element for element."""
     if len(other) > len(target):
         return None
     runs = _factors(source, target)
@@ -104,7 +104,7 @@ def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
 
 
 def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
-    """The smallest runs of dims on both sides that hold equally many elements; None where symbols hide them."""
+    """Return the smallest runs of dims on both sides with equal element counts; None if symbols prevent it."""
     found, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         first = (i, j)

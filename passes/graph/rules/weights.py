@@ -14,7 +14,7 @@ from mirlo.passes.rules import decline, simplify
 
 @simplify("relax.multiply", "relax.divide")
 def scale_into_weights(op: Any, b: Rewriter) -> Any:
-    """A factor per channel of a convolution or matrix product with constant weights, also across an added constant."""
+    """Fold a scale per channel into constant weights of a convolution or product, also across an added constant."""
     is_product = op.operation.name == "relax.multiply"
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_product else 1]:
         shifted = defining(x, "relax.add")
@@ -39,7 +39,7 @@ def scale_into_weights(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.add", "relax.subtract")
 def shift_into_bias(op: Any, b: Rewriter) -> Any:
-    """A constant per channel after a convolution is its bias."""
+    """Fold a constant per channel after a convolution into its bias."""
     is_sum = op.operation.name == "relax.add"
     for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
         producer = _weighted(x, b)
@@ -54,7 +54,7 @@ def shift_into_bias(op: Any, b: Rewriter) -> Any:
 
 @simplify("relax.batch_norm")
 def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
-    """With constant statistics: into the weights of the convolution before it, else a multiply and an add."""
+    """Fold constant statistics into the weights of the convolution before it, else emit a multiply and an add."""
     arrays = [b.array(v) for v in (op.scale, op.bias, op.mean, op.variance)]
     if any(a is None for a in arrays):
         return decline("the statistics are not constants")
@@ -76,7 +76,7 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
 
 
 def _weighted(value: Any, b: Rewriter) -> Any | None:
-    """The convolution or matrix product beside, of floats with weights of its own, whose result is used only here."""
+    """Return the producer in the same block: a float convolution or product with constant weights and a single use."""
     for name in ("relax.conv", "relax.matmul"):
         found = defining(value, name)
         if found is None or not (only_use(value) and beside(value, b)):
@@ -92,7 +92,7 @@ def _channel_axis(producer: Any, rank: int) -> int:
 
 
 def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.ndarray | None:
-    """The numbers of a constant with an element per channel of x, or one for all channels."""
+    """Return the elements of a constant per channel of x, or one for all channels."""
     kind = kind_of(x)
     if producer is None or not is_constant(value) or x.type != op.output.type:
         return None
@@ -107,7 +107,7 @@ def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.
 
 
 def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
-    """The producer with its result times `factor` plus `shift` per channel; None where its weights do not allow it."""
+    """Return the producer with its result times `factor` plus `shift` per channel; None if its weights prevent it."""
     weight = producer.operation.operands[1]
     kind = kind_of(weight)
     if b.array(weight) is None:  # IR without its parameter files
@@ -148,7 +148,7 @@ def _times(weight: Any, factor: np.ndarray, b: Rewriter) -> Any:
 
 
 def _like(array: np.ndarray, value: Any, b: Rewriter) -> Any:
-    """A constant of one number per channel, with the rank of another one."""
+    """Return a constant with one element per channel, of the rank of another value."""
     kind = kind_of(value)
     shape: list[Any] = [1] * kind.rank
     axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)

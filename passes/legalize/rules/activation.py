@@ -1,4 +1,4 @@
-"""Default rules of activations: one row of a table each."""
+"""Default rules of activations: one table row each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _softplus(x: Expr) -> Expr:
 
 
 def _exp_minus_1(x: Expr) -> Expr:
-    """exp(x) - 1 for the negative side of an activation; 0 for x > 0, where exp might overflow."""
+    """Return exp(x) - 1 for the negative side of an activation; 0 for x > 0, where exp might overflow."""
     return call("expm1", minimum(x, 0.0))
 
 
 def _gelu(x: Expr, op: Any) -> Expr:
     if op.approximate == "tanh":
-        # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which loses nothing where tanh(u) is near -1.
+        # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
         scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
         return x / (1.0 + call("exp2", x * (x * x * (0.044715 * scale) + scale)))
     return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
@@ -52,7 +52,7 @@ FLOAT: dict[str, Callable[[Expr, Any], Expr]] = {
     "thresholded_relu": lambda x, op: select(x > op.alpha, x, constant(0.0, x.dtype)),
     "gelu": _gelu,
 }
-"""Activations of floats: narrow ones are computed in f32."""
+"""Activations of floats; low precision is computed in f32."""
 
 
 @legalize(*(f"relax.{name}" for name in FLOAT))
@@ -76,7 +76,7 @@ def shrink(op: Any, b: Any) -> Any:
     def function(x: Expr) -> Expr:
         if x.dtype.is_float:
             return _shrink(wide(x), op).cast(x.dtype)
-        # The bounds are floats: an integer is compared with them as one.
+        # The bounds are floats, so an integer is compared as float.
         return _shrink(x.cast("f64"), op).cast(x.dtype)
 
     return elementwise(op, b, [op.x], function)
@@ -95,7 +95,7 @@ def clip(op: Any, b: Any) -> Any:
 
 
 def _bound(value: float, x: Expr, inward: Callable[[float], int]) -> Expr:
-    """A bound as an element of the operand's type: for integers one that it can hold."""
+    """Return a bound as an element of the operand's type; for integers one that the type can hold."""
     if x.dtype.is_float:
         return constant(value, x.dtype)
     bits = x.dtype.bits - (not x.dtype.is_unsigned)

@@ -1,4 +1,4 @@
-"""Default rules of attention: by matrix products and softmax, which have schedules of their own."""
+"""Default rules of attention: matrix products and softmax, which have schedules of their own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def rotary_embedding(op: Any, b: Any) -> Any:
                 angle, first, distance = d // 2, (d % 2).equals(0), 1
             else:
                 angle, first, distance = d % half, d < half, half
-            # Beyond the rotated elements nothing of this is used; it only has to be readable.
+            # Beyond the rotated elements the value is unused and only has to be readable.
             before = wide(x.at(*leading, d - distance, outside=0.0))
             after = wide(x.at(*leading, d + distance, outside=0.0))
             at = angle if half != 1 else 0
@@ -85,7 +85,7 @@ def rotary_embedding(op: Any, b: Any) -> Any:
 
 
 def _angle(table: TensorExpr, leading: list[Expr], at: Any, outside: bool) -> Expr:
-    """The angle's cosine or sine, for a table that broadcasts to [B, 1, S, R/2]."""
+    """Return the angle's cosine or sine, for a table that broadcasts to [B, 1, S, R/2]."""
     batch, _, position = leading
     wanted: list[Any] = [batch, 0, position][4 - table.rank :]
     dims = table.shape[:-1]

@@ -28,7 +28,7 @@ def bitcast(op: Any, b: Any) -> Any:
         return decline("floats of 8 bits are numbers in the loops, not codes")
 
     def converted(x: Expr) -> Expr:
-        # Between integers of one size, and bools, the numbers that fit are the same, and others wrap.
+        # Between integers of one size, and bools, values that fit are equal, and others wrap.
         if x.dtype.is_float or target.is_float:
             return x.bitcast(target)
         return x.cast(target)

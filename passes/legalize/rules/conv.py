@@ -34,7 +34,7 @@ def convolve(
     kernel_layout: str,
     result: DType,
 ) -> TensorExpr:
-    """The blocks of a convolution: `conv`, and `bias` where there is one (or the sums are wider than the result)."""
+    """Emit the blocks of a convolution: `conv`, and `bias` if there is one (or wide accumulators)."""
     made = contract(p, x, weight, windows, groups, kernel_layout, wide_dtype(result))
     if bias is None and result is made.dtype:
         return made
@@ -52,7 +52,7 @@ def convolve(
 def contract(
     p: Any, x: TensorExpr, weight: TensorExpr, windows: Windows, groups: int, kernel_layout: str, sum_type: DType
 ) -> TensorExpr:
-    """The reduction block of a convolution, its sums in `sum_type`."""
+    """Emit the reduction block of a convolution with accumulators of type `sum_type`."""
     rank = len(weight.shape)
     out_axis, in_axis, window = kernel_axes(kernel_layout, rank)
     out_channels, group_in = weight.shape[out_axis], weight.shape[in_axis]

@@ -1,6 +1,7 @@
-"""Convolutions as products of matrices: the windows side by side in one matrix (im2col), the weight in the other.
+"""Convolutions as matrix products: one matrix holds all windows (im2col), the other one the weight.
 
-Tried after the direct rule, which takes every convolution: asked for by name, `strategies={"relax.conv": "im2col"}`.
+Tried after the direct rule, which accepts every convolution; request it by name: `strategies={"relax.conv":
+"im2col"}`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mirlo.passes.rules import decline, legalize
 
 @legalize("relax.conv", priority=-10, name="im2col")
 def im2col(op: Any, b: Any) -> Any:
-    """A matrix of all windows, multiplied with the weight."""
+    """Multiply a matrix of all windows by the weight."""
     x, output = tensor_type(op.x), tensor_type(op.output)
     weight = tensor_type(op.weight)
     if op.groups != 1:
@@ -51,7 +52,7 @@ def im2col(op: Any, b: Any) -> Any:
 
 
 def _columns(p: Any, x: TensorExpr, windows: Windows, channels_first: bool, channels_last: bool) -> TensorExpr:
-    """[batch, *element of the window, *place of the window], or the places first where channels come last."""
+    """Return [batch, *element of the window, *position of the window]; positions come first if channels are last."""
     channel_axis = -1 if channels_last else 1
     channels = x.shape[channel_axis]
     inner = (channels, *windows.kernel) if channels_first else (*windows.kernel, channels)

@@ -1,8 +1,8 @@
 """Default rule of transposed convolution: a convolution with a rearranged weight.
 
-With stride s, every s-th element of the result is made by the same taps of the window, those s apart. So one
-convolution with s times the channels (per spatial dim) makes all s phases, and they are interleaved. Where strides and
-dilations mix, the operand is spread out with zeros instead.
+With stride s, every s-th element of the result uses the same taps of the window, those s apart. So one convolution
+with s times the channels (per spatial dim) computes all s phases, and they are interleaved. If both strides and
+dilations are used, zeros are inserted between the elements of the operand instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def conv_transpose(op: Any, b: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Phases:
-    """The convolution that makes all phases, in numbers."""
+    """Sizes of the convolution that computes all phases."""
 
     taps: list[int]
     first: list[int]
@@ -51,7 +51,7 @@ class _Phases:
 
     @staticmethod
     def of(windows: Windows) -> _Phases | None:
-        """None where the numbers depend on sizes that only run time tells."""
+        """Return the phases, or None if they depend on run-time sizes."""
         strides = windows.strides
         if not all(isinstance(k, int) for k in windows.kernel):
             return None
@@ -70,7 +70,7 @@ class _Phases:
 
 
 def _in_phases(op: Any, b: Any, windows: Windows, phases: _Phases) -> Any:
-    """Three steps, as the convolution in the middle has schedules of its own."""
+    """Emit three prim functions, as the convolution in the middle has its own schedules."""
     strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
     made = b.emit(Conv, op.x, weight, padding=phases.padding, groups=op.groups, data_layout=op.data_layout)
@@ -82,7 +82,7 @@ def _in_phases(op: Any, b: Any, windows: Windows, phases: _Phases) -> Any:
 def _interleaved(
     p: Any, made: TensorExpr, bias: TensorExpr | None, op: Any, windows: Windows, first: Sequence[int]
 ) -> TensorExpr:
-    """The phases, which lie side by side as channels, in their places."""
+    """Interleave the phases, which are contiguous as channels."""
 
     def element(*axes: Expr) -> Expr:
         n, oc, at = windows.split(axes)
@@ -100,7 +100,7 @@ def _interleaved(
 def _weight_of_phases(
     p: Any, weight: TensorExpr, groups: int, strides: Sequence[int], taps: Sequence[int]
 ) -> TensorExpr:
-    """From (in, out / groups, *window) to (out * phases, in / groups, *taps reversed); zero beyond the window."""
+    """Rearrange (in, out / groups, *window) to (out * phases, in / groups, *taps reversed); zero beyond the window."""
     group_in = weight.shape[0] // groups
     phases = math.prod(strides)
     beyond = any(t * s > k for t, s, k in zip(taps, strides, weight.shape[2:], strict=True))
@@ -117,7 +117,7 @@ def _weight_of_phases(
 
 
 def _channels(weight: TensorExpr, groups: int, oc: Expr, ic: Expr) -> list[Expr]:
-    """Where (in, out / groups) holds the pair of an out channel and an in channel of its group."""
+    """Return the indices in (in, out / groups) of an out channel and an in channel of its group."""
     if groups == 1:
         return [ic, oc]
     group_in, group_out = weight.shape[0] // groups, weight.shape[1]
@@ -125,7 +125,7 @@ def _channels(weight: TensorExpr, groups: int, oc: Expr, ic: Expr) -> list[Expr]
 
 
 def _spread_out(op: Any, p: Any, x: TensorExpr, windows: Windows) -> tuple[TensorExpr, Windows]:
-    """x with zeros between its elements, stride - 1 of them, and the windows of the convolution over that."""
+    """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
     sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
     reaches = [(k - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
@@ -152,7 +152,7 @@ def _spread_out(op: Any, p: Any, x: TensorExpr, windows: Windows) -> tuple[Tenso
 
 
 def _flip(p: Any, weight: TensorExpr, groups: int) -> TensorExpr:
-    """From (in, out / groups, *window) to (out, in / groups, *window reversed)."""
+    """Rearrange (in, out / groups, *window) to (out, in / groups, *window reversed)."""
     channels, group_out, *kernel = weight.shape
 
     def element(oc: Expr, ic: Expr, *at: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Default rules of operators that make a tensor from numbers."""
+"""Default rules of operators that create tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arange(op: Any, b: Any) -> Any:
     shape = shape_of(op.output)
 
     def element(i: Expr) -> Expr:
-        # In f64 (or i64, where all is whole), so that the last element is as exact as the first.
+        # Computed in f64 (or i64 for integers), so that the last element is as exact as the first.
         if op.dtype.is_integer and op.start.is_integer() and op.step.is_integer():
             return (i.cast("i64") * int(op.step) + int(op.start)).cast(op.dtype)
         return (i.cast("f64") * op.step + op.start).cast(op.dtype)

@@ -1,4 +1,4 @@
-"""Default rules of running sums and products."""
+"""Default rules of cumulative sums and products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default rules of operators whose sizes only data tells."""
+"""Default rules of operators with data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def slice_bounds(op: Any, b: Any) -> Any:
                 output[1, axis] = maximum(length, 0)
                 output[STEP, axis] = step
             with loops.else_():
-                output[1, 0] = constant(-1, "i64")  # a length that cannot be: whoever binds it says what is wrong
+                output[1, 0] = constant(-1, "i64")  # an impossible length: the operator that binds it reports the error
 
     return b.call_loops(body, op.shape, op.starts, op.ends, op.axes, op.steps)
 

@@ -40,13 +40,13 @@ def einsum(op: Any, b: Any) -> Any:
 
 
 def _cheapest(terms: Sequence[Term], sizes: dict[str, int]) -> tuple[int, int]:
-    """The pair of operands whose contraction takes the fewest products."""
+    """Return the pair of operands whose contraction needs the fewest products."""
     pairs = [(i, j) for i in range(len(terms)) for j in range(i + 1, len(terms))]
     return min(pairs, key=lambda pair: math.prod(sizes[label] for label in {*terms[pair[0]][1], *terms[pair[1]][1]}))
 
 
 def _contract(p: Any, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, int]) -> TensorExpr:
-    """The product of the operands, summed over the labels that are not in the output."""
+    """Emit the product of the operands, summed over the labels that are not in the output."""
     summed = [label for label in dict.fromkeys(label for _, labels in terms for label in labels) if label not in output]
 
     def element(*axes: Expr) -> Expr:

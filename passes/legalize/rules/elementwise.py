@@ -1,4 +1,4 @@
-"""Default rules of elementwise operators: one row of a table each."""
+"""Default rules of elementwise operators: one table row each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sign(x: Expr) -> Expr:
 def _power(x: Expr, y: Expr) -> Expr:
     if x.dtype.is_float:
         return call("pow", x, y)
-    # Integers: by squaring, as long as the exponent has bits. A negative exponent gives 0 unless the base is ±1.
+    # Integers by repeated squaring. A negative exponent results in 0 unless the base is ±1.
     result = constant(1, x.dtype)
     base, left = x, y
     for _ in range(min(x.dtype.bits, 64).bit_length()):
@@ -37,7 +37,7 @@ def _power(x: Expr, y: Expr) -> Expr:
 
 
 def _quotient(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
-    """Of integers, without what stops a program: by zero it is 0, as numpy's; the least number by -1 is itself."""
+    """Wrap a division of integers so that it never traps: x / 0 is 0, as in numpy; the minimum / -1 is itself."""
 
     def function(x: Expr, y: Expr) -> Expr:
         if x.dtype.is_float:
@@ -50,7 +50,7 @@ def _quotient(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Ex
 
 
 def _divisor(y: Expr) -> Expr:
-    """An integer by which everything can be divided: 1 in the place of 0 and of -1, which leave no remainder either."""
+    """Return a safe divisor: 1 instead of 0 and of -1, which leave no remainder either."""
     one = constant(1, y.dtype)
     return select(y.equals(0), one, y if y.dtype.is_unsigned else select(y.equals(-1), one, y))
 
@@ -68,9 +68,9 @@ def _fmod(x: Expr, y: Expr) -> Expr:
 
 def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
     def function(x: Expr, y: Expr) -> Expr:
-        # A count that is negative stands for a large one, as its bits say.
+        # A negative count is read as unsigned, and so is large.
         if direction == "right" and not x.dtype.is_unsigned:
-            # All bits out: what is left is the sign.
+            # If all bits are shifted out, the sign remains.
             most = x.dtype.bits - 1
             return x >> select((y < 0) | (y > most), constant(most, y.dtype), y)
         shifted = x << y if direction == "left" else x >> y

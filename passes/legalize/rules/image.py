@@ -1,7 +1,7 @@
 """Default rules of resampling.
 
-`resize` knows all its coordinates while compiling: an axis is either read at places that are affine in its index, or
-through a small constant table of indices and weights. Axes are interpolated one after the other.
+`resize` knows all its coordinates at compile time: an axis is read either at positions that are affine in its index,
+or through a small constant table of indices and weights. Axes are interpolated one after the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def resize(op: Any, b: Any) -> Any:
         return decline("its tables are larger than what may be computed while compiling", to=output)
     tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
     tables = {i: table for i, table in tables.items() if not table.is_identity}
-    # Axes that shrink come first: the later ones then have less to do.
+    # Axes that shrink come first: less work remains for the later ones.
     order = sorted(tables, key=lambda i: output[i] / shape[i])
     constants = [c for i in order for c in _constants(b, tables[i])]
 
@@ -70,14 +70,14 @@ def resize(op: Any, b: Any) -> Any:
 
 
 def _constants(b: Any, table: AxisTable) -> list[Any]:
-    """The values of a table that a prim function reads."""
+    """Return the values of a table that a prim function reads."""
     made = [] if table.affine else [tensor_of(b, table.indices, "i32")]
     made += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
     return made + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
 
 
 class Reader:
-    """A table inside a prim function, taking its constants from those given."""
+    """A table inside a prim function, with its constants as parameters."""
 
     def __init__(self, axis: int, table: AxisTable, given: Any):
         self.axis = axis
@@ -89,14 +89,14 @@ class Reader:
 
     def index(self, i: Expr, tap: int) -> Expr:
         if self.affine is None:
-            # The table is ours: its indices are inside.
+            # The compiler computed the table: its indices are inside.
             return self.indices.at(i, tap).cast(INDEX)
         factor, offset, divisor = self.affine
         scaled = i * factor + offset
         return scaled // divisor if divisor > 1 else scaled
 
     def interpolated(self, p: Any, x: TensorExpr) -> TensorExpr:
-        """x with this axis resized."""
+        """Return x with this axis resized."""
         shape = list(x.shape)
         shape[self.axis] = len(self.table.indices)
 
@@ -115,7 +115,7 @@ class Reader:
 
 
 LIMIT = float(1 << 30)
-"""Coordinates beyond this are moved here, so that they have an index; NaN as well."""
+"""Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
 CUBIC = -0.75
 
 
@@ -150,7 +150,7 @@ def grid_sample(op: Any, b: Any) -> Any:
 
 
 def _taps(place: Expr, mode: str) -> list[tuple[Expr, Expr | None]]:
-    """Indices that are read along a dim, and their weights."""
+    """Return the indices that are read along a dim, and their weights."""
     if mode == "nearest":
         return [(roundeven(place).cast(INDEX), None)]
     low = floor(place)
@@ -162,14 +162,14 @@ def _taps(place: Expr, mode: str) -> list[tuple[Expr, Expr | None]]:
 
 
 def _keys(d: Expr, far: bool) -> Expr:
-    """Keys' cubic kernel at this distance: up to 1, or from 1 to 2."""
+    """Evaluate Keys' cubic kernel at this distance: up to 1, or from 1 to 2."""
     if far:
         return ((CUBIC * d - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
     return ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1.0
 
 
 def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: Any) -> Expr:
-    """The element at indices that may be outside, by the padding mode."""
+    """Read the element at indices that may be outside, by the padding mode."""
     sizes = x.shape[2:]
     if op.padding_mode == "reflection":
         indices = [_reflected(i, size, op.align_corners) for i, size in zip(indices, sizes, strict=True)]
@@ -184,7 +184,7 @@ def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: Any) -> 
 
 
 def _reflected(index: Expr, size: int, align_corners: bool) -> Expr:
-    """Back and forth between the centers of the outermost elements, or between their outer edges."""
+    """Reflect an index between the centers of the outermost elements, or between their outer edges."""
     if size == 1:
         return constant(0, INDEX)
     if align_corners:

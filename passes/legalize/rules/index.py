@@ -1,7 +1,7 @@
 """Default rules of gather and scatter.
 
-A negative index counts from the end. What is still outside after that must not touch memory beyond the tensor, whatever
-the data holds: a gather reads the nearest element inside, a scatter writes nothing.
+A negative index counts from the end. An index that is still outside must not access memory beyond the tensor, for
+any data: a gather reads the nearest element inside, a scatter writes nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mirlo.passes.rules import decline, legalize
 
 
 def from_end(index: Expr, size: int) -> Expr:
-    """The place that an index of the user names, in a dim of this size; it may still be outside."""
+    """Resolve a negative index into a dim of this size; the result may still be outside."""
     unsigned = index.dtype.is_unsigned
     place = index.cast(INDEX)
     return place if unsigned else select(place < 0, place + size, place)
 
 
 def safe(index: Expr, size: int) -> Expr:
-    """`from_end`, and inside."""
+    """Return `from_end`, clamped to the dim."""
     return clamp(from_end(index, size), 0, size - 1)
 
 

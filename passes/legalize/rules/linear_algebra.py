@@ -19,7 +19,7 @@ class Elimination:
         self.matrix = loops.scratch((D.maximum(rows, 1), D.maximum(columns, 1)), element)
 
     def bring_up(self, k: Expr) -> Expr:
-        """Exchange row k with the one below, or itself, whose element in column k is largest; whether they differ."""
+        """Swap row k with the row from k on whose element in column k is largest; return whether they differ."""
         loops, matrix = self.loops, self.matrix
         pivot = loops.variable(k, "index")
         for i in loops.range(k + 1, self.rows):
@@ -34,7 +34,7 @@ class Elimination:
         return row.differs(k)
 
     def subtract(self, i: Expr, k: Expr, divisor: Expr) -> None:
-        """Take row k from row i, so often that nothing is left in column k."""
+        """Subtract the multiple of row k from row i that makes column k zero."""
         factor = self.loops.let(self.matrix[i, k] / divisor)
         for j in self.loops.range(self.columns):
             self.matrix[i, j] = self.matrix[i, j] - factor * self.matrix[k, j]
@@ -42,7 +42,7 @@ class Elimination:
 
 @legalize("relax.det")
 def det(op: Any, b: Any) -> Any:
-    """Elimination with the largest pivot of each column: the product of the pivots."""
+    """Compute the product of the pivots of an elimination with partial pivoting."""
     *batch, size, _ = shape_of(op.x)
 
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:
@@ -67,7 +67,7 @@ def det(op: Any, b: Any) -> Any:
 
 @legalize("relax.inverse")
 def inverse(op: Any, b: Any) -> Any:
-    """Elimination above and below the diagonal, of the matrix beside the identity."""
+    """Eliminate above and below the diagonal of the matrix augmented by the identity."""
     *batch, size, _ = shape_of(op.x)
 
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:

@@ -11,7 +11,7 @@ from mirlo.passes.rules import legalize
 
 
 def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
-    """Indices of the leading dims, broadcast against the output's batch axes."""
+    """Return indices of the leading dims, broadcast against the output's batch axes."""
     dims = tensor.shape[:-2]
     own = axes[len(axes) - len(dims) :] if dims else ()
     return [0 if dim == 1 else axis for dim, axis in zip(dims, own, strict=True)]

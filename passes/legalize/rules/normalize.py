@@ -1,4 +1,4 @@
-"""Default rules of normalizations: sound two-pass statistics, in f32 for narrow floats."""
+"""Default rules of normalizations: stable two-pass statistics, in f32 for low precision."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mirlo.passes.legalize.rules.softmax import Rows
 from mirlo.passes.rules import legalize
 
 Read = Callable[[Sequence[Expr]], Expr]
-"""Element of a statistic's row: takes the axes of the row, then the reduction axes."""
+"""Returns an element of a statistic's row: takes the axes of the row, then the reduction axes."""
 
 
 def moments(
     p: Any, rows: Sequence[int], extents: Sequence[int], read: Read, epsilon: float
 ) -> tuple[TensorExpr, TensorExpr]:
-    """Mean, and 1 / sqrt(variance + epsilon), of each row."""
+    """Return mean and 1 / sqrt(variance + epsilon) of each row."""
     count = math.prod(extents)
     rank = len(rows)
     total = p.reduce("add", rows, extents, lambda *axes: read(axes), name="sum")
@@ -105,7 +105,7 @@ def group_norm(op: Any, b: Any) -> Any:
 
 
 def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
-    """Statistics over the spatial dims and the channels of each group."""
+    """Emit a normalization with statistics over the spatial dims and the channels of each group."""
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
         batch, channels, *spatial = x.shape
@@ -165,7 +165,7 @@ def lp_normalize(op: Any, b: Any) -> Any:
         def element(at: Sequence[Expr]) -> Expr:
             size = rows.of(total, at)
             norm = size if op.p == 1 else sqrt(size)
-            # Nothing but zeros stays that.
+            # A row of zeros stays zero.
             return (wide(x.at(*at)) / select(norm.equals(0.0), 1.0, norm)).cast(x.dtype)
 
         return rows.compute(element, "lp_normalize")

@@ -22,7 +22,7 @@ class Pooling:
         self.shape = data_shape(layout, x.shape[0], channels, self.windows.counts)
 
     def read(self, axes: Any, outside: float | int) -> Expr:
-        """The element that the axes of the output and of the window name."""
+        """Return the element at the axes of the output and of the window."""
         n, c, at = self.windows.split(axes[: len(self.shape)])
         source = self.windows.source(at, axes[len(self.shape) :])
         where = self.windows.join(n, c, source)
@@ -101,7 +101,7 @@ def max_pool_with_indices(op: Any, b: Any) -> Any:
         def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
             better = more_extreme(new[0], held[0], largest=True)
             equal = ~better & ~more_extreme(held[0], new[0], largest=True)
-            # A place of -1 is outside of the operand.
+            # A position of -1 is outside of the operand.
             take = (new[1] >= 0) & ((held[1] < 0) | better | (equal & (new[1] < held[1])))
             return [select(take, new[0], held[0]), select(take, new[1], held[1])]
 
@@ -111,7 +111,7 @@ def max_pool_with_indices(op: Any, b: Any) -> Any:
 
 
 def _flat_index(shape: tuple[int, ...], at: list[Expr], column_major: int) -> Expr:
-    """Position in the flattened tensor; the spatial dims may count in column-major order."""
+    """Return the position in the flattened tensor; the spatial dims may be in column-major order."""
     order = [0, 1, *(reversed(range(2, len(shape))) if column_major else range(2, len(shape)))]
     linear = at[0]
     for i in order[1:]:

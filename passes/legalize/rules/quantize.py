@@ -18,7 +18,7 @@ def quantize(op: Any, b: Any) -> Any:
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
-            # The quotient decides about rounding, so it is computed as the reference does: in the type of the scale.
+            # The quotient decides about rounding, so it is computed as in the reference: in the type of the scale.
             computed = scale.dtype if scale.dtype.bits >= 32 else DTYPES["f32"]
             value = x.at(*axes).cast(computed) / scale.at(*at).cast(computed)
             if target.is_float:
@@ -55,12 +55,12 @@ def dequantize(op: Any, b: Any) -> Any:
 
 
 def _exact(target: DType) -> DType:
-    """A float that holds every value of the quantized type, and the next beyond, exactly."""
+    """Return a float type that exactly represents every value of the quantized type, and the next beyond."""
     return DTYPES["f64" if target.bits > 16 else "f32"]
 
 
 def parameter_indices(axes: Sequence[Expr], rank: int, axis: int, block: int) -> list[Expr]:
-    """Where the scale of an element is: one for all, one per position along the axis, or one per block."""
+    """Return the indices of an element's scale: one per tensor, per position along the axis, or per block."""
     if block:
         return [a // block if i == axis else a for i, a in enumerate(axes)]
     return [] if rank == 0 else [axes[axis]]

@@ -1,4 +1,4 @@
-"""Default rules of random numbers: MT19937, one number after the other."""
+"""Default rules of random values: MT19937, sequentially."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Twister:
         self.at.set(0)
 
     def word(self) -> Expr:
-        """The next 32 bits."""
+        """Return the next 32 bits."""
         with self.loops.if_(self.at.get() >= STATE):
             self._refill()
         y = self.loops.let(self.state[self.at.get()])
@@ -49,7 +49,7 @@ class Twister:
         return self.loops.let(y ^ (y >> 18))
 
     def uniform(self) -> Expr:
-        """The next number from 0 to 1, of 53 bits."""
+        """Return the next value in [0, 1), with 53 bits."""
         high, low = (self.word() >> 5).cast("f64"), (self.word() >> 6).cast("f64")
         return self.loops.let((high * 67108864.0 + low) / 9007199254740992.0)
 
@@ -70,7 +70,7 @@ def _is_outside(square: Variable) -> Expr:
 
 @legalize("relax.random_normal")
 def random_normal(op: Any, b: Any) -> Any:
-    """The polar method: of a point in the unit circle two numbers are made; the second is kept for the next time."""
+    """Use the polar method: a point in the unit circle produces two values; the second is cached."""
 
     def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
         twister = Twister(loops, seed[()])

@@ -16,7 +16,7 @@ from mirlo.passes.rules import legalize
 
 @dataclass(frozen=True)
 class Reduction:
-    """finish(combined before(x)); `finish` also gets the number of elements that are combined."""
+    """finish(combined before(x)); `finish` also receives the number of combined elements."""
 
     kind: str
     before: Callable[[Expr], Expr] = lambda x: x
@@ -24,7 +24,7 @@ class Reduction:
 
 
 def _divisor(total: Expr, count: Dim) -> Dim:
-    """The number of elements of a mean. That of no floats is NaN, that of no integers 0: nothing is divided by zero."""
+    """Return the divisor of a mean. No floats result in NaN, no integers in 0, without dividing by zero."""
     return count if total.dtype.is_float else D.maximum(count, 1)
 
 
@@ -67,7 +67,7 @@ def log_sum_exp(op: Any, b: Any) -> Any:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         over = Reduced(x, op.axes, op.keepdims)
         peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))
-        # An infinite peak would make `inf - inf`.
+        # An infinite maximum would result in `inf - inf`.
         shift = p.compute(
             over.shape,
             lambda *axes: select(call("isfinite", peak.at(*axes)), peak.at(*axes), constant(0, peak.dtype)),
@@ -87,7 +87,7 @@ def log_sum_exp(op: Any, b: Any) -> Any:
 
 
 class Reduced:
-    """Where the elements of a reduction come from: axes of its block to indices of the operand."""
+    """Maps the axes of a reduction's block to indices of the operand."""
 
     def __init__(self, x: TensorExpr, axes: Sequence[int] | None, keepdims: bool):
         self.axes = normalize_axes(axes, x.rank)
@@ -133,10 +133,10 @@ def arg_extreme(
     largest: bool,
     last: bool,
 ) -> TensorExpr:
-    """Position of the extreme of each row along the axis, as i64. NaN is more extreme than any number.
+    """Return the position of the extreme of each row along the axis as i64. NaN is the most extreme.
 
-    `row` picks the indices of the other dims from the axes of the result. Two reductions, first the extreme and then
-    the first (or last) place that has it: both are of plain numbers, which schedules reduce in vectors.
+    `row` picks the indices of the other dims from the axes of the result. Two reductions find the extreme, then its
+    first (or last) position: both reduce plain scalars, which schedules vectorize.
     """
     rank = len(shape)
     name = "argmax" if largest else "argmin"
@@ -163,6 +163,6 @@ def arg_extreme(
 
 
 def more_extreme(a: Expr, b: Expr, largest: bool) -> Expr:
-    """Whether `a` is strictly more extreme; NaN is the most extreme of all."""
+    """Return whether `a` is strictly more extreme; NaN is the most extreme of all."""
     more = a > b if largest else a < b
     return more | (a.differs(a) & b.equals(b)) if a.dtype.is_float else more

@@ -1,4 +1,4 @@
-"""Resampling where sizes, scales or the region are known at run time only: coordinates are computed point by point."""
+"""Resampling with sizes, scales or region known at run time only: coordinates are computed per element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F64 = "f64"
 
 @dataclass
 class _Axis:
-    """One axis: the size of the operand, how many elements come of it, its scale and its region."""
+    """One axis: sizes of the operand and of the result, scale and region."""
 
     op: Any
     size: Expr
@@ -24,10 +24,10 @@ class _Axis:
     end: Expr
 
     def coordinate(self, i: Expr) -> Expr:
-        """Where an output element lies in the operand."""
+        """Return the coordinate of an output element in the operand."""
         at, kind, size, count = i.cast(F64), self.op.coordinates, self.size, self.count
         last, is_one = size - 1.0, count.equals(1.0)
-        # As ONNX's reference has it, an end is where the scale says, and not where the last whole element lies.
+        # As in ONNX's reference, the end follows from the scale, not from the last whole element.
         steps = select(is_one, constant(1.0, F64), self.scale * size - 1.0)
         if kind == "asymmetric":
             return at / self.scale
@@ -54,7 +54,7 @@ class _Axis:
         return floor(at) if mode == "floor" else ceil(at)
 
     def taps(self, i: Expr) -> list[tuple[Expr, Expr]]:
-        """Indices that are read, and their weights."""
+        """Return the indices that are read, and their weights."""
         at = self.coordinate(i)
         low = floor(at)
         offsets = range(-1, 3) if self.op.mode == "cubic" else range(2)
@@ -78,12 +78,12 @@ class _Axis:
         return (at < 0.0) | (at > self.size - 1.0)
 
     def place(self, index: Expr) -> Expr:
-        """The nearest index inside."""
+        """Clamp an index to the operand."""
         return clamp(index, 0.0, self.size - 1.0).cast(INDEX)
 
 
 def _keys(d: Expr, a: float) -> Expr:
-    """Keys' cubic kernel."""
+    """Evaluate Keys' cubic kernel."""
     near = ((a + 2) * d - (a + 3)) * d * d + 1.0
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return select(d <= 1.0, near, select(d < 2.0, far, constant(0.0, F64)))
@@ -130,7 +130,7 @@ def _resize(op: Any, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: Tens
 def _axes(
     op: Any, x: TensorExpr, output: tuple[Any, ...], scales: TensorExpr | None, roi: TensorExpr | None
 ) -> dict[int, _Axis]:
-    """The axes along which something may change."""
+    """Return the axes whose size may change."""
     rank = x.rank
 
     def scale_of(i: int) -> Expr:
@@ -159,7 +159,7 @@ def _axes(
 
 
 def _interpolated(p: Any, x: TensorExpr, i: int, axis: _Axis, count: Any) -> TensorExpr:
-    """x with one axis resized."""
+    """Return x with one axis resized."""
 
     def element(*at: Expr) -> Expr:
         total: Any = None

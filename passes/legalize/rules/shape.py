@@ -1,4 +1,4 @@
-"""Default rules of operators that move elements around without changing them: index maps, one block each."""
+"""Default rules of operators that move elements without changing them: index maps, one block each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
 
 Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
-"""Indices of the operand, of this shape, for the axes of the result."""
+"""Maps the operand's shape and the axes of the result to indices of the operand."""
 
 
 def moved(op: Any, b: Any, where: Where) -> Any:
-    """A prim function whose result is the operand read at other places."""
+    """Call a prim function that reads the operand at mapped positions."""
     output, name = shape_of(op.output), short_name(op)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -31,7 +31,7 @@ def moved(op: Any, b: Any, where: Where) -> Any:
 
 @legalize("relax.expand_dims", "relax.squeeze")
 def as_reshape(op: Any, b: Any) -> Any:
-    """A reshape stays what it is: it costs nothing, as the memory plan makes it a view."""
+    """Keep a reshape: it is free, as the memory plan makes it a view."""
     return b.emit(Reshape, op.x, shape=shape_of(op.output))
 
 
@@ -43,7 +43,7 @@ def permute(op: Any, b: Any) -> Any:
 
 @legalize("relax.expand")
 def expand(op: Any, b: Any) -> Any:
-    """A dim that may be 1 or that of the result has a stride of 0 or 1, and is viewed as what it must be."""
+    """Read a dim that is 1 or the result's with a stride of 0 or 1, through a view of the required shape."""
     output, source = shape_of(op.output), shape_of(op.x)
     pairs = list(zip(source, output[len(output) - len(source) :], strict=True))
     strides = [stretch(dim, target) for dim, target in pairs]
@@ -70,9 +70,9 @@ def expand(op: Any, b: Any) -> Any:
 
 
 def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
-    """Return the stride, 0 or 1, with which a dim is read where it broadcasts to another.
+    """Return the stride, 0 or 1, with which a dim is read when broadcast to another.
 
-    With `any_size` also where the dim is 0: it is no less than the target then.
+    With `any_size` also for a dim of 0, which is then no less than the target.
     """
     if dim == target:
         return 1

@@ -13,7 +13,7 @@ from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
 
 FEW = 4
-"""So many operands are joined by selects in one block, which fuses; more are copied one after the other."""
+"""Most operands that are joined by selects in one block, which fuses; more are copied one after the other."""
 
 
 @legalize("relax.strided_slice")
@@ -57,7 +57,7 @@ def pad(op: Any, b: Any) -> Any:
 
 
 def inside(index: Expr, size: int, mode: str) -> Expr:
-    """The place that padding repeats, for a place that may be outside."""
+    """Return the position that padding repeats for one that may be outside."""
     if mode == "wrap":
         return index % size
     if mode == "edge":
@@ -113,7 +113,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 
 def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Expr:
-    """The value of the last start that is not after the position."""
+    """Return the value of the last start that is not after the position."""
     chosen = values[-1]
     for value, following in reversed(list(zip(values[:-1], starts[1:], strict=True))):
         chosen = select(position < following, value, chosen)
@@ -121,7 +121,7 @@ def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Ex
 
 
 def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False) -> Any:
-    """The operands copied to their places in the result, one after the other."""
+    """Copy the operands to their positions in the result, one after the other."""
 
     def body(loops: Any, *buffers: Any) -> None:
         *sources, target = buffers
@@ -135,7 +135,7 @@ def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int]
 
 @legalize("relax.split")
 def split(op: Any, b: Any) -> Any:
-    """One prim function per piece: each can be fused with what uses the piece."""
+    """Emit one prim function per slice, so that each can be fused with its users."""
     axis = op.axis % len(shape_of(op.x))
     shapes = [shape_of(output) for output in op.outputs]
 

@@ -1,4 +1,4 @@
-"""Default rules of the softmax family: a few passes over rows, in whatever dim the rows lie."""
+"""Default rules of the softmax family: a few passes over rows along any dim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.passes.rules import legalize
 
 
 class Rows:
-    """The rows of a tensor along one axis: reductions give one element per row."""
+    """The rows of a tensor along one axis: reductions return one element per row."""
 
     def __init__(self, p: Any, x: TensorExpr, axis: int):
         self.p = p
@@ -23,7 +23,7 @@ class Rows:
         self.size = x.shape[axis]
 
     def reduce(self, kind: str, element: Any, name: str) -> TensorExpr:
-        """`element` takes the indices of an element of the tensor."""
+        """Reduce each row; `element` takes the indices of an element of the tensor."""
 
         def at(*axes: Expr) -> Expr:
             return element(split_axes(axes, [self.axis], len(self.shape)))
@@ -34,11 +34,11 @@ class Rows:
         return self.p.compute(self.shape, lambda *axes: element(list(axes)), name=name)
 
     def per_row(self, element: Any, name: str) -> TensorExpr:
-        """One element per row, from the indices of the row."""
+        """Compute one element per row from the indices of the row."""
         return self.p.compute(self.rows, element, name=name)
 
     def of(self, per_row: TensorExpr, at: Sequence[Expr]) -> Expr:
-        """The element of the row in which these indices lie."""
+        """Return the element of the row that contains these indices."""
         return per_row.at(*at[: self.axis], *at[self.axis + 1 :])
 
 
@@ -50,7 +50,7 @@ def softmax(op: Any, b: Any) -> Any:
 
 
 def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
-    """The softmax along an axis. With `guarded`, a row of nothing but -inf gives zeros instead of NaN."""
+    """Emit the softmax along an axis. With `guarded`, a row of only -inf results in zeros instead of NaN."""
     rows = Rows(p, x, axis)
     peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
     if guarded:
@@ -70,7 +70,7 @@ def log_softmax(op: Any, b: Any) -> Any:
         rows = Rows(p, x, axis)
         peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
         total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
-        # One logarithm per row. It is not added to the peak, beside which it would lose its digits where that is large.
+        # One logarithm per row. It is not added to a large maximum, which would cost it its precision.
         shift = rows.per_row(lambda *row: log(total.at(*row)), "softmax_shift")
         return rows.compute(
             lambda at: ((wide(x.at(*at)) - rows.of(peak, at)) - rows.of(shift, at)).cast(x.dtype), "log_softmax"

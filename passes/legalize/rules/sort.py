@@ -1,6 +1,6 @@
 """Default rules of sorting: a stable merge sort of each row, and a heap for the k best.
 
-NaN counts as larger than every number, so that any row has an order.
+NaN is larger than every other value, so that the order is total.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
 
 Before = Callable[[Expr, Expr], Expr]
-"""Whether an element comes strictly before another."""
+"""Returns whether an element comes strictly before another."""
 
 
 def order(descending: bool) -> Before:
@@ -24,7 +24,7 @@ def order(descending: bool) -> Before:
 
 
 class Keyed:
-    """Scratch memory for the elements of a row, each with its place in the row."""
+    """Scratch memory for the elements of a row, each with its position in the row."""
 
     def __init__(self, loops: LoopBuilder, size: int, element: Any):
         self.keys = loops.scratch((size,), element)
@@ -58,7 +58,7 @@ def sort(op: Any, b: Any) -> Any:
 
 
 def merge_sort(loops: LoopBuilder, rows: Keyed, spare: Keyed, size: int, before: Before) -> None:
-    """Sort the first `size` of `rows`, bottom up; `spare` is room for as many."""
+    """Sort the first `size` of `rows` bottom up, with `spare` as scratch memory of the same size."""
     width = loops.variable(1, "index")
     for _ in loops.while_(lambda: width.get() < size):
         step = loops.let(width.get())
@@ -76,13 +76,13 @@ def _merge(
 ) -> None:
     left, right = loops.variable(low, "index"), loops.variable(middle, "index")
     for i in loops.range(low, high):
-        # Where one side is used up, its index is clamped to read something, and not taken.
+        # The index into an exhausted run is clamped to stay readable, and its element not taken.
         has_left, has_right = left.get() < middle, right.get() < high
         first = loops.let(minimum(left.get(), middle - 1))
         second = loops.let(minimum(right.get(), high - 1))
         take_right = loops.let(has_right & (~has_left | before(source.keys[second], source.keys[first])))
         target.move(i, source, loops.let(select(take_right, second, first)))
-        # Without branches, which could not be predicted.
+        # Branch-free, as the branches are unpredictable.
         step = loops.let(select(take_right, constant(1, "index"), constant(0, "index")))
         right.set(right.get() + step)
         left.set(left.get() + (1 - step))
@@ -105,7 +105,7 @@ def topk(op: Any, b: Any) -> Any:
                 heap.sink((op.k // 2 - 1) - i, op.k)
             for i in loops.range(op.k, shape[axis]):
                 key = x[[*at[:axis], i, *at[axis:]]]
-                # The root is the worst that is kept; of equal ones the earlier stays.
+                # The root is the worst element in the heap; of equal ones the earlier stays.
                 with loops.if_(before(key, heap.kept.keys[0])):
                     heap.kept.put(0, key, i.cast("i64"))
                     heap.sink(0, op.k)
@@ -120,7 +120,7 @@ def topk(op: Any, b: Any) -> Any:
 
 
 class Heap:
-    """A binary heap with the worst of the kept elements at its root; of equal elements the later is worse."""
+    """A binary heap with its worst element at the root; of equal elements the later is worse."""
 
     def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Before):
         self.loops = loops
@@ -133,7 +133,7 @@ class Heap:
         return self.before(right, left) | tie
 
     def sink(self, start: Any, size: Any) -> None:
-        """Move the element at `start` down to where it belongs, in a heap of `size` elements."""
+        """Sift down the element at `start` in a heap of `size` elements."""
         loops = self.loops
         at = loops.variable(start, "index")
         moving = loops.variable(True, "bool")

@@ -1,4 +1,4 @@
-"""Default rule of sorting the rows of a matrix: the merge sort of their numbers, which compares row with row."""
+"""Default rule of sorting the rows of a matrix: a merge sort of row indices that compares row with row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def argsort_rows(op: Any, b: Any) -> Any:
             return loops.let(value.cast("i32") if value.dtype.is_bool else value)
 
         def before(first: Expr, second: Expr) -> Expr:
-            """Whether the first element in which two rows differ is less in the first one."""
+            """Return whether a row precedes another one lexicographically."""
             found, going = loops.variable(False, "bool"), loops.variable(True, "bool")
             at = loops.variable(0, "index")
             one, other = loops.let(first), loops.let(second)

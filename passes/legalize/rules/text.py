@@ -13,7 +13,7 @@ from mirlo.passes.rules import legalize
 def count_ngrams(op: Any, b: Any) -> Any:
     length = shape_of(op.grams)[1]
     steps = shape_of(op.x)[1]
-    # A gram of one element has nothing between its elements.
+    # A gram of one element has no gaps.
     skips = op.skips + 1 if length > 1 else 1
 
     def body(p: Any, x: TensorExpr, grams: TensorExpr) -> TensorExpr:

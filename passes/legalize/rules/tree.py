@@ -1,4 +1,4 @@
-"""Default rules of search in tables and decision trees."""
+"""Default rules of table lookup and decision trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.passes.rules import legalize
 
 @legalize("relax.find_sorted")
 def find_sorted(op: Any, b: Any) -> Any:
-    """Binary search without branches: each step moves on by a power of two, if the key there is no larger."""
+    """Search without branches: each step advances by a power of two if the key there is not larger."""
     (count,) = shape_of(op.keys)
 
     def body(p: Any, x: TensorExpr, keys: TensorExpr) -> TensorExpr:
@@ -38,7 +38,7 @@ def find_sorted(op: Any, b: Any) -> Any:
 
 
 def _not_larger(a: Expr, b: Expr) -> Expr:
-    """a <= b, where NaN is larger than every number, and equal to itself."""
+    """Return a <= b, where NaN is larger than every other value and equal to itself."""
     return (a <= b) | b.differs(b) if a.dtype.is_float else a <= b
 
 
@@ -65,7 +65,7 @@ def _is_inner(at: Variable) -> Expr:
 
 
 def compared(value: Expr, bound: Expr, how: Expr, mode: int) -> Expr:
-    """Whether a node's comparison holds: of a `mode` that all nodes have, or as `how` says where that is -1."""
+    """Return whether a node's comparison holds: `mode` if all nodes share one, or `how` if `mode` is -1."""
     tests = [value <= bound, value < bound, value >= bound, value > bound, value.equals(bound), value.differs(bound)]
     if mode >= 0:
         found = tests[mode & 7]

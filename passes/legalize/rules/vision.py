@@ -33,12 +33,12 @@ from mirlo.passes.legalize.rules.index import from_end
 from mirlo.passes.rules import decline, legalize
 
 LIMIT = float(1 << 30)
-"""Coordinates beyond this are moved here, so that they have an index; NaN as well."""
+"""Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
 
 
 @legalize("relax.col2im")
 def col2im(op: Any, b: Any) -> Any:
-    """Each pixel gathers what the windows that it is in say of it."""
+    """Gather at each pixel the elements of the windows that contain it."""
     if op.sizes is not None:
         return decline("the size of the windows is known at run time only")
     image = op.image
@@ -75,7 +75,7 @@ def col2im(op: Any, b: Any) -> Any:
 
 @legalize("relax.col2im", priority=-10)
 def col2im_of_sizes(op: Any, b: Any) -> Any:
-    """Each element of each window is added to its pixel; which those are is computed at run time."""
+    """Add each element of each window to its pixel, whose position is computed at run time."""
     if op.sizes is None:
         return decline("the size of the windows is known")
     image, (batch, rows, columns) = op.image, shape_of(op.x)
@@ -113,7 +113,7 @@ def col2im_of_sizes(op: Any, b: Any) -> Any:
 
 @legalize("relax.deform_conv")
 def deform_conv(op: Any, b: Any) -> Any:
-    """The elements of all windows, interpolated, as a matrix that the weight is multiplied with."""
+    """Multiply the interpolated elements of all windows, as a matrix, by the weight."""
     x, weight = shape_of(op.x), shape_of(op.weight)
     output = shape_of(op.output)
     (batch, out_channels, *out), channels, window = output, x[1], weight[2:]
@@ -160,7 +160,7 @@ def _bounded(place: Expr) -> Expr:
 
 
 def _interpolated(x: TensorExpr, leading: list[Any], places: list[Expr], sizes: tuple[int, ...]) -> Expr:
-    """The element between pixels; pixels outside are 0."""
+    """Interpolate an element between pixels; pixels outside are 0."""
     taps = []
     for place in places:
         low = floor(place)
@@ -218,7 +218,7 @@ def roi_align(op: Any, b: Any) -> Any:
 
 
 class _Bins:
-    """The bins of a region in one direction, and where each is sampled."""
+    """The bins of a region in one direction, and the sampling positions in each."""
 
     def __init__(self, op: Any, loops: LoopBuilder, low: Expr, high: Expr, count: int, size: Dim):
         self.loops = loops
@@ -233,14 +233,14 @@ class _Bins:
         if op.samples:
             self.samples = constant(op.samples, INDEX)
         else:
-            # A region cannot have more pixels than this in any sensible image; NaN has none.
+            # Bounds the pixels of a region beyond any real image; NaN has none.
             number = _bounded(ceil(self.bin))
             number = select(number > 0.0, number, constant(0, kind))
             self.samples = loops.let(minimum(number, float(1 << 16)).cast("i64").cast(INDEX))
         self.step = loops.let(self.bin / maximum(self.samples.cast("i64").cast(kind), 1.0))
 
     def sample(self, bin_: Expr, number: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
-        """Whether a sample is in the image (or just outside), and the two pixels beside it with their shares."""
+        """Return whether a sample is in the image (or just outside), and its two neighbouring pixels with weights."""
         kind, last = self.bin.dtype, self.size - 1
         first = self.start + bin_.cast("i64").cast(kind) * self.bin
         place = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
@@ -304,7 +304,7 @@ def _goes_on(going: Variable, chosen: Variable, bound: Expr) -> Expr:
 
 
 def _overlaps(loops: LoopBuilder, center: bool, boxes: Any, n: Expr, first: Expr, second: Expr, most: Expr) -> Expr:
-    """Whether intersection over union of two boxes is more than `most`."""
+    """Return whether intersection over union of two boxes exceeds `most`."""
 
     def spans(box: Expr) -> list[tuple[Expr, Expr]]:
         numbers = [loops.let(wide(boxes[n, box, i])) for i in range(4)]
