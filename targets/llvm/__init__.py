@@ -1,4 +1,4 @@
-"""Target `llvm`: code for the CPU through LLVM."""
+"""Target `llvm`: machine code for the CPU through LLVM."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compute in f32 what is written in bf16, where the processor has no instruction that rounds to it.
+"""Expansion of bf16 to f32 arithmetic, for processors without an instruction that rounds to bf16.
 
-LLVM calls a function of the run-time library for each rounding there, `__truncsfbf2`, which few processes define;
-even to load lanes one by one, it rounds them. So code for such a processor has no bf16 at all: arithmetic is done in
-f32, roundings are done by integers, and what is loaded, moved and stored are integers of 16 bits.
+LLVM otherwise calls a function of its run-time library for each rounding, `__truncsfbf2`, which few processes
+define; it rounds even to load single lanes. So code for such a processor contains no bf16 at all: arithmetic is done
+in f32, rounding in integers, and loads, moves and stores are of i16.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def expand_bf16(module: Any) -> None:
     exact = ir.Attribute.parse("#arith.fastmath<none>")
 
     def visit(operation: Any) -> Any:
-        # The pass permits to contract a rounding with the extension that follows it: results would depend on fusion.
+        # The pass may contract a rounding with the following extension: results would depend on fusion.
         if operation.name in _CONVERSIONS:
             operation.attributes["fastmath"] = exact
         return ir.WalkResult.ADVANCE
@@ -55,7 +55,7 @@ def expand_bf16(module: Any) -> None:
 
 
 def _widen_fma(module: Any) -> None:
-    """Compute `math.fma` of bf16 in f32: upstream's pass takes it for an instruction and leaves it."""
+    """Compute `math.fma` of bf16 in f32: upstream's pass treats it as an instruction and leaves it."""
     found = []
 
     def visit(operation: Any) -> Any:
@@ -79,7 +79,7 @@ def _widen_fma(module: Any) -> None:
 
 
 def move_bf16_as_integers(module: Any) -> None:
-    """Turn every bf16 of a module in the LLVM dialect, which has no arithmetic on it any more, into an i16."""
+    """Replace every bf16 of a module in the LLVM dialect, without arithmetic on bf16, by i16."""
     operations: list[Any] = []
 
     def visit(operation: Any) -> Any:
@@ -107,12 +107,13 @@ def _retype(value: Any) -> None:
 
 
 def _integer_type(kind: Any) -> Any:
-    # Types of the LLVM dialect (structures, functions, arrays) have few classes in the bindings; none has names in it.
+    # Few types of the LLVM dialect (structures, functions, arrays) have classes in the bindings; their text contains
+    # no names.
     return ir.Type.parse(str(kind).replace("bf16", "i16"))
 
 
 def _integer_attribute(attribute: Any) -> Any | None:
-    """Return the attribute with i16 in place of bf16; None where it has none."""
+    """Return the attribute with i16 in place of bf16; None if it contains none."""
     if isinstance(attribute, ir.TypeAttr):
         return ir.TypeAttr.get(_integer_type(attribute.value)) if "bf16" in str(attribute.value) else None
     i16 = ir.IntegerType.get_signless(16)

@@ -1,4 +1,4 @@
-"""Object files of units: from the cache, or compiled, several at a time."""
+"""Object files of units: read from the cache, or compiled by several processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def build(
     jobs: int | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> list[bytes]:
-    """The object file of each unit; `meanwhile` is called while other processes compile, if there are any."""
+    """Return the object file of each unit; call `meanwhile` while worker processes compile, if there are any."""
     known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
     found = {key: content for key, content in known.items() if content is not None}
     missing = [unit for unit in units if unit.key not in found]

@@ -1,4 +1,4 @@
-"""From a planned module to an artifact: what the model takes and gives, its kernels, its object code."""
+"""Emission of an artifact from a planned module: signature, kernels, object code."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def emit(
 ) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
-    Kernels that `cache` has are not compiled again; the others are, by up to `jobs` processes (None: as many as help).
-    `meanwhile` is called, with the names of the weights, when the others have begun.
+    Kernels in `cache` are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
+    `meanwhile` is called with the names of the weights when the worker processes have started.
     """
     main = find_main(module)
     signature = signature_of(main)
@@ -56,7 +56,7 @@ def emit(
 
 
 def _add_profiled(main: Any, kernels: int) -> None:
-    """A copy of main that also records the CPU's tick counter before the first call and after each."""
+    """Clone main into a function that also records the CPU's tick counter before the first call and after each."""
     if not kernels:
         return
     i64 = ir.IntegerType.get_signless(64)
@@ -80,7 +80,7 @@ def _add_profiled(main: Any, kernels: int) -> None:
 
 
 def _neighbours(op: Any) -> Iterator[tuple[Any, Any]]:
-    """Each operation inside of one, and the one after it."""
+    """Yield each operation inside of one, with the operation after it."""
     for region in op.operation.regions:
         for block in region.blocks:
             inside = list(block.operations)
@@ -106,7 +106,7 @@ def _tick(profile: Any, slot: int) -> None:
 
 
 def _drop_argument_facts(module: Any) -> None:
-    """Names and types of the user's tensors do not change the code: without them, models share it."""
+    """Drop the names and types of the user's tensors, which do not affect the code: models then share cached code."""
     for op in module.body.operations:
         attributes = op.operation.attributes
         if op.operation.name == "func.func" and not is_prim_func(op) and "arg_attrs" in attributes:

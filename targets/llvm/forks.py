@@ -1,4 +1,4 @@
-"""Bodies for the forks that `outline-parallel` left: each hands its region to the run time's thread pool."""
+"""Bodies of the functions that `outline-parallel` declares: each runs its region on the run time's thread pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.runtime.threads import SYMBOL
 
 @dataclass(frozen=True)
 class Fork:
-    """A function without body, and the region that it is to run."""
+    """A declared function, and the parallel region that it runs."""
 
     name: str
     region: str
@@ -23,7 +23,7 @@ class Fork:
 
 
 def find_forks(module: Any) -> list[Fork]:
-    """The forks of a module that is not lowered to the LLVM dialect yet."""
+    """Find the forks of a module that is not yet lowered to the LLVM dialect."""
     found = []
     for op in module.body.operations:
         attributes = op.operation.attributes
@@ -39,7 +39,7 @@ def find_forks(module: Any) -> list[Fork]:
 
 
 def define_forks(module: Any, forks: list[Fork], types: dict[str, list[str]]) -> None:
-    """Give each fork its body, in the LLVM dialect. `types` are those of the arguments that forks have, by name."""
+    """Define the body of each fork, in the LLVM dialect. `types` are the types of the forks' arguments, by name."""
     if not forks:
         return
     by_name = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op for op in module.body.operations}
@@ -55,7 +55,7 @@ def define_forks(module: Any, forks: list[Fork], types: dict[str, list[str]]) ->
 
 
 def argument_types(module: Any, forks: list[Fork]) -> dict[str, list[str]]:
-    """LLVM types of the arguments of each fork, from its declaration in a lowered module."""
+    """Return the LLVM types of the arguments of each fork, from its declaration in a lowered module."""
     names = {fork.name for fork in forks}
     found = {}
     for op in module.body.operations:
@@ -68,7 +68,8 @@ def argument_types(module: Any, forks: list[Fork]) -> dict[str, list[str]]:
 
 
 def _fork_text(fork: Fork, types: list[str]) -> str:
-    """The fork stores its arguments in an array; the thunk reads them, and takes its part of the range."""
+    """Return the text of a fork: it stores its arguments in an array; the thunk loads them and runs its part of the
+    range."""
     count = len(types)
     stores, loads = [], []
     for i, kind in enumerate(types):

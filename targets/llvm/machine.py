@@ -1,4 +1,4 @@
-"""What the schedules of target `llvm` know about the machine: vectors, registers, caches."""
+"""The machine model of target `llvm`: vectors, registers, caches."""
 
 from __future__ import annotations
 
@@ -10,66 +10,66 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Choices:
-    """What measurements chose for one kernel (`mirlo tune`); None where its schedule is to choose."""
+    """Measured choices for one kernel (`mirlo tune`); None where the schedule chooses."""
 
     tile: tuple[int, int] | None = None
     """Rows and vectors of the register tile."""
     pack: bool | None = None
-    """Whether panels of columns are copied."""
+    """Whether panels of columns are packed."""
     dot: bool | None = None
-    """Whether the lanes run along the sum."""
+    """Whether the lanes run along K."""
     rows_outside: bool | None = None
-    """Whether loops over rows are outside of those over panels of columns."""
+    """Whether loops over rows are outside of the loops over panels of columns."""
     row_block: int | None = None
-    """Tiles of rows that are computed with one panel before the next one; 0 for all."""
+    """Row tiles that are computed with one panel before the next panel; 0 for all."""
     depth_block: int | None = None
-    """Products of a sum that are added before those of other elements; 0 for all."""
+    """Extent of K that is computed before other elements of the output; 0 for all of K."""
     share: int | None = None
-    """What threads share: panels (0), the rows of each (1), or both as one loop (2)."""
+    """What threads divide: panels (0), the rows of each (1), or both as one loop (2)."""
     lead_bytes: int | None = None
-    """How far ahead of what is read weights are fetched that are read once."""
+    """Prefetch distance in bytes of weights that are read once."""
     block_rows: int | None = None
     """Rows of a block of attention."""
     unroll: int | None = None
-    """Vectors side by side in loops that are not products."""
+    """Unroll factor, in vectors, of loops that are no contractions."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU as a schedule sees it. The figures steer choices; none of them changes a result."""
+    """A CPU as schedules see it. The figures steer choices; none of them changes a result."""
 
     name: str
     vector_bytes: int
     vector_registers: int
     masked: bool
-    """Whether loads and stores of a part of a vector cost no more than those of a whole one."""
+    """Whether masked loads and stores cost no more than unmasked ones."""
     fma_per_cycle: float = 2.0
     loads_per_cycle: float = 2.0
     fma_latency: int = 4
     l1_bytes: int = 32 * 1024
     l1_ways: int = 8
-    """Lines of the first cache that may hold addresses of the same remainder."""
+    """Associativity of the L1 data cache."""
     l2_bytes: int = 512 * 1024
     l3_bytes: int = 32 * 1024 * 1024
-    """Of the cache that cores share; 0 where there is none."""
+    """Bytes of the shared L3 cache; 0 if there is none."""
     dots: tuple[str, ...] = ()
     """Dot products that one instruction accumulates in each lane: `u8xi8`, four of unsigned and signed int8 (VNNI),
     `i16`, two of 16-bit integers, and `bf16`, two."""
     chosen: Choices = field(default=Choices(), repr=False)
-    """For the kernel at hand."""
+    """Measured choices for the current kernel."""
 
     @property
     def near_bytes(self) -> int:
-        """What may be taken to lie in the caches: of the last one, others have their parts as well."""
+        """Return the cache capacity that a kernel may assume; other cores use their part of the last level."""
         return max(self.l3_bytes // 3, self.l2_bytes)
 
     @property
     def l1_way_bytes(self) -> int:
-        """Lines so far apart have the same set of the first cache."""
+        """Return the distance of addresses that map to the same set of the L1 cache."""
         return self.l1_bytes // self.l1_ways
 
     def lanes(self, element_bytes: int) -> int:
-        """Elements of this size in one vector register."""
+        """Return the number of elements of this size in a vector register."""
         return max(1, self.vector_bytes // element_bytes)
 
 
@@ -90,16 +90,16 @@ PRESETS: dict[str, Machine] = {
         Machine("sse", 16, 16, masked=False),
     )
 }
-"""Machines by name: what the option `machine` of passes accepts, besides `host`. Each is a machine of its own: nothing
-of the host's enters it."""
+"""Machines by name: values of the pass option `machine`, besides `host`. They are complete: no property of the host
+is added."""
 
 
 class MachineError(ValueError):
-    """A machine that nobody knows."""
+    """Raised for an unknown machine."""
 
 
 def find_machine(name: str | Machine | None) -> Machine:
-    """The machine of this name; None and `host` stand for the one that the compiler runs on."""
+    """Return the machine with this name; None and `host` name the machine of the compiler."""
     if isinstance(name, Machine):
         return name
     if name is None or name == "host":
@@ -111,7 +111,7 @@ def find_machine(name: str | Machine | None) -> Machine:
 
 @cache
 def host_machine() -> Machine:
-    """The machine that the compiler runs on."""
+    """Return the machine that the compiler runs on."""
     base = PRESETS[_host_preset()]
     caches = _linux_caches()
     l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
@@ -134,14 +134,14 @@ def _host_preset() -> str:
 
 @cache
 def host_features() -> dict[str, bool]:
-    """Return which features LLVM knows of this host's processor, by name."""
+    """Return the features of this host's processor by their LLVM names."""
     import llvmlite.binding as llvm
 
     return dict(llvm.get_host_cpu_features())
 
 
 def _host_dots(machine: Machine) -> tuple[str, ...]:
-    """The sums of products that the host has instructions for, on vectors of this machine's size."""
+    """Return the dot-product instructions of the host for vectors of this machine's size."""
     if platform.machine().lower() not in ("x86_64", "amd64") or machine.vector_bytes < 32 or not machine.masked:
         return ()
     has = host_features().get
@@ -157,7 +157,7 @@ def _host_dots(machine: Machine) -> tuple[str, ...]:
 
 
 def _linux_caches() -> dict[int, tuple[int, int]]:
-    """Bytes and ways of the first core's data caches by level, where Linux tells them."""
+    """Return bytes and associativity of the first core's data caches by level, where Linux reports them."""
     found: dict[int, tuple[int, int]] = {}
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:

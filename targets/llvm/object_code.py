@@ -1,4 +1,4 @@
-"""Machine code of one unit: functions over buffers, through the LLVM dialect, to an object file of this host."""
+"""Machine code of one unit: functions over buffers, through the LLVM dialect, to an object file for this host."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ SIZES = MAIN + SIZES_SUFFIX
 
 @dataclass(frozen=True)
 class Entry:
-    """What the entry function of a model hands to `main`, which takes its pointers from tables."""
+    """What the entry function of a model passes to `main`, which loads its pointers from tables."""
 
     tensors: int
     params: int
     packed: tuple[str, ...]
     """Run-time functions, in the order of their pointers."""
     profiled: bool
-    """Whether there is a `main_profiled`, too."""
+    """Whether there is also a `main_profiled`."""
     allocator: int | None = None
-    """The word of the call record with the function that gives memory, where sizes are known at run time only."""
+    """The word of the call record with the allocation function, for data-dependent sizes."""
 
     @property
     def has_record(self) -> bool:
-        """Whether `main` takes the call record."""
+        """Return whether `main` takes the call record."""
         return bool(self.packed) or self.allocator is not None
 
 
 def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
-    """The object file of a unit's text, parsed in the current context.
+    """Compile the text of a unit, parsed in the current context, to an object file.
 
-    What LLVM needed is put into `used`, if that is given: to free it takes milliseconds, for which a caller may have a
-    better time.
+    LLVM's engine is appended to `used`, if given: freeing it takes milliseconds, which a caller may defer.
     """
     lacked = missing_instruction(text, host_features())
     if lacked is not None:
@@ -63,7 +62,7 @@ def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: li
 
 
 def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
-    """The object file of a module, which is consumed; with `entry`, of the one that holds `main`."""
+    """Compile a module, which is consumed, to an object file; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     _lower(module)
@@ -82,7 +81,7 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
 
 def _lower(module: Any) -> None:
     try:
-        # After each of so many passes it takes longer than the passes themselves; what goes to LLVM is looked at below.
+        # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
         lower_to_llvm(module, verify=False)
         module.operation.verify()
     except ir.MLIRError as error:
@@ -95,7 +94,7 @@ def _lower(module: Any) -> None:
 
 
 def _public(module: Any) -> str:
-    """The function that the rest of the model calls: the first one."""
+    """Return the function that the rest of the model calls: the first one."""
     for op in module.body.operations:
         if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
             return ir.StringAttr(op.operation.attributes["sym_name"]).value
@@ -103,7 +102,7 @@ def _public(module: Any) -> str:
 
 
 def _hide_others(module: Any, exported: str) -> None:
-    """Functions that nobody calls from outside: the engine would make a second entrance for each that it sees."""
+    """Make functions without external callers private: the engine makes a wrapper for every public one."""
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:
         attributes = op.operation.attributes
@@ -114,9 +113,9 @@ def _hide_others(module: Any, exported: str) -> None:
 
 
 def _add_entry(module: Any, entry: Entry) -> None:
-    """`entry(tensors**, params**, arena*, profile*)`: calls main, or main_profiled where there is a profile.
+    """Add `entry(tensors**, params**, arena*, profile*)`, which calls main, or main_profiled if there is a profile.
 
-    Without tensors it asks for sizes: `arena` is the call record then.
+    Without tensors it computes sizes: `arena` is then the call record.
     """
     for op in list(module.body.operations):
         if op.operation.name == "llvm.func" and _symbol(op) in (MAIN, PROFILED):
@@ -156,9 +155,9 @@ def _add_entry(module: Any, entry: Entry) -> None:
 
 
 def _unpack(function: Any, entry: Entry) -> None:
-    """Let a function take the tables of pointers instead of the pointers, each of which it loads where it is used.
+    """Make a function take the tables of pointers instead of the pointers, which it loads where they are used.
 
-    What a call pushes on the stack takes LLVM time that grows with the square of the number of arguments.
+    LLVM's time for arguments on the stack grows with the square of their number.
     """
     block = function.regions[0].blocks[0]
     taken = list(block.arguments)
@@ -168,7 +167,7 @@ def _unpack(function: Any, entry: Entry) -> None:
     ]
     sources = [(tensors, i, True) for i in range(entry.tensors)] + [(params, i, True) for i in range(entry.params)]
     if entry.packed:
-        # The pointers of the functions follow the weights; the call record follows the outputs.
+        # The function pointers follow the weights; the call record follows the outputs.
         sources.append((params, entry.params, False))
     if entry.has_record:
         sources.append((tensors, entry.tensors, True))
@@ -188,7 +187,7 @@ def _unpack(function: Any, entry: Entry) -> None:
 
 
 def _entry_of(table: Any, position: int, is_loaded: bool) -> Any:
-    """The address of a place in a table of pointers, or the pointer there."""
+    """Return the address of an entry in a table of pointers, or the pointer there."""
     pointer = table.type
     address = ir.Operation.create(
         "llvm.getelementptr",
@@ -211,7 +210,7 @@ _NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
 
 
 def _externals(module: Any) -> list[str]:
-    """Functions that the module declares but does not define."""
+    """Return the functions that the module declares but does not define."""
     return [
         ir.StringAttr(op.operation.attributes["sym_name"]).value
         for op in module.body.operations
@@ -220,15 +219,15 @@ def _externals(module: Any) -> list[str]:
 
 
 def _object_code(module: Any, opt_level: int, exported: str, used: list[Any]) -> bytes:
-    """Machine code of this host, as an object file."""
+    """Compile to machine code of this host, as an object file."""
     try:
         externals = _externals(module)
         engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
         used.append(engine)
         for name in externals:
-            # The engine links what it compiles; the real functions are found when the object is loaded.
+            # The engine links what it compiles; the actual functions are resolved when the object is loaded.
             engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
-        # Looking a symbol up makes the engine compile; without it the object is empty.
+        # The lookup of a symbol makes the engine compile; without it the object is empty.
         engine.raw_lookup(exported)
         return _dump(engine)
     except RuntimeError as error:
@@ -246,7 +245,7 @@ def _dump(engine: Any) -> bytes:
 
 
 def _has_file_limit() -> bool:
-    """Return whether files of this process must not grow beyond a size (`ulimit -f`): LLVM ends it where one does."""
+    """Return whether file sizes are limited (`ulimit -f`): LLVM aborts the process at the limit."""
     try:
         import resource
     except ImportError:
@@ -258,7 +257,7 @@ _COLLECT = "import sys; content = sys.stdin.buffer.read(); sys.stdout.buffer.wri
 
 
 def _dump_through_pipe(engine: Any) -> bytes:
-    """Return the object file by way of another process, since pipes have no limit: this one cannot read meanwhile."""
+    """Return the object file through a pipe, which has no size limit, read by another process."""
     source, target = os.pipe()
     try:
         command = [sys.executable, "-S", "-c", _COLLECT]
@@ -277,7 +276,7 @@ def _dump_through_pipe(engine: Any) -> bytes:
 
 @contextlib.contextmanager
 def _scratch_file() -> Iterator[str]:
-    """The path of a file that is gone afterwards; in memory, where the system can: on disk it may take milliseconds."""
+    """Yield the path of a temporary file, in memory where the system can: on disk it may take milliseconds."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         handle = os.memfd_create("mirlo.o")
         try:

@@ -1,4 +1,4 @@
-"""The pass `pack-weights`: constant operands of contractions stored the way the register tiles read them."""
+"""Pass `pack-weights`: store constant operands of contractions in the order in which register tiles read them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from mirlo.targets.llvm.tuned_machine import tuned_machine
 @register_pass
 @dataclass(frozen=True)
 class PackWeights(Pass):
-    """Store the weights of matrix products and convolutions as panels of columns.
+    """Store the weights of contractions as packed panels of columns.
 
-    A panel holds, for each product of the sum, as many columns as a register tile has, next to each other; where one
-    instruction sums up several products, as many of each column lie next to each other as well. Without this
-    the kernels copy their weights into panels each time they run. Only prim functions are changed whose calls all pass
-    a constant; the last panel is filled up with zeros.
+    A panel holds, for each k-step, as many contiguous columns as a register tile has. For dot-product instructions
+    the elements of one column that an instruction reads are contiguous too. Without this pass kernels pack their
+    weights in each call. Only prim functions whose calls all pass a constant are changed; the last panel is padded
+    with zeros.
     """
 
     name = "pack-weights"
@@ -47,7 +47,7 @@ class PackWeights(Pass):
                 continue
             view = PrimView(function)
             if view.name in session.options.get(SCHEDULES, {}):
-                continue  # who gives a schedule says how operands lie in memory
+                continue  # a schedule given by the user fixes the layout of operands
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue
@@ -62,7 +62,7 @@ class PackWeights(Pass):
             panels = _panels(plan, view)
             if panels is None:
                 continue
-            # A constant whose array is not at hand (IR without its parameter files) cannot be stored anew.
+            # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
             if not all(is_at_hand(site.operands[panels.argument], session) for site in sites):
                 continue
             stored = panels.stored
@@ -73,23 +73,23 @@ class PackWeights(Pass):
 
 @dataclass(frozen=True)
 class Order:
-    """The order in which the elements of an operand are stored, without a reference to IR: it is needed later."""
+    """The memory order of a packed operand, without references to IR, which it outlives."""
 
     outer: tuple[int, ...]
-    """Dims that come first, as they were."""
+    """Dims that come first, unchanged."""
     columns: int
-    """The dim that is cut; its panels come next."""
+    """The dim that is split into panels, which come next."""
     inner: tuple[int, ...]
-    """Dims of the reduction, which come between the panels and the columns of one."""
+    """Dims of the reduction, between the panels and the columns of a panel."""
     width: int
     group: int = 1
-    """Neighbours in the sum that lie next to each other for each column."""
+    """Adjacent elements along K that are contiguous for each column."""
 
     def pack(self, array: np.ndarray) -> np.ndarray:
-        """The array in the new order."""
+        """Return the array in the new order."""
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
-        # On cache lines: a vector that lies on two takes two loads.
+        # Aligned to cache lines: a vector across two lines takes two loads.
         panels = (*moved.shape[:at], -(-total // self.width), *moved.shape[at + 1 :], self.width)
         made = empty_aligned(array.dtype, panels)
         whole = total // self.width
@@ -111,7 +111,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Panels:
-    """How an operand is stored anew: its dims in another order, one of them cut into panels."""
+    """The new order of an operand: permuted dims, one of them split into panels."""
 
     argument: int
     """Position of the operand among the function's parameters."""
@@ -147,7 +147,7 @@ class Panels:
 
 
 def _panels(plan: Plan, view: PrimView) -> Panels | None:
-    """How the column operand is best stored, or None where it stays as it is."""
+    """Choose the panels of the column operand, or None if it stays as it is."""
     if plan.dot or plan.columns.padded_shape is not None:
         return None
     operand, contraction = plan.columns.access, plan.contraction
@@ -156,7 +156,7 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     if not isinstance(plan.lane_axis.extent, int):
         return None
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
-    # A single panel gains from whole vectors on cache lines, where it had masked ones across them.
+    # A single panel gains if whole aligned vectors replace masked ones across cache lines.
     is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.question.shared_columns
     if plan.packing is None and is_one_panel and is_whole:
         return None
@@ -182,7 +182,7 @@ def _panels(plan: Plan, view: PrimView) -> Panels | None:
     panels = Panels(argument, source, position, order_stored)
     if plan.group is None:
         return panels
-    # Groups must be whole, and one dim: else the kernel makes the panels.
+    # Groups must be whole, in one dim: otherwise the kernel packs the panels.
     last = plan.order[-1]
     is_whole = isinstance(last.extent, int) and last.extent % plan.group.size == 0
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):

@@ -1,4 +1,4 @@
-"""Bodies for calls of run-time functions: tensors on the stack, the call through its pointer, the check."""
+"""Bodies of calls to run-time functions: tensors on the stack, the call through a pointer, the status check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TENSOR = "!llvm.struct<(ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64)>"
 
 @dataclass(frozen=True)
 class PackedCall:
-    """A declared call: the function that it stands for, its place among the pointers, the types of the tensors."""
+    """A declared call: the packed function, its position among the pointers, the types of the tensors."""
 
     symbol: str
     name: str
@@ -26,7 +26,7 @@ class PackedCall:
 
 
 def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
-    """The declarations that `plan-memory` left."""
+    """Find the declarations that `plan-memory` made."""
     found = []
     for op in module.body.operations:
         attributes = op.operation.attributes
@@ -40,7 +40,7 @@ def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
 
 
 def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str]) -> None:
-    """Give the declarations their bodies, and let the callers return where a call failed."""
+    """Define the bodies of the declarations, and make callers return if a call fails."""
     if not calls:
         return
     symbols = {call.symbol for call in calls}
@@ -57,8 +57,8 @@ def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str
 
 
 def return_on_failure(function: Any, symbols: set[str]) -> None:
-    """After each call, a branch to the rest of its block, or to a return: calls say whether they failed, or give a
-    pointer, which is null then."""
+    """Branch after each call to the rest of its block or to a return: calls return a status, or a pointer that is
+    null on failure."""
     for block in list(function.regions[0].blocks):
         for call in [op.operation for op in block.operations]:
             if call.name == "llvm.call" and _callee(call) in symbols:
@@ -71,7 +71,7 @@ def _callee(call: Any) -> str | None:
 
 
 def _split_after(block: Any, call: Any) -> Any:
-    """End a block after a call that says whether it failed; the block with what followed."""
+    """End a block after a call that returns a status; return the block with the remaining operations."""
     operations = [op.operation for op in block.operations]
     rest = block.create_after()
     failed = rest.create_after()
@@ -100,7 +100,7 @@ def _failed(result: Any) -> Any:
 
 
 def _text(call: PackedCall) -> str:
-    """The function in the LLVM dialect."""
+    """Return the text of the function in the LLVM dialect."""
     count = len(call.types)
     globals_, body = [], []
     dims = 0
@@ -149,7 +149,7 @@ def _text(call: PackedCall) -> str:
 
 def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
     element = ELEMENT_TYPES[tensor.dtype.name]
-    # DLPack packs types of fewer than 8 bits; here they lie in bytes, and travel as such.
+    # DLPack packs types narrower than 8 bits; here each element is a byte, and is passed as one.
     code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
     fields: list[tuple[str, str | int]] = [
         ("ptr", f"%data{i}"), ("i32", 1), ("i32", 0), ("i32", tensor.rank), ("i8", code), ("i8", element.dlpack_bits),
@@ -177,7 +177,7 @@ def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
 
 
 def _dims_text(i: int, tensor: TensorType, first: int) -> list[str]:
-    """The shape and the strides of a tensor with dims of run time, on the stack; its dims begin with %dim<first>."""
+    """Return the shape and strides on the stack of a tensor with dynamic dims, which begin with %dim<first>."""
     rank = tensor.rank
     lines = [f"%rank{i} = llvm.mlir.constant({rank} : i64) : i64"]
     lines += [f"%{what}{i} = llvm.alloca %rank{i} x i64 : (i64) -> !llvm.ptr" for what in ("shape", "strides")]

@@ -19,17 +19,17 @@ TO_LLVM = (
     "cse",
     "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
-    # The other dialects at once: one by one, casts between them would outnumber the operations.
+    # All other dialects at once: one by one, casts between them would outnumber the operations.
     "convert-to-llvm",
     "reconcile-unrealized-casts",
     "canonicalize",
     "cse",
 )
-"""Upstream's way from loops and vectors to the LLVM dialect."""
+"""Upstream passes from loops and vectors to the LLVM dialect."""
 
 
 def compile_pipeline(options: Any = None) -> str:
-    """From relax to buffers: what `emit` takes."""
+    """Return the pipeline from relax to buffers, the input of `emit`."""
     threads = options.threads if options is not None else 1
     passes = [
         "simplify",
@@ -60,12 +60,13 @@ def compile_pipeline(options: Any = None) -> str:
 
 
 def lower_pipeline() -> str:
-    """From buffers to the LLVM dialect, where instructions exist for all types; `lower_to_llvm` serves every host."""
+    """Return the pipeline from buffers to the LLVM dialect for hosts with bf16 instructions; `lower_to_llvm` serves
+    all."""
     return f"builtin.module({','.join(TO_LLVM)})"
 
 
 def lower_to_llvm(module: Any, verify: bool = True) -> None:
-    """Bring a module of buffers, loops and vectors to the LLVM dialect, for the processor of this host."""
+    """Lower a module of buffers, loops and vectors to the LLVM dialect, for the processor of this host."""
     without_bf16 = not rounds_bf16(host_features()) and mentions_bf16(module)
     if without_bf16:
         expand_bf16(module)

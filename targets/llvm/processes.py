@@ -1,8 +1,8 @@
-"""Processes that compile kernels side by side: MLIR's bindings hold Python's lock, threads would take turns.
+"""Worker processes that compile kernels in parallel: MLIR's bindings hold the GIL, so threads would not.
 
-They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads hold.
-That takes a tenth of a second or two: `prepare` starts them while the passes before code generation run. They wait for
-the next model for a minute, and end with the process that started them.
+They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads
+hold. Starting takes 0.1 to 0.2 seconds: `prepare` starts them while the passes before code generation run. They wait
+a minute for the next model, and end with the process that started them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from mirlo.targets.llvm.object_code import Entry, compile_text
 from mirlo.targets.llvm.worker import receive, send
 
 MOST = 8
-"""More processes than this only wait for the largest kernel."""
+"""Most worker processes: more of them only wait for the largest kernel."""
 LEAST_CHARACTERS = 150_000
-"""Text of units, some two microseconds each to compile, for which it is worth to wait for a process to start."""
+"""Fewest characters of units, about two microseconds each to compile, for which waiting for a worker to start pays."""
 AHEAD = 2
-"""Tasks that a process has at a time."""
+"""Tasks that a worker has queued at a time."""
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from mirlo.targets.llvm.worker import main; main()"
 
 
@@ -45,13 +45,13 @@ class Task:
 
 @dataclass
 class _Process:
-    """A compiling process, used by one thread at a time."""
+    """A worker process, used by one thread at a time."""
 
     popen: Any
     lock: Any = field(default_factory=make_lock)
 
     def tell(self, task: Task, opt_level: int) -> None:
-        """Hand a task over; `answer` gives what became of the tasks, in their order."""
+        """Send a task; `answer` returns the results in the same order."""
         try:
             send(self.popen.stdin, (task.text, opt_level, task.entry))
         except OSError:
@@ -75,7 +75,7 @@ class _Process:
 
 
 class _Gone(Exception):
-    """The process has ended as it should, for want of tasks."""
+    """Raised if a worker has ended after its idle time."""
 
 
 _processes: list[_Process] = []
@@ -83,8 +83,8 @@ _lock = make_lock()
 
 
 def helpers(jobs: int | None) -> int:
-    """How many processes beside this one a compilation may use; `jobs` counts this one, too."""
-    # Where Python is part of another program, sys.executable is that program.
+    """Return the number of workers that a compilation may use; `jobs` counts this process too."""
+    # If Python is embedded in another program, sys.executable is that program.
     if not sys.executable or not Path(sys.executable).name.lower().startswith("python"):
         return 0
     wanted = min(available_cores(), MOST) if jobs is None else jobs
@@ -92,14 +92,15 @@ def helpers(jobs: int | None) -> int:
 
 
 def prepare(jobs: int | None = None) -> None:
-    """Start the processes that a compilation is going to use."""
+    """Start the workers that a compilation will use."""
     _running(helpers(jobs))
 
 
 def compile_all(
     tasks: Sequence[Task], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
 ) -> list[bytes]:
-    """The object file of each task: the longest first, by whoever is free, this process after `meanwhile` included."""
+    """Compile all tasks, the longest first, by workers and, after `meanwhile`, by this process; return the object
+    files."""
     order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].text))
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
@@ -124,7 +125,7 @@ def compile_all(
 
 @dataclass
 class _Run:
-    """The tasks of one compilation: processes take the longest that is left, this one the shortest."""
+    """The tasks of one compilation: workers take the longest remaining task, this process the shortest."""
 
     tasks: Sequence[Task]
     opt_level: int
@@ -145,10 +146,10 @@ class _Run:
                 raise PassError(f"@{task.name}: {error}") from error
 
     def work_there(self, process: _Process) -> None:
-        # This process holds Python's lock while it compiles: the other one has the next tasks before it needs them.
+        # This process holds the GIL while it compiles: the worker has its next tasks queued before it needs them.
         ahead: deque[int] = deque()
         if not process.lock.acquire(blocking=False):
-            return  # it works for another thread's model
+            return  # it compiles for another thread
         try:
             while not self.failures:
                 while len(ahead) < AHEAD and self._take(ahead):
@@ -158,12 +159,12 @@ class _Run:
                 self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
                 ahead.popleft()
         except _Gone:
-            return  # `finished` sees what is left
+            return  # `finished` handles the remaining tasks
         except Exception as error:
             self.failures.append(error)
         finally:
             if ahead:
-                # Answers that nobody waits for would be taken for those of the next tasks.
+                # Unread answers would be taken for those of the next tasks.
                 process.popen.kill()
                 process.popen.wait()
             process.lock.release()
@@ -178,14 +179,14 @@ class _Run:
     def finished(self) -> list[bytes]:
         if self.failures:
             raise self.failures[0]
-        # A process that had ended, for want of tasks, left what it was given.
+        # A worker that had ended after its idle time left its tasks.
         self.waiting.extend(i for i in range(len(self.tasks)) if i not in self.done)
         self.work_here()
         return [self.done[i] for i in range(len(self.tasks))]
 
 
 def _end_all() -> None:
-    """When Python exits: what they were doing, nobody wants to know any more."""
+    """End all workers when Python exits."""
     for process in _processes:
         process.popen.kill()
         process.popen.wait()
@@ -193,7 +194,7 @@ def _end_all() -> None:
 
 atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
-    # The pipes are the parent's; a child starts processes of its own.
+    # The pipes belong to the parent; a forked child starts its own workers.
     os.register_at_fork(after_in_child=_processes.clear)
 
 
@@ -203,20 +204,20 @@ def _ready() -> bool:
 
 
 def _running(count: int) -> list[_Process]:
-    """So many processes, started where there are fewer."""
+    """Return this many workers; start those that are missing."""
     with _lock:
         _processes[:] = [process for process in _processes if process.is_alive()]
         while len(_processes) < count:
             try:
                 _processes.append(_start())
             except OSError:
-                break  # the system has no room for another: this process does the work
+                break  # the system has no resources for another process: this one does the work
         return _processes[:count]
 
 
 def _start() -> _Process:
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
-    # Threads of NumPy's library for matrices, which nothing here asks for, would look for work on the others' cores.
+    # NumPy's BLAS threads, which workers do not need, would compete for cores.
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
     return _Process(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment))
 

@@ -1,4 +1,4 @@
-"""Bodies for what a planned function asks of the run time: memory of sizes that data told, errors of such sizes."""
+"""Bodies of the run-time calls of a planned function: memory of data-dependent sizes, errors of such sizes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mirlo.targets.llvm.packed import return_on_failure
 
 
 def define(module: Any, callers: Sequence[str], allocator: int) -> None:
-    """Give the declarations their bodies, and let the callers return where something failed.
+    """Define the bodies of the declarations, and make callers return if a call fails.
 
-    `allocator` is the word of the call record with the function that gives memory.
+    `allocator` is the word of the call record with the allocation function.
     """
     functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
     declared = {name for name in (ALLOCATE, CHECK) if name in functions}
@@ -35,7 +35,7 @@ def _name(op: Any) -> str:
 
 
 def _allocate(word: int) -> str:
-    """The call of the function in this word of the record: with the record's address, it gives a pointer or null."""
+    """Return the call of the function in this word of the call record, which returns a pointer or null."""
     return f"""
       llvm.func internal @{ALLOCATE}(%record: !llvm.ptr, %number: i64, %bytes: i64) -> !llvm.ptr {{
         %slot = llvm.getelementptr %record[{word}] : (!llvm.ptr) -> !llvm.ptr, i64

@@ -1,4 +1,5 @@
-"""exp, exp2, sigmoid where a machine scales whole registers by powers of two: no clamps, nothing that is slow."""
+"""exp, exp2 and sigmoid for machines with a vector instruction that scales by powers of two: no clamps, no slow
+paths."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from mirlo.targets.llvm.machine import find_machine
 
 
 def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
-    """Make a rule of a function that scales registers."""
+    """Return a decorator that makes a rule of a function that uses the scaling instruction."""
 
     def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Any:
         def rule(op: Any, b: ValueBuilder) -> Any:
@@ -30,27 +31,27 @@ def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
 
 
 def _exp(b: ValueBuilder, x: Num) -> Num:
-    # Scaling takes what overflows, vanishes and NaN from n; the polynomial only needs an r that keeps it positive.
+    # Scaling handles overflow, underflow and NaN by n; the polynomial only needs an r for which it is positive.
     r, whole, _ = reduce_exp_whole(b, x)
     return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
 
 
 @_scaled("f32", "f64")
 def exp(b: ValueBuilder, x: Num) -> Num:
-    """By one scaling instruction."""
+    """Lower to a polynomial and one scaling instruction."""
     return _exp(b, x)
 
 
 @_scaled("f32")
 def exp2(b: ValueBuilder, x: Num) -> Num:
-    """By one scaling instruction."""
+    """Lower to a polynomial and one scaling instruction."""
     r = beside_whole(b, x)
     return scale_by_power(b, b.polynomial(r, EXP2_F32), x - r)
 
 
 @_scaled("f32", "f64")
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
-    """By one scaling instruction."""
-    # From this bound on, e^x + 1 is e^x; before it nothing overflows.
+    """Lower to a polynomial and one scaling instruction."""
+    # From this bound on e^x + 1 rounds to e^x; below it nothing overflows.
     power = _exp(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2))
     return power / (power + 1.0)

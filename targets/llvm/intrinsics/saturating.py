@@ -1,4 +1,4 @@
-"""Saturating arithmetic on integers, which LLVM has as it is."""
+"""Saturating integer arithmetic by LLVM's intrinsics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NATIVE = {
 
 @intrinsic(*NATIVE, target="llvm")
 def saturating(op: Any, b: ValueBuilder) -> Any:
-    """One instruction, of scalars and vectors of one dimension."""
+    """Lower to one instruction, on scalars and one-dimensional vectors."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     if not is_flat(op):

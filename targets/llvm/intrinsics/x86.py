@@ -1,4 +1,4 @@
-"""Instructions of x86 that no upstream operation stands for."""
+"""x86 instructions without an upstream operation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.targets.llvm.machine import Machine
 
 _REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
-"""By element type: the lanes of a register, and how the names of intrinsics end."""
+"""By element type: the lanes of a register, and the suffix of intrinsic names."""
 _CURRENT_ROUNDING = 4
 _SMALLER_WITH_SIGN_OF_FIRST = 0b0010
-"""Control of `vrange`: the operand that is nearer to zero, with the sign of the first one."""
+"""Immediate of `vrange`: the operand with the smaller magnitude, with the sign of the first one."""
 _TO_EVEN_QUIETLY = 0b1000
-"""Control of `vreduce`: what is taken off is an integer, rounded to nearest."""
+"""Immediate of `vreduce`: subtract the nearest integer, halves to even, without exceptions."""
 
 
 def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
@@ -27,7 +27,7 @@ def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
 
 
 def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
-    """x · 2^whole, rounded once; of what vanishes or overflows nothing is slow."""
+    """Emit x · 2^whole, rounded once; underflow and overflow cost nothing extra."""
 
     def call(x: Any, whole: Any) -> Any:
         return _call("scalef", x, [whole, x, *_every_lane(x)])
@@ -36,7 +36,7 @@ def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
 
 
 def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
-    """x where |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
+    """Emit x if |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
 
     def call(x: Any, bound: Any) -> Any:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST))
@@ -46,7 +46,7 @@ def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
 
 
 def beside_whole(b: ValueBuilder, x: Num) -> Num:
-    """x less the nearest integer (halves: the even one); 0 for infinities."""
+    """Emit x minus the nearest integer (halves: the even one); 0 for infinities."""
 
     def call(x: Any) -> Any:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY))
@@ -60,7 +60,7 @@ _DOTS = {
     "vdpbf16ps": dict.fromkeys((128, 256, 512), "llvm.x86.avx512bf16.dpbf16ps.{bits}"),
     "vpmaddwd": {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"},
 }
-"""Instructions that sum up the products of neighbours, of unsigned and signed bytes, bf16, 16-bit integers, by bits."""
+"""Dot-product instructions, by width in bits: of adjacent unsigned and signed int8, bf16, and int16."""
 
 
 _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -94,7 +94,7 @@ def missing_instruction(text: str, features: Mapping[str, bool]) -> tuple[str, s
 
 
 def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:
-    """`total + sums of the products of neighbours`, of a 128, 256 or 512 bit vector of i32 or f32."""
+    """Emit `total + sums of the products of adjacent elements`, for a 128, 256 or 512 bit vector of i32 or f32."""
     bits = total.type.shape[0] * 32
     name = _DOTS[instruction][bits].format(bits=bits)
     if instruction != "vpmaddwd":
@@ -104,7 +104,7 @@ def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:
 
 
 def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:
-    """`function` on each part of the operands that fills a register."""
+    """Apply `function` to each part of the operands that fills a register."""
     assert b.shape is not None
     lanes = _REGISTERS[operands[0].kind][0]
     parts = [
@@ -120,7 +120,7 @@ def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) 
 
 
 def _shuffled(first: Any, second: Any, lanes: Iterable[int]) -> Any:
-    """The lanes of these numbers, of two vectors one behind the other."""
+    """Emit a shuffle of the concatenation of two vectors."""
     chosen = list(lanes)
     kind = ir.VectorType.get([len(chosen)], first.type.element_type)
     made = ir.Operation.create(
@@ -131,7 +131,7 @@ def _shuffled(first: Any, second: Any, lanes: Iterable[int]) -> Any:
 
 
 def _every_lane(x: Any) -> list[Any]:
-    """The last operands of the intrinsics: a mask that is all on, the rounding that is set."""
+    """Return the last operands of the intrinsics: a mask with all lanes on, the current rounding mode."""
     mask_type, i32 = ir.IntegerType.get_signless(x.type.shape[0]), ir.IntegerType.get_signless(32)
     return [_constant(ir.IntegerAttr.get(mask_type, -1)), _constant(ir.IntegerAttr.get(i32, _CURRENT_ROUNDING))]
 

@@ -1,4 +1,4 @@
-"""Rules by which target `llvm` computes operators in its own way."""
+"""Legalization rules that target `llvm` has for itself."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["attention", "trees"]
 
 @legalize("relax.attention", target="llvm", name="fused")
 def attention(op: Any, b: Any) -> Any:
-    """One prim function, which the schedule `blocked` computes a block of rows at a time."""
+    """Legalize to one prim function, which the schedule `blocked` computes a block of rows at a time."""
     return fused_attention(op, b)

@@ -1,4 +1,4 @@
-"""Decision trees for CPUs: several trees of a row at a time, so that one does not wait for the memory of another."""
+"""Decision trees on CPUs: several trees of a row at a time, so that their loads overlap."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mirlo.passes.legalize.rules.tree import compared
 from mirlo.passes.rules import legalize
 
 TREES_AT_ONCE = 8
-"""Trees that a row goes down at the same time: their places fit the 16 registers of x86-64."""
+"""Trees that a row descends at the same time: their node indices fit the 16 registers of x86-64."""
 
 
 @legalize("relax.tree_leaves", target="llvm", name="interleaved")
 def tree_leaves(op: Any, b: Any) -> Any:
-    """Go down several trees of a row, a level of all of them in each step, until the last one is at a leaf."""
+    """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf."""
     rows, trees = shape_of(op.output)
     features, mode = shape_of(op.x)[1], op.mode
     whole = trees // TREES_AT_ONCE * TREES_AT_ONCE if isinstance(trees, int) else 0
@@ -56,7 +56,7 @@ def tree_leaves(op: Any, b: Any) -> Any:
 
 
 def _any_inner(lanes: Sequence[Variable]) -> Expr:
-    """Nodes are not negative, leaves are: the and of all has a sign only where all are leaves."""
+    """Test for inner nodes: only leaves are negative, so the conjunction of all is negative if all are leaves."""
     found = lanes[0].get()
     for lane in lanes[1:]:
         found = found & lane.get()

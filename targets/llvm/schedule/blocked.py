@@ -1,8 +1,9 @@
 """Two contractions with row operations between them, a block of rows at a time: attention.
 
-What the first contraction makes is read by the second one row by row, after reductions of each row. So all three are
-computed for some rows before the next ones: scores and weights are kept for one block only, in the cache. The loops
-outside of the blocks, over heads and batches, are shared; threads divide them, or the blocks where there are no others.
+The second contraction reads the result of the first row by row, after reductions of each row. So all three are
+computed for a block of rows before the next block: scores and weights of one block stay in the cache. The loops
+outside of the blocks, over heads and batches, are shared; threads divide them, or the blocks if there are no such
+loops.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
 _FEWEST_BLOCKS = 8
-"""Where blocks are all that threads can share, there are at least so many."""
+"""Fewest blocks if threads can divide nothing else."""
 _FEWEST_TILES = 4
-"""Of a block, where sizes are open."""
+"""Fewest row tiles of a block with dynamic sizes."""
 _FEWEST_ROWS = 32
-"""Of a block, where smaller ones would leave out more of the columns: of fewer rows the copies of panels count."""
+"""Fewest rows of a block that is shrunk to skip more masked columns: with fewer rows packing dominates."""
 
 
 @deciding
 def plan_blocked(view: Any, group: Group, threads: int = 1) -> BlockedPlan | Decline:
-    """How to compute these blocks a block of rows at a time."""
+    """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
     found = plan_stages(view, group)
@@ -87,12 +88,12 @@ def _blocks_of(plan: Plan) -> list[Any]:
 
 
 def _in_order(plan: Plan, rows: RowsPlan) -> list[Any]:
-    """Values of both, in the order in which they are made."""
+    """Return the values of both contractions in the order of their definition."""
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
 
 def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]) -> Part | Decline:
-    """A plan for one block; `unit` is a position in rows of this width."""
+    """Plan a contraction for one block; `unit` is a position in rows of this width."""
     if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
         return decline("a contraction reads beyond the edges of a tensor, or has unequal panels")
     if any(side.padded_shape is not None or side.is_converted for side in (plan.rows, plan.columns)):
@@ -131,13 +132,13 @@ def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows:
 
 @dataclass(frozen=True)
 class _Mover:
-    """Positions as a block sees them."""
+    """Rewrites positions to those that a block sees."""
 
     plan: Plan
     row_axis: Axis | None
     local: Collection[Any]
     kept_rows: Mapping[Any, Dim]
-    """Elements of a row of each value of a block, where a block's rows do not begin at the first one that is kept."""
+    """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
 
     def form(self, value: Any, form: Form) -> Form:
         if value not in self.local:
@@ -148,7 +149,7 @@ class _Mover:
         return Form({**terms, KEPT.id: self.kept_rows[value]} if value in self.kept_rows else terms, form.constant)
 
     def outside(self, form: Form) -> Form:
-        """In a tensor that is there as a whole: the block's first row moves it."""
+        """Return the position in a tensor that is stored whole: it depends on the first row of the block."""
         step = 0 if self.row_axis is None else form.stride(self.row_axis)
         return Form({**form.terms, BLOCK.id: step}, form.constant) if step else form
 
@@ -162,7 +163,7 @@ def _with_blocks(
     for part in (first, last):
         steps |= {stride for _, stride in part.outer.values()}
         steps |= {stride * axis.extent for axis, stride in part.outer.values()}
-    # What the loops over the rows step by: neighbouring dims, or several of them as one.
+    # Steps of the loops over rows: adjacent dims, or several of them fused.
     chain: list[Dim] = [1]
     for dim in reversed(outer):
         chain.append(chain[-1] * dim)
@@ -180,7 +181,7 @@ def _with_blocks(
 
 
 def _open_block(extent: Dim, width: Dim, plan: Plan, is_cut: bool) -> Dim:
-    """The same where sizes are open, by the host; fewer where columns that a mask hides are cut off."""
+    """Return the rows of a block for dynamic sizes, as a dim; fewer if columns that a mask hides are skipped."""
     chosen, tile = plan.machine.chosen.block_rows, plan.tile_rows
     size = element_bytes(plan.contraction.product.accumulate_type)
     if chosen is not None:
@@ -190,7 +191,7 @@ def _open_block(extent: Dim, width: Dim, plan: Plan, is_cut: bool) -> Dim:
 
 
 def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Decline:
-    """The plan without the columns that a mask hides from all rows of a block."""
+    """Skip the columns that a mask hides from all rows of a block."""
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
         return plan
@@ -205,7 +206,7 @@ def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Dec
 
 
 def _limit(plan: BlockedPlan, group: Group) -> tuple[int, Dim] | None:
-    """From which column on a row needs none: a factor of the row, and a number."""
+    """Return the coefficient and constant of the first column that a row does not need."""
     plans = (plan.first.plan, plan.last.plan)
     if any(p.dot or p.group is not None or p.unrolled for p in plans) or len(plan.last.plan.reduce) != 1:
         return None
@@ -221,7 +222,7 @@ def _limit(plan: BlockedPlan, group: Group) -> tuple[int, Dim] | None:
 
 
 def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> int:
-    """Rows of a block: their scores fill a quarter of the second cache, whole tiles if they are several."""
+    """Return the rows of a block: its scores fill a quarter of the L2 cache, in whole tiles if it has several."""
     chosen = plan.machine.chosen.block_rows
     rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
     if heads == 1 and chosen is None:
@@ -233,7 +234,7 @@ def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> i
 
 @schedule("any", target="llvm", priority=95)
 def blocked(kernel: Any, context: Any) -> Any:
-    """Two contractions and the rows between them, attention: a block of rows at a time."""
+    """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

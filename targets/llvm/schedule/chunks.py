@@ -1,4 +1,4 @@
-"""How a loop becomes vectors: how many lanes, how many vectors at a time, and what is left at the end."""
+"""Vectorization of a loop: lanes, unroll factor, and tail."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mirlo.targets.llvm.machine import Machine
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
 )
-"""Operations that stop the program when the divisor is zero, as it may be in a lane that is off."""
+"""Operations that trap if the divisor is zero, as it may be in an inactive lane."""
 _HEAVY = 12
-"""What an intrinsic counts for, in plain operations."""
+"""The cost of an intrinsic, in plain operations."""
 
 Step = Callable[[Sequence[Any], int, int, list[Any]], list[Any]]
-"""Takes where each of some vectors starts (a number or a value), their lanes, the lanes that are on, and what is
-carried from vector to vector; returns what is carried on."""
+"""Takes the start of each of some vectors (an integer or a value), their lanes, the active lanes, and the values
+carried from vector to vector; returns the carried values."""
 
 
 @dataclass(frozen=True)
 class OpenChunks:
-    """A loop whose length is known at run time only: `unroll` vectors at a time, single ones, ever smaller ones."""
+    """A loop of dynamic length: `unroll` vectors at a time, then single ones, then smaller ones."""
 
     lanes: int
     unroll: int
@@ -39,7 +39,7 @@ class OpenChunks:
         return self.lanes > 1 and self.extent // self.lanes * self.lanes != self.extent
 
     def emit(self, step: Step, carried: list[Any], parallel: bool = False, limit: Any = None) -> list[Any]:
-        """All vectors of the loop, or those before a limit."""
+        """Emit all vectors of the loop, or those before a limit."""
         lanes, at = self.lanes, 0
         widths = [(lanes, self.unroll)] + [(lanes >> i, 1) for i in range(lanes.bit_length())]
         for width, count in widths:
@@ -57,13 +57,13 @@ class OpenChunks:
         return carried
 
     def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
-        """Those before an index, a multiple of the elements that are computed together, or the end."""
+        """Emit the vectors before an index, which is a multiple of the step or the end."""
         return self.emit(step, carried, limit=limit)
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """`main` elements, `unroll` vectors at a time; then (start, lanes, active) each."""
+    """A loop of `main` elements, `unroll` vectors at a time, and a tail of (start, lanes, active) vectors."""
 
     lanes: int
     unroll: int
@@ -72,11 +72,11 @@ class Chunks:
 
     @property
     def has_narrow_rest(self) -> bool:
-        """Whether some vectors of the rest have fewer lanes."""
+        """Return whether some vectors of the tail have fewer lanes."""
         return any(lanes != self.lanes for _, lanes, _ in self.rest)
 
     def emit(self, step: Step, carried: list[Any], parallel: bool = False) -> list[Any]:
-        """All vectors of the loop."""
+        """Emit all vectors of the loop."""
         lanes, unroll = self.lanes, self.unroll
 
         def whole(first: Any, held: list[Any]) -> list[Any]:
@@ -93,7 +93,7 @@ class Chunks:
         return carried
 
     def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
-        """Those before an index, a multiple of the elements that are computed together, or the end."""
+        """Emit the vectors before an index, which is a multiple of the step or the end."""
         lanes, unroll = self.lanes, self.unroll
         parts = [(0, self.main, lanes * unroll, lanes, lanes, unroll)]
         parts += [(start, start + active, active, width, active, 1) for start, width, active in self.rest]
@@ -110,7 +110,7 @@ class Chunks:
 
 
 def plus(start: Any, by: Any) -> Any:
-    """The sum of two indices, each a number or a value."""
+    """Return the sum of two indices, each an integer or a value."""
     if isinstance(start, int) and isinstance(by, int):
         return start + by
     if isinstance(start, int):
@@ -121,7 +121,7 @@ def plus(start: Any, by: Any) -> Any:
 
 
 def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenChunks:
-    """Whole vectors, and at the end one under a mask, or a few of smaller powers of two."""
+    """Divide a loop into whole vectors and a tail: one masked vector, or a few of smaller powers of two."""
     if not isinstance(extent, int):
         return OpenChunks(lanes, unroll, extent)
     lanes = fitting(lanes, extent)
@@ -145,12 +145,12 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenC
 
 
 def can_mask(places: Sequence[Place], machine: Machine) -> bool:
-    """Whether lanes may be switched off: where that is cheap, and computing them anyway does no harm."""
+    """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
     return machine.masked and not traps(places)
 
 
 def traps(places: Sequence[Place]) -> bool:
-    """Whether a body may divide by zero in lanes that are off."""
+    """Return whether a body may divide by zero in inactive lanes."""
     for place in places:
         for op in place.block.body_ops:
             if op.name in TRAPPING:
@@ -161,12 +161,12 @@ def traps(places: Sequence[Place]) -> bool:
 
 
 def work(places: Sequence[Place]) -> int:
-    """Operations per element, roughly."""
+    """Estimate the operations per element."""
     return sum(_HEAVY if _is_intrinsic(value) else 1 for place in places for value in place.needed)
 
 
 def has_intrinsics(places: Sequence[Place]) -> bool:
-    """Whether a math function is computed for each element."""
+    """Return whether a math function is computed for each element."""
     return any(_is_intrinsic(value) for place in places for value in place.needed)
 
 

@@ -1,7 +1,7 @@
-"""Elementwise blocks: one walk over all elements, in vectors along the output's memory.
+"""Elementwise blocks: one loop nest over all elements, vectorized along the output's unit stride.
 
-Where a condition on an index decides what is read (concatenation, padding), the loops are cut so that it is the same
-within each piece. An operand that lies along another loop in memory is turned in registers.
+If a condition on an index selects what is read (concatenation, padding), the loops are cut so that it is constant
+within each part. An operand whose unit stride is along another loop is transposed in registers.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from mirlo.targets.llvm.schedule.runs import RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
 TURNED_LANES = 16
-"""Pieces of a loop along which tiles are turned begin at a multiple of this: no tile lies in two."""
+"""Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""
 
 
 @dataclass
 class ElementwisePlan:
     group: Group
     spaces: list[Space]
-    """The pieces of the domain."""
+    """The parts of the iteration space."""
 
     def emit(self, memory: Memory) -> None:
-        """Emit all pieces at the insertion point."""
+        """Emit all parts at the insertion point."""
         stored = self.stored()
         for value in self._touched(stored):
             memory.slot(value)
@@ -43,7 +43,7 @@ class ElementwisePlan:
             if turned is None:
                 self._sweep(space, memory, stored)
                 continue
-            # Each tile is to read the one operand of a concatenation that is there, and not to turn all of them.
+            # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
             for part in along(turned.space, len(space.extents) - 1, TURNED_LANES):
                 cut = self._turned(part)
                 if cut is None:
@@ -61,7 +61,7 @@ class ElementwisePlan:
         if runs is not None and _storable(runs.space, self.group) is None:
             RunsSweep(runs, memory, _made(runs.space), stored, self.group.machine).emit()
             return
-        # A piece cut so thin that nothing lies next to each other is written one by one.
+        # A part too thin for contiguous stores is written element by element.
         lanes = None if _storable(space, self.group) is None else 1
         Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
 
@@ -86,7 +86,7 @@ def _made(space: Space) -> dict[Any, tuple[Place, Any]]:
 
 @deciding
 def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
-    """How to compute these blocks in one walk."""
+    """Plan how to compute these blocks in one loop nest."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -116,7 +116,7 @@ def _fits(group: Group) -> Decline | None:
 
 
 def _in_place(space: Space, group: Group) -> Decline | None:
-    """Values that are computed here may only be read where they are made."""
+    """Decline values of the group that are read at other elements than they are computed at."""
     outputs: dict[Any, tuple[Any, ...]] = {}
     for place in space.places:
         for operand in place.block.inputs:
@@ -127,7 +127,7 @@ def _in_place(space: Space, group: Group) -> Decline | None:
 
 
 def _ordered(space: Space, group: Group) -> Space:
-    """The loops in the order of the output's memory."""
+    """Order the loops as the output's memory."""
     written = [(p, o) for p in space.places for o in p.block.outputs]
     place, output = next((item for item in written if item[1].value in group.kept), written[-1])
     where = place.flat(output)
@@ -148,7 +148,7 @@ def _storable(space: Space, group: Group) -> Decline | None:
 
 @schedule("any", target="llvm", priority=50)
 def elementwise(kernel: Any, context: Any) -> Any:
-    """Elementwise computations, copies, gathers: in vectors along the output's memory."""
+    """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

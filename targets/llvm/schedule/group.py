@@ -1,4 +1,4 @@
-"""What the rules of this folder start from: a prim function as one group, for the machine that was tuned for."""
+"""The group that rules of this folder start from: a whole prim function, and the machine with its tuned choices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
 def whole_function(kernel: Any, context: Any) -> Group | Decline:
-    """All blocks of a prim function as one group."""
+    """Return all blocks of a prim function as one group."""
     view: PrimView = kernel.view
     refusal = unfit(view)
     if refusal is not None:

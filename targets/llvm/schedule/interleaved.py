@@ -1,6 +1,7 @@
-"""Outputs of two to four channels whose planes lie apart in the operands: vectors along a plane, then interleaved.
+"""Outputs of two to four channels whose planes are separate in the operands: vectors along a plane, then
+interleaved.
 
-Pixels of images in channels-last order are the case: three vectors of the channels become three of the output.
+Images in channels-last order are an example: three vectors of channels become three vectors of the output.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from mirlo.targets.llvm.schedule.movement import Turned, is_close
 
 _MOST_CHANNELS = 4
 _UNROLL = 4
-"""Vectors of pixels side by side, where little is computed on them."""
+"""Vectors of pixels computed at a time, if the body is light."""
 _BLOCK = 32
-"""As many where the second cache is close: while some are fetched, others are there."""
+"""Vectors of a block if the data is in the L2 cache: loads overlap."""
 _APART = 4
-"""Vectors of a block from one to the next: lines that follow each other are not asked for one after the other."""
+"""Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
 
 
 def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
-    """Whether the last loop is short, and all outputs lie in memory as the last two loops walk them."""
+    """Return whether the last loop is short and all outputs are contiguous over the last two loops."""
     space = turned.space
     last = len(space.extents) - 1
     if not 2 <= space.extents[last] <= _MOST_CHANNELS:
@@ -39,7 +40,7 @@ def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
 
 
 class InterleavedSweep:
-    """Emits all loops of a space: whole vectors along the last but one, the last one written out."""
+    """Emits all loops of a space: whole vectors along the last loop but one, the last loop unrolled."""
 
     def __init__(self, turned: Turned, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
         self.space = turned.space
@@ -51,7 +52,7 @@ class InterleavedSweep:
         element_bytes = widest_bytes(self.space.places, self.axis)
         self.lanes = machine.lanes(element_bytes)
         self.together = self._side_by_side(element_bytes, machine)
-        """How many vectors of pixels side by side, ever fewer."""
+        """Unroll factors in vectors of pixels, in decreasing order."""
 
     def _side_by_side(self, element_bytes: int, machine: Machine) -> list[int]:
         if machine.chosen.unroll or work(self.space.places) > _UNROLL:
@@ -77,14 +78,14 @@ class InterleavedSweep:
         self._some(indices, extent - at, at)
 
     def _some(self, indices: list[Any], count: int, at: Any) -> None:
-        """This many pixels from `at` on; of many the first of each few vectors, then the second, and so on."""
+        """Emit `count` pixels from `at` on; large blocks in a strided order of vectors."""
         starts = range(0, count, self.lanes)
         apart = _APART if len(starts) == _BLOCK else 1
         for done in (start for first in range(apart) for start in starts[first::apart]):
             self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 
     def _pixels(self, indices: list[Any], at: Any, active: int) -> None:
-        """As many pixels as a vector has lanes, `active` of which are there."""
+        """Emit one vector of pixels, `active` of which exist."""
         points = [Point(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
         start = Point(self.scalar, [*indices, at, 0])
         for place in self.space.places:
@@ -109,12 +110,12 @@ class InterleavedSweep:
 
 
 def interleave(vectors: Sequence[Any]) -> list[Any]:
-    """The first lanes of all vectors, then the second ones, and so on, in as many vectors."""
+    """Interleave vectors: the first lanes of all vectors, then the second ones, in as many vectors."""
     count, lanes = len(vectors), vectors[0].type.shape[0]
     made = []
     for i in range(count):
         sources = [divmod(i * lanes + lane, count) for lane in range(lanes)]
-        # Each vector brings its lanes to those that are there already.
+        # Each vector is merged with the lanes collected so far.
         result = vectors[0]
         for c in range(1, count):
             here = [lanes + at if channel == c else lane for lane, (at, channel) in enumerate(sources)]

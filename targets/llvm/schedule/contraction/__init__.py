@@ -16,7 +16,7 @@ from mirlo.targets.llvm.schedule.group import whole_function
 
 @dataclass
 class ContractionPlan:
-    """A contraction and the elementwise blocks that follow, ready to be emitted."""
+    """A contraction and its epilogue, planned."""
 
     plan: Plan
 
@@ -29,14 +29,14 @@ class ContractionPlan:
 
 
 def plan_contraction(group: Group) -> ContractionPlan | Decline:
-    """How to compute these blocks, the first of which is the contraction, in register tiles."""
+    """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine)
     return plan if isinstance(plan, Decline) else ContractionPlan(plan)
 
 
 @schedule("any", target="llvm", priority=100)
 def contraction(kernel: Any, context: Any) -> Any:
-    """Sums of products with the elementwise blocks that follow, in register tiles."""
+    """Schedule a contraction and its epilogue in register tiles."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

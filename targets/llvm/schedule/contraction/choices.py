@@ -1,4 +1,4 @@
-"""Choices that a plan consists of: the tile's rows, dot products or panels."""
+"""Choices of a plan: the tile's rows, dot products or panels, packing."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
 
 ENOUGH_ROWS = 6
-"""Rows with which a tile is worth having, however many there are along other axes."""
+"""Rows from which on an axis is worth a tile, however long other axes are."""
 OPEN_ROWS = 56
-"""Rows that a tile is chosen for at least, where their number is known at run time only."""
+"""Fewest rows that a tile is chosen for if their number is dynamic."""
 PACK_FROM_ROWS = 6
-"""From so many rows on, copying a panel of the column operand costs less than reading it with a long stride."""
+"""Rows from which on packing the column operand costs less than reading it with a long stride."""
 
 FEW_PRODUCTS = 64
-"""Of longer sums, writing the results is a small part."""
+"""Largest K for which writing the results takes a large part of the time."""
 
 
 def count_of(axes: Iterable[Axis]) -> int:
-    """Iterations of some loops; a guess where they are known at run time only."""
+    """Return the iterations of some loops; an estimate if they are dynamic."""
     return prod(D.guess(axis.extent) for axis in axes)
 
 
 def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
-    """Bytes of the row operand; 0 where it has many more elements than the output, so that most are read once."""
+    """Return the bytes of the row operand; 0 if it is much larger than the output, so that most of it is read once."""
     elements = prod(D.guess(extent) for extent in rows.access.shape)
     if elements > 2 * count_of(spatial):
         return 0
@@ -39,7 +39,7 @@ def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
 
 
 def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
-    """The question for rows along an axis; where their number is open there are tiles for few of them anyway."""
+    """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.guess(axis.extent), OPEN_ROWS)
     step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
     return replace(question, rows=rows, row_step=step)
@@ -48,12 +48,12 @@ def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
 def choose_rows(
     question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
 ) -> tuple[Axis | None, int, int]:
-    """The axis along which the tile's rows run, and the size of the tile."""
+    """Choose the axis of the tile's rows, and the size of the tile."""
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
         return None, rows, vectors
     best = None
-    for axis in reversed(_worth_trying(candidates)):  # innermost first: among equals its rows lie closest together
+    for axis in reversed(_worth_trying(candidates)):  # innermost first: between equals, its rows are closest in memory
         asked = asked_for(question, axis, side)
         rows, vectors, cycles = choose_tile(asked, machine)
         cycles /= asked.rows
@@ -64,9 +64,9 @@ def choose_rows(
 
 
 def _worth_trying(candidates: list[Axis]) -> list[Axis]:
-    """Axes of enough rows, where any are known to have as many; else the innermost one of an open number of rows, too.
+    """Return the axes with enough rows, if any have a static extent; otherwise also the innermost dynamic one.
 
-    An outer one, the batch, may have a single row at run time.
+    An outer dynamic axis, the batch, may have a single row at run time.
     """
     known = [axis for axis in candidates if isinstance(axis.extent, int)]
     if any(axis.extent >= ENOUGH_ROWS for axis in known):
@@ -76,12 +76,12 @@ def _worth_trying(candidates: list[Axis]) -> list[Axis]:
 
 
 def contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
-    """The reduction axis along which both operands are contiguous."""
+    """Return the reduction axis along which both operands are contiguous."""
     return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
 
 
 def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
-    """The axis of the rows, and how many rows and columns of dot products a tile has."""
+    """Return the axis of the rows, and the rows and columns of a tile of dot products."""
     row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
     rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
@@ -90,7 +90,7 @@ def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple
 
 
 def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Machine) -> bool:
-    """Whether one product of known sizes, in no batch, writes sums of few products beyond the second cache."""
+    """Return whether a static matrix product without batch has a small K and an output larger than the L2 cache."""
     axes = contraction.axes
     if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > FEW_PRODUCTS:
         return False
@@ -103,7 +103,7 @@ def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Mach
 def wants_packing(
     columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, is_cast: bool, machine: Machine
 ) -> bool:
-    """Whether the kernel copies each panel of the column operand before it uses it."""
+    """Return whether the kernel packs each panel of the column operand before use."""
     if columns.form.stride(lane_axis) != 1:
         return columns.form.stride(lane_axis) != 0
     if machine.chosen.pack is not None and not is_cast:

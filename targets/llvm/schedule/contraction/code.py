@@ -1,4 +1,4 @@
-"""What the emission of a kernel builds with: positions in flat buffers, and vectors in and out of them."""
+"""Helpers to emit a kernel: positions in flat buffers, vector loads and stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, Piece, Spa
 
 
 class Code:
-    """A function under construction. Constants, masks and flattened buffers are made once, at its start."""
+    """A function under construction. Constants, masks and flat buffers are emitted once, at its start."""
 
     def __init__(self, memory: Memory):
         self.memory = memory
@@ -51,7 +51,7 @@ class Code:
         return self._masks[key]
 
     def splat_constant(self, lanes: int, attribute: Any) -> Any:
-        """A vector constant whose lanes all hold this number."""
+        """Return a vector constant with this value in all lanes."""
         kind = ir.VectorType.get([lanes], attribute.type)
         key = (kind, attribute)
         if key not in self._zeros:
@@ -65,7 +65,7 @@ class Code:
         return self.splat_constant(lanes, number)
 
     def flat(self, value: Any) -> Any:
-        """The buffer of a tensor value in one dimension. Ask first outside of all loops."""
+        """Return the one-dimensional view of a value's buffer. Its first use must be outside of all loops."""
         return self.memory.slot(value).buffer
 
     def scratch(self, elements: Dim, element_type: Any) -> Any:
@@ -79,9 +79,9 @@ class Code:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
     def prefetch(self, buffer: Any, position: Any, elements: int = 1) -> None:
-        """Ask for the cache lines of some elements, which may be past the last one.
+        """Prefetch the cache lines of some elements, which may be out of bounds.
 
-        One line goes to the second cache, for later; several are wanted soon.
+        A single line goes to the L2 cache, for later; several lines are needed soon.
         """
         last = self.index(max(0, buffer.type.shape[0] - elements))
         inside = create("arith.minsi", position.type, position, last)
@@ -91,7 +91,7 @@ class Code:
             memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
 
     def load_vector(self, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> Any:
-        """Consecutive elements; lanes that are not there are zero, unless `whole` says that they may be read."""
+        """Load contiguous elements; inactive lanes are zero, unless `whole` allows to read them."""
         kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
         if whole or not piece.is_partial:
             return create("vector.load", kind, buffer, position)
@@ -99,7 +99,7 @@ class Code:
         return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
 
     def load_strided(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
-        """Elements at this stride; lanes that are not there are zero."""
+        """Load elements with a stride; inactive lanes are zero."""
         element = buffer.type.element_type
         kind = ir.VectorType.get([piece.lanes], element)
         index_kind = ir.VectorType.get([piece.lanes], ir.IndexType.get())
@@ -113,7 +113,7 @@ class Code:
         return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
 
     def load_lanes(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
-        """Elements at this stride as a vector; where they are all the same one, that element."""
+        """Load elements with a stride as a vector; for stride 0, the one element."""
         if stride == 0:
             return self.load(buffer, position)
         if stride == 1:
@@ -130,7 +130,7 @@ class Code:
     def loop(
         self, span: Span, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), parallel: bool = False
     ) -> list[Any]:
-        """The tiles of a span: `body(i, *carried)` with a loop's index, or a number where there is one tile only."""
+        """Loop over the tiles of a span: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
         if D.known(lambda: 0 < span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
@@ -144,9 +144,10 @@ class Code:
     def loop_with_rest(
         self, parts: Sequence[Span], body: Callable[[Any, int], None], parallel: bool, apart: bool = False
     ) -> None:
-        """The tiles of some spans, the second of which may be a smaller tile at the end: `body(i, which span)`.
+        """Loop over the tiles of some spans, of which the second may be a smaller last tile: `body(i, which span)`.
 
-        Threads share them as one loop, or the rest would be left to one of them, unless they are to be kept `apart`.
+        Threads divide them as one loop, so that no thread has the smaller tiles for itself, unless they are kept
+        `apart`.
         """
         is_one = len(parts) == 2 and D.known(lambda: parts[1].stop - parts[1].start <= parts[1].size)
         if not parallel or apart or not is_one:
@@ -168,7 +169,7 @@ class Code:
     def range_loop(
         self, lower: Any, upper: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]
     ) -> list[Any]:
-        """`body(i, *carried)` for each i from one index to another."""
+        """Loop from one index to another: `body(i, *carried)`."""
         loop = scf.ForOp(lower, upper, self.index(1), list(carried))
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
@@ -183,7 +184,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Cursor:
-    """A place in a flat buffer: a linear form of which some axes have values by now."""
+    """A position in a flat buffer: an affine form of which some axes have values."""
 
     code: Code
     form: Form
@@ -195,7 +196,7 @@ class Cursor:
         return Cursor(code, form, None, form.constant)
 
     def advance(self, axis: Axis, value: Any) -> Cursor:
-        """With this value, a number or an index, for an axis."""
+        """Substitute a value, an integer or an index, for an axis."""
         stride = self.form.stride(axis)
         if stride == 0:
             return self
@@ -209,7 +210,7 @@ class Cursor:
         return Cursor(self.code, self.form, self.base, self.offset + amount) if amount else self
 
     def position(self, extra: Dim = 0) -> Any:
-        """The index of the place, `extra` elements further."""
+        """Emit the position, `extra` elements further."""
         offset = self.offset + extra
         if self.base is None:
             return self.code.index(offset)

@@ -1,4 +1,4 @@
-"""What a planned contraction is expected to take: the register tiles, and what comes from beyond the second cache."""
+"""Cost model of a planned contraction: register tiles, and traffic from beyond the L2 cache."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 
 FAR_BYTES_PER_CYCLE = 48.0
-"""From beyond the second cache, of what is read ahead while the tiles compute."""
+"""Bandwidth from beyond the L2 cache, prefetched while tiles compute."""
 KEPT = 0.75
-"""Share of the second cache that an operand may take and still be there when it is read again."""
+"""Part of the L2 cache that an operand may fill and still be there when it is read again."""
 COPY_BYTES_PER_CYCLE = 16.0
-"""Of panels that the kernel copies before it reads them."""
+"""Bandwidth of packing."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that a contraction reads, per part of its sums and batch."""
+    """Bytes that a contraction reads, per K block and batch."""
 
     rows: float
     columns: float
@@ -30,7 +30,7 @@ class Traffic:
 
 
 def expected_cycles(plan: Plan) -> float | None:
-    """Cycles of one core for all of a contraction; None for what the model does not know: dot products."""
+    """Estimate the cycles of one core for a contraction; None for dot products, which the model does not cover."""
     if plan.dot:
         return None
     loops, machine = plan.order_of_loops, plan.machine
@@ -42,7 +42,7 @@ def expected_cycles(plan: Plan) -> float | None:
 
 
 def _far_bytes(plan: Plan, parts: int) -> float:
-    """Bytes that come from beyond the second cache, by the order of the loops."""
+    """Return the bytes from beyond the L2 cache for the order of the loops."""
     kept = KEPT * plan.machine.l2_bytes
     batches = max(1, count_of(plan.column_loops))
     panels = max(1, -(-D.guess(plan.lane_axis.extent) // plan.tile_columns))
@@ -77,5 +77,5 @@ def _bytes(side: Side) -> float:
 
 
 def _copied_bytes(plan: Plan) -> float:
-    """Bytes of panels that the kernel makes itself: those of constants are made once."""
+    """Return the bytes of panels that the kernel packs; constants are packed at compile time."""
     return _bytes(plan.columns) if plan.packing is not None and not plan.is_stored else 0.0

@@ -1,7 +1,7 @@
-"""Tiles of dot products: the lanes run along the sum itself.
+"""Tiles of dot products: the lanes run along K.
 
-For operands that both lie contiguously along the reduction and are used too few times to be worth transposing: a vector
-times a matrix stored by rows of the result, a matrix times a vector, a single dot product.
+For operands that are both contiguous along the reduction and have too little reuse to be worth transposing: a vector
+times a transposed matrix, a matrix times a vector, a single dot product.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
 
 class DotTiles(Tiles):
-    """Tiles of rows x columns dot products, each summed up in a vector of its own."""
+    """Tiles of rows x columns dot products, each accumulated in a vector."""
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
-        """Nothing is kept: every vector is read once."""
+        """Do nothing: every vector is read once."""
 
     def emit(self, places: Places, extent: Extent) -> None:
-        """A tile: its sums, what is computed from them, and the stores."""
+        """Emit a tile: accumulators, epilogue, stores."""
         rows, cut = extent.rows, extent.cut
         columns = sum(piece.active for piece in cut if isinstance(piece.active, int))
         kind = self.plan.contraction.product.accumulate_type
@@ -66,7 +66,7 @@ class DotTiles(Tiles):
         return sums
 
     def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: Piece) -> list[Any]:
-        """Add a vector's worth of products to each sum; a part of a vector is filled up with zeros."""
+        """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
         left: dict[int, Any] = {}
@@ -84,7 +84,7 @@ class DotTiles(Tiles):
         return following
 
     def _widen(self, value: Any, piece: Piece) -> Any:
-        """A vector of as many lanes as the sums have."""
+        """Widen a vector to the lanes of the accumulators."""
         lanes = self.plan.lanes
         if piece.lanes == lanes:
             return value

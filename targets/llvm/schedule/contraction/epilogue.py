@@ -1,4 +1,4 @@
-"""What happens to finished sums: the elementwise blocks on them, vector by vector, and the stores."""
+"""Epilogues: elementwise blocks on the final accumulators, vector by vector, and the stores."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mirlo.targets.llvm.schedule.contraction.plan import Plan
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
 
 FEWEST_PRODUCTS = 16
-"""Of sums that take long enough for what is fetched meanwhile to arrive."""
+"""Smallest K that takes long enough for prefetched operands of the epilogue to arrive."""
 ROLLED_FROM = 400
-"""An epilogue of more operations than this, over all vectors of a tile, becomes a loop over the tile's rows."""
+"""Operations of an epilogue, over all vectors of a tile, above which it is emitted as a loop over the tile's rows."""
 
 
 class Epilogue:
-    """Finishes the sums of tiles of a plan."""
+    """Emits the epilogue of the tiles of a plan."""
 
     def __init__(self, code: Code, plan: Plan, buffers: Buffers):
         self.code = code
@@ -29,7 +29,7 @@ class Epilogue:
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
 
     def finish(self, places: Places, rows: int, cut: list[Piece], sums: list[Any]) -> None:
-        """Finish a tile whose sums are in registers, row by row."""
+        """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
             seen: dict[Any, Any] = {}
@@ -55,10 +55,10 @@ class Epilogue:
         self.code.loop(Span(0, rows, 1), row)
 
     def fetch(self, places: Places, rows: int, cut: list[Piece]) -> None:
-        """Ask for what the blocks that follow read of large tensors, before the sums are computed.
+        """Prefetch what the epilogue reads of large tensors, before the reduction.
 
-        Else each tile would wait for it at its end. It goes to the second cache: in the first one, rows of powers of
-        two would push each other out.
+        Otherwise each tile would wait for it at its end. It goes to the L2 cache: in L1, rows at strides of powers
+        of two would evict each other.
         """
         plan = self.plan
         axis = plan.row_axis
@@ -74,7 +74,7 @@ class Epilogue:
                         self.code.prefetch(buffer, here.position(piece.offset))
 
     def _comes_late(self, cursor: Cursor, buffer: Any) -> bool:
-        """Whether an operand is read once, vector by vector, from beyond the second cache."""
+        """Return whether an operand is read once, vector by vector, from beyond the L2 cache."""
         plan, axis = self.plan, self.plan.row_axis
         if cursor.form.stride(plan.lane_axis) != 1 or (axis is not None and cursor.form.stride(axis) == 0):
             return False
@@ -83,7 +83,7 @@ class Epilogue:
         return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= FEWEST_PRODUCTS
 
     def finish_vector(self, places: Places, piece: Piece, total: Any, seen: dict[Any, Any]) -> None:
-        """The elementwise blocks on one vector of finished sums, and its stores; `seen` remembers what was loaded."""
+        """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
         result = contraction.block.outputs[0]
         values = {result.value: narrowed(total, result.element_type)}
@@ -106,7 +106,7 @@ class Epilogue:
             self.code.store_vector(splat(values[value], piece.lanes), buffer, cursor.position(piece.offset), piece)
 
     def _index(self, cursor: Cursor, piece: Piece) -> Any:
-        """The index of a stage's axis: one for the vector, or one per lane."""
+        """Emit the index of an epilogue block's axis: one for the vector, or one per lane."""
         stride = cursor.form.stride(self.plan.lane_axis)
         if stride == 0:
             return cursor.position()

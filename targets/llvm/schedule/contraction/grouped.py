@@ -1,7 +1,7 @@
-"""Tiles whose instructions sum up several products in each lane, and the panels that they read.
+"""Tiles of dot-product instructions, which add several products to each lane, and their panels.
 
-A group is what neighbours in the sum make: four bytes, two 16-bit integers or bf16, 32 bits. One group of a row is
-spread over all lanes, and multiplied with the groups of as many columns, which lie next to each other in the panel.
+A group is 32 bits of elements that are adjacent along K: four int8, two int16 or two bf16. One group of a row is
+broadcast to all lanes and multiplied with the groups of as many columns, which are contiguous in the panel.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 from mirlo.targets.llvm.schedule.movement import turn
 
 SIGN = -128
-"""The sign bit of a byte."""
+"""The sign bit of an int8."""
 
 
 class GroupedTiles(Tiles):
-    """Sums of rows x vectors, to each of which a step adds a group of products."""
+    """Tiles of rows x vectors accumulators; a k-step adds one group of products to each."""
 
     @property
     def group(self) -> Group:
@@ -34,10 +34,10 @@ class GroupedTiles(Tiles):
         return self.plan.group
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
     def emit(self, places: Places, extent: Extent) -> None:
-        """A tile: its sums, what is computed from them, and the stores."""
+        """Emit a tile: accumulators, epilogue, stores."""
         kind = self.plan.contraction.product.accumulate_type
         start = emit_init(self.plan.contraction.block, kind)
         count = extent.rows * len(extent.cut)
@@ -65,7 +65,7 @@ class GroupedTiles(Tiles):
         return sums
 
     def _add(self, places: Places, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
-        """Add a group of products to each sum; `active` of them, where the group is not full."""
+        """Add a group of products to each accumulator; `active` products if the group is partial."""
         group, following = self.group, list(sums)
         self.fetch(places)
         columns = [self._groups_of_columns(places.columns, piece) for piece in extent.cut]
@@ -84,7 +84,7 @@ class GroupedTiles(Tiles):
         return following
 
     def _dot(self, total: Any, row: Any, columns: Any) -> Any:
-        # The operand without a sign comes first, where that matters.
+        # The unsigned operand comes first, if the instruction distinguishes them.
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
         return call_dot(self.group.instruction, total, first, second)
 
@@ -95,7 +95,7 @@ class GroupedTiles(Tiles):
         return widened_bytes(value, self.group.unsigned_columns) if self.group.widens else value
 
     def _group_of_row(self, at: Cursor, shift: int, active: int) -> Any:
-        """A group of a row as a number of 32 bits; what is missing is zero."""
+        """Load a group of a row as an i32; missing elements are zero."""
         size, buffer = self.group.size, self.buffers.rows
         if active == size:
             value = self.code.load_vector(buffer, at.position(shift), Piece(0, size, size))
@@ -118,26 +118,26 @@ class GroupedTiles(Tiles):
 
 
 def prepared_rows(code: Code, group: Group, value: Any) -> Any:
-    """Elements of the rows as the instruction takes them."""
+    """Convert elements of the rows to the operand type of the instruction."""
     if group.widens:
         return widened_bytes(value, group.unsigned_rows)
     return flipped(code, value) if group.flips else value
 
 
 def widened_bytes(value: Any, is_unsigned: bool) -> Any:
-    """Bytes as 16-bit integers."""
+    """Extend int8 to int16."""
     kind = ir.VectorType.get(list(value.type.shape), ir.IntegerType.get_signless(16))
     return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
 
 
 def flipped(code: Code, value: Any) -> Any:
-    """Bytes with their sign bit flipped."""
+    """Flip the sign bit of int8 elements."""
     byte = ir.IntegerAttr.get(ir.IntegerType.get_signless(8), SIGN)
     return create("arith.xori", value.type, value, code.splat_constant(value.type.shape[0], byte))
 
 
 class GroupedPanelCopy(PanelCopy):
-    """Copies a panel so that, for each group of the sum, the elements of a column lie next to each other."""
+    """Packs a panel so that, for each group along K, the elements of a column are contiguous."""
 
     @property
     def group(self) -> Group:
@@ -145,7 +145,7 @@ class GroupedPanelCopy(PanelCopy):
         return self.plan.group
 
     def emit(self, at: Cursor, cut: list[Piece]) -> None:
-        """Copy the panel whose first column is at this cursor."""
+        """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut) * self.group.size
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
         self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target.scaled(width)), cut)
@@ -172,7 +172,7 @@ class GroupedPanelCopy(PanelCopy):
             self._interleave(read.advance(axis, whole), write.advance(axis, whole), cut, self.group.tail)
 
     def _interleave(self, read: Cursor, write: Cursor, cut: list[Piece], active: int) -> None:
-        """A group of rows of the operand, whose elements lie next to each other in the panel."""
+        """Interleave a group of rows of the operand."""
         element, size = self.source.type.element_type, self.group.size
         for piece in cut:
             lines = [
@@ -188,7 +188,7 @@ class GroupedPanelCopy(PanelCopy):
             self._put(lines[0], write, piece)
 
     def _turn_groups(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
-        """Columns that each lie contiguously along the sum: squares of groups are transposed in registers."""
+        """Pack columns that are contiguous along K: transpose squares of groups in registers."""
         size = self.group.size
         lanes = piece.lanes * size
         element = self.source.type.element_type

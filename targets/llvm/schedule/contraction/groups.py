@@ -1,4 +1,4 @@
-"""Products that one instruction sums up in each lane: four of bytes (VNNI), two of 16-bit integers or bf16."""
+"""Operand groups of dot-product instructions: four int8 (VNNI), two int16, or two bf16 per lane."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 
 WORTH_PACKING = 4
-"""Rows from which on columns are worth packing at run time for the sake of these instructions."""
+"""Rows from which on packing columns at run time pays for these instructions."""
 
 NEVER = 1 << 62
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbours in the sum that are multiplied at once."""
+    """Elements adjacent along K that one instruction multiplies."""
 
     size: int
     instruction: str
     """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`."""
     unsigned_columns: bool = False
-    """Whether the columns have no sign; `vpdpbusd` takes one operand with and one without."""
+    """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     unsigned_rows: bool = False
     widens: bool = False
-    """Whether bytes become 16-bit integers in registers, or, in rows that are read several times, in a copy."""
+    """Whether int8 is extended to int16 in registers, or, for rows that are read several times, in a copy."""
     flips: bool = False
-    """Whether the rows' sign bit is flipped, since both operands have a sign, or none has.
+    """Whether the rows' sign bit is flipped, because both operands are signed, or both unsigned.
 
-    That adds 128 to each element, or takes it off; what it adds to the sums is computed as one more row of the tile.
+    That adds 128 to each element, or subtracts it; its contribution to the accumulators is computed as one more row
+    of the tile.
     """
     is_stored: bool = False
-    """Whether the column operand lies in memory in groups: `pack-weights` did that."""
+    """Whether `pack-weights` has stored the column operand in groups."""
     tail: int = 0
-    """Elements in the last group, if it is not full."""
+    """Elements in the last group, if it is partial."""
     step: Any = 0
-    """How far apart neighbours in the sum are in the column operand, where it is not stored in groups."""
+    """Stride along K of the column operand, if it is not stored in groups."""
 
 
 def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Machine) -> Group | None:
-    """The instruction for products of these factors, if the machine has one."""
+    """Select the instruction for products of these operands, if the machine has one."""
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
             isinstance(factor.argument.type, ir.BF16Type) for factor in (rows, columns)
@@ -63,7 +64,7 @@ def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Mach
 
 
 def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
-    """The cast that is all that is done to an element before it is multiplied; empty ones are done by the kernel."""
+    """Return the cast that an element undergoes before the product, if it is the only operation."""
     if not factor.body_ops:
         return "none" if factor.result == factor.argument and "arith.extf" in casts else None
     name = factor.body_ops[0].name
@@ -73,7 +74,7 @@ def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class GroupedSum:
-    """The loops of a sum whose innermost one goes by groups."""
+    """The loops of a reduction whose innermost loop steps by groups."""
 
     group: Group
     reduce: list[Axis]
@@ -83,16 +84,16 @@ class GroupedSum:
     panel: Form
     """The row of a group in a packed panel."""
     packed: list[Axis]
-    """The same axes, with the group that is not full."""
+    """The same axes, including the partial group."""
 
 
 def grouped_sum(
     group: Group, rows: Side, columns: Side, order: Sequence[Axis], lane_axis: Axis, alone: set[int],
     may_pack: bool,
 ) -> GroupedSum | None:  # fmt: skip
-    """How the sum is walked by groups; None where its innermost elements do not lie side by side in the rows.
+    """Split the reduction into groups; None if the rows are not contiguous along its innermost axis.
 
-    `may_pack` says whether packing the columns pays, where they are not stored in groups.
+    `may_pack` tells whether packing the columns pays, if they are not stored in groups.
     """
     last = order[-1] if order else None
     taps = {window.tap.id for window in rows.guards}
@@ -133,7 +134,7 @@ def _by_groups(form: Form, axis: Axis, size: int) -> Form:
 
 
 def room_for(group: Group | None, machine: Machine) -> Machine:
-    """The machine with the registers that are left for a tile, where the sums of flipped signs take some."""
+    """Return the machine with the registers that remain for a tile if flipped signs need accumulators too."""
     if group is None or not group.flips or machine.chosen.tile is not None:
         return machine
     return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))

@@ -29,9 +29,9 @@ from mirlo.targets.llvm.schedule.contraction.tile import Extent, Part, Tiles, co
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 
 PANELS_TO_SHARE = 8
-"""From so many panels on, threads share the panels; below, they share the rows of each."""
+"""Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
 MOST_PANEL_BYTES = PRIVATE_BYTES // 2
-"""Of a packed panel of which each thread has its own."""
+"""Most bytes of a packed panel that each thread has for itself."""
 
 
 class Kernel:
@@ -41,7 +41,7 @@ class Kernel:
         self.plan = plan
         self.code = Code(memory)
         self.rows: int | None = None
-        """Rows of the block at hand, where they are taken in blocks."""
+        """Rows of the current block, if rows are processed in blocks."""
         self._open_tiles: list[OpenTiles] = []
 
     def emit(self) -> None:
@@ -66,7 +66,7 @@ class Kernel:
         self._row_blocks(self._from(start, axis, last))
 
     def _from(self, start: Places, axis: Axis, k: Any) -> Places:
-        """The places of a part of the sums; what is fetched of the next panel is the same part."""
+        """Return the cursors for a K block; prefetches of the next panel are for the same block."""
         places = start.advance(axis, k)
         if start.ahead is None or places.ahead is None:
             return places
@@ -79,14 +79,14 @@ class Kernel:
         return replace(places, ahead=replace(ahead, base=base))
 
     def _is_zero(self, value: Any) -> Any:
-        """Whether an index is 0: a bool, or a value."""
+        """Return whether an index is 0: a bool, or a value."""
         if isinstance(value, int):
             return value == 0
         equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
         return create("arith.cmpi", ir.IntegerType.get_signless(1), value, self.code.index(0), predicate=equal)
 
     def _row_blocks(self, places: Places) -> None:
-        """All rows, or block by block."""
+        """Emit all rows at once, or block by block."""
         axis, size = self.plan.row_axis, self.plan.order_of_loops.row_block
         if axis is None or not size:
             self._all(places)
@@ -101,7 +101,7 @@ class Kernel:
         self.code.loop_with_rest(parts, block, parallel=True)
 
     def _all(self, places: Places) -> None:
-        """The rows at hand: all panels."""
+        """Emit all panels for the current rows."""
         plan = self.plan
         if plan.rows_first:
             self._nest(plan.row_loops, places, lambda at, _: self._column_loops(at, True), parallel=True)
@@ -109,13 +109,13 @@ class Kernel:
             self._column_loops(places, not self.shares_rows or self.shares_both)
 
     def prepare(self) -> None:
-        """Ask for all memory that is needed, outside of all loops."""
+        """Allocate all memory that is needed, outside of all loops."""
         plan, code = self.plan, self.code
         source = self._side(plan.columns)
         self.panel: Any = None
         if plan.packing is not None:
             columns, most = plan.lane_axis.extent, plan.tile_columns
-            # Only what is less than a panel is cut here: a long axis has as many pieces as it has vectors.
+            # Only less than a whole panel is divided here: a long axis would have as many vectors as elements allow.
             is_narrow = isinstance(columns, int) and columns < most
             width = min(most, sum(piece.lanes for piece in plan.cut(columns))) if is_narrow else most
             kind = plan.contraction.product.accumulate_type
@@ -133,17 +133,17 @@ class Kernel:
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
 
     def row_spans(self) -> list[tuple[Span, bool]]:
-        """The tiles along the rows; those at edges are marked."""
+        """Return the tiles along the rows, each with whether it is at an edge."""
         if self.rows is not None:
             return [(span, False) for span in spans(self.rows, self.plan.tile_rows)]
         return self.plan.row_spans
 
     @property
     def shares_rows(self) -> bool:
-        """Whether threads share the rows of each panel, and not the panels."""
+        """Return whether threads divide the rows of each panel instead of the panels."""
         plan = self.plan
         if self.panel is not None and buffer_bytes(self.panel.type) > MOST_PANEL_BYTES:
-            return True  # there is one for all threads: only the loops below the packing may run at once
+            return True  # all threads share one packed panel: only the loops inside of the packing may be parallel
         if plan.order_of_loops.share is not None:
             return plan.order_of_loops.share == ROWS
         panels = count_of(plan.column_loops) * -(-D.guess(plan.lane_axis.extent) // plan.tile_columns)
@@ -153,7 +153,7 @@ class Kernel:
 
     @property
     def shares_both(self) -> bool:
-        """Whether panels and the rows of each are one loop within another, which threads can share as one."""
+        """Return whether panels and their rows are perfectly nested loops, which threads can divide as one."""
         plan = self.plan
         if plan.packing is not None or plan.rows_first or plan.open_rows:
             return False
@@ -186,7 +186,7 @@ class Kernel:
         return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
 
     def _nest(self, axes: list[Axis], places: Places, inside: Any, parallel: bool) -> None:
-        """Loops over these axes, the outermost of them parallel if it may be; `inside(places, parallel)`."""
+        """Emit loops over these axes, the outermost parallel if allowed; `inside(places, parallel)`."""
         if not axes:
             inside(places, parallel)
             return
@@ -219,7 +219,7 @@ class Kernel:
         self.code.loop_with_rest(parts, panel, parallel, apart=self.shares_rows)
 
     def _open_panels(self, places: Places, parallel: bool, extent: Dim) -> None:
-        """Panels of an open number of columns: the last one under masks, or column by column."""
+        """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
         rest = (Span(whole, extent, 1), 1) if plan.dot else (Span(whole, extent, width), extent - whole)
@@ -270,17 +270,17 @@ class Kernel:
             self.code.loop_with_rest([span for span, _ in parts], tile, parallel)
 
     def _open_rows(self, axis: Axis, places: Places, cut: list[Piece], parallel: bool) -> None:
-        """Tiles of a number of rows that is known at run time only."""
+        """Emit tiles of a dynamic number of rows."""
         for tiles in self.open_tiles():
 
             def tile(first: Any, size: int = tiles.size) -> None:
                 self.tiles.emit(places.advance(axis, first), Extent(size, cut))
 
-            # What is left for the smaller ones is not worth sharing.
+            # The rest for smaller tiles is not worth dividing.
             tiles.loop(tile, parallel and tiles.size == self.plan.tile_rows)
 
     def open_tiles(self) -> list[OpenTiles]:
-        """The tiles of all rows, their places computed where the function begins."""
+        """Return the tiles of all rows, their bounds computed at the start of the function."""
         if not self._open_tiles:
             axis, size = self.plan.row_axis, self.plan.tile_rows
             assert axis is not None
@@ -294,7 +294,7 @@ class Kernel:
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """What the schedule attribute of the function tells about the kernel."""
+    """Return the parameters of the function's schedule attribute."""
     return {
         "tile": [plan.tile_rows, plan.tile_columns],
         "lanes": plan.lanes,
@@ -308,7 +308,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 
 
 def _order(plan: Plan) -> dict[str, Any]:
-    """The order of the loops, where it is not the usual one."""
+    """Return the order of the loops, if it is not the default one."""
     loops = plan.order_of_loops
     found: dict[str, Any] = {}
     if loops.row_block:

@@ -1,4 +1,4 @@
-"""Tiles of a number of rows that is known at run time only: whole ones, and smaller ones for what they leave."""
+"""Tiles of a dynamic number of rows: whole ones, and smaller ones for the rest."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import PARALLEL
 
 SMALLER = (9, 7, 5, 4, 3, 2, 1)
-"""Sizes of tiles for what whole ones leave: each is code of its own."""
+"""Sizes of tiles for the rest that whole tiles leave: each is a copy of the code."""
 _GREATER, _AT_LEAST = 4, 5
-"""Signed comparisons, as `arith.cmpi` numbers them."""
+"""Predicates of `arith.cmpi`: signed greater than, signed at least."""
 
 
 @dataclass(frozen=True)
 class OpenTiles:
     """Tiles of one size: `first`, `first + size`, ... below `stop`, all indices.
 
-    The last one begins at `last` at the latest, and computes rows that the one before it did once more.
+    The last one begins at `last` at the latest, and recomputes rows of the tile before it.
     """
 
     size: int
     first: Any
     stop: Any
     last: Any
-    """None where all are whole."""
+    """None if all tiles are whole."""
 
     def loop(self, body: Callable[[Any], None], parallel: bool) -> None:
-        """`body(first row)` for each tile."""
+        """Emit a loop: `body(first row)` for each tile."""
         loop = scf.ForOp(self.first, self.stop, _number(self.size))
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
@@ -41,11 +41,11 @@ class OpenTiles:
 
 
 def open_tiles(count: Any, size: int) -> list[OpenTiles]:
-    """The tiles of so many rows; emits arithmetic at the insertion point.
+    """Emit the bounds of the tiles of this many rows at the insertion point.
 
-    The rest that whole tiles leave is covered by one tile of the smallest size that does: of 14 rows if it is more than
-    9, of 9 if it is more than 7, and so on, which begins early enough. Where there are not as many rows as that in
-    all, by several of the next sizes.
+    One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
+    of 9 if it is more than 7, and so on; it begins early enough to be whole. If there are fewer rows than that in
+    total, several tiles of the next sizes cover them.
     """
     sizes = [size, *(smaller for smaller in SMALLER if smaller < size)]
     found = []
@@ -72,7 +72,7 @@ def _op(name: str, a: Any, b: Any) -> Any:
 
 
 def _flag(predicate: int, a: Any, limit: int) -> Any:
-    """One where a comparison holds, else zero."""
+    """Emit 1 if a comparison holds, else 0."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     test = create("arith.cmpi", i1, a, _number(limit), predicate=ir.IntegerAttr.get(i64, predicate))
     return create("arith.select", a.type, test, _number(1), _number(0))

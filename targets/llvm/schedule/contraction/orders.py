@@ -1,8 +1,8 @@
-"""In which order the loops of a contraction stand, where they are cut, and which of them threads share.
+"""Order of a contraction's loops, their blocking, and which of them threads divide.
 
-Untold, panels of columns are outermost, or the rows where every column has rows of its own (depthwise convolutions),
-and each sum is finished at once. Measurements may choose otherwise: which way the operands stay in the caches depends
-on what else is in them.
+By default panels of columns are outermost, or the rows if every column has rows of its own (depthwise convolutions),
+and each element is reduced over all of K at once. Tuning may choose otherwise: which order keeps operands in the
+caches depends on what else is in them.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from mirlo.targets.llvm.machine import Choices
 from mirlo.targets.llvm.schedule.contraction.sides import Side
 
 PANELS, ROWS, BOTH = 0, 1, 2
-"""What threads share."""
+"""What threads divide."""
 FEWEST_PRODUCTS = 64
-"""Of a part of a sum: the sums are read and written once for each part."""
+"""Smallest K block: accumulators are loaded and stored once for each block."""
 
 
 @dataclass(frozen=True)
 class LoopOrder:
-    """The order of the loops above the tiles."""
+    """The order of the loops around the tiles."""
 
     rows_outside: bool = False
     """Whether the loops over rows are outside of those over panels."""
     row_block: int = 0
     """Rows that are computed with a panel before the next panel; 0 for all of them."""
     depth_axis: Axis | None = None
-    """The axis of the sum that is cut into parts, which are the outermost loop."""
+    """The reduction axis that is blocked, by the outermost loop."""
     depth_block: int = 0
-    """Steps along it in a part."""
+    """Extent of a K block."""
     share: int | None = None
-    """What threads share, where that was chosen: `PANELS`, `ROWS` or `BOTH`."""
+    """What threads divide, if chosen: `PANELS`, `ROWS` or `BOTH`."""
 
     @property
     def is_reordered(self) -> bool:
-        """Whether panels are no longer read one after the other, each once."""
+        """Return whether panels are no longer read one after the other, each once."""
         return bool(self.row_block or self.rows_outside)
 
 
 @dataclass(frozen=True)
 class Freedom:
-    """Which orders a contraction has."""
+    """The loop orders that a contraction permits."""
 
     swap: bool
     """Whether rows may be outside of panels."""
     block_rows: bool
-    """Whether the rows of tiles may be taken in blocks."""
+    """Whether row tiles may be processed in blocks."""
     depth_axis: Axis | None
-    """The axis of the sum that may be cut."""
+    """The reduction axis that may be blocked."""
 
 
 def freedom(
     rows: Side, lane_axis: Axis, row_axis: Axis | None, row_loops: list[Axis], reduce: list[Axis], unrolled: list[Axis],
     *, is_plain: bool,
 ) -> Freedom:  # fmt: skip
-    """Which orders there are; `is_plain` says that the kernel neither makes panels nor sums up in another way.
+    """Return the permitted orders; `is_plain` tells that the kernel neither packs nor uses dot products or groups.
 
-    Rows with columns of their own have no panel to share: their order is given.
+    Rows with columns of their own have no panel to share: their order is fixed.
     """
     if not is_plain or rows.form.stride(lane_axis) != 0 or not isinstance(lane_axis.extent, int):
         return Freedom(False, False, None)
@@ -73,7 +73,7 @@ def freedom(
 
 
 def choose_order(chosen: Choices, free: Freedom, own_rows: bool, row_axis: Axis | None, tile_rows: int) -> LoopOrder:
-    """The order that was chosen, as far as the contraction has it; `own_rows` says that rows must be outside."""
+    """Apply the chosen order as far as the contraction permits it; with `own_rows` rows must be outside."""
     if own_rows:
         return LoopOrder(rows_outside=True, share=None)
     block = (chosen.row_block or 0) * tile_rows if free.block_rows else 0

@@ -1,4 +1,4 @@
-"""Copies of panels of columns, in the order in which the tiles read them."""
+"""Packing: copies of panels of columns, in the order in which the tiles read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirlo.targets.llvm.schedule.movement import turn
 
 
 class PanelCopy:
-    """Copies the panel at a place of the column operand: one row of columns for each product of the sum."""
+    """Packs the panel at a position of the column operand: one row of columns for each k-step."""
 
     def __init__(self, code: Code, plan: Plan, source: Any, panel: Any, convert: Convert):
         assert plan.packing is not None
@@ -31,7 +31,7 @@ class PanelCopy:
         self.turns = self.stride != 1 and along_sum and plan.machine.masked
 
     def emit(self, at: Cursor, cut: list[Piece]) -> None:
-        """Copy the panel whose first column is at this cursor."""
+        """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut)
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
         write = Cursor.start(self.code, self.packing.target.scaled(width))
@@ -53,7 +53,7 @@ class PanelCopy:
                 self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
 
     def _turn(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
-        """Columns that each lie contiguously along the sum: squares of them are transposed in registers."""
+        """Pack columns that are contiguous along K: transpose squares of them in registers."""
 
         def square(k: Any, count: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
@@ -87,7 +87,7 @@ class PanelCopy:
 
 
 def _columns(piece: Piece) -> list[Dim]:
-    """The columns of a piece; where it is known at run time only how many there are, the last one for those beyond."""
+    """Return the columns of a vector; if their number is dynamic, the last column in place of those beyond it."""
     if isinstance(piece.active, int):
         return list(range(piece.active))
     return [D.minimum(column, piece.active - 1) for column in range(piece.lanes)]

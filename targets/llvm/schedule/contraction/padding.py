@@ -1,4 +1,4 @@
-"""Copies of operands with a border around them, or in the type that is computed with."""
+"""Copies of operands with padding, or converted to the type of the product."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mirlo.targets.llvm.schedule.contraction.sides import Side
 from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
 
 COPY_VECTORS = 4
-"""Vectors per step of a copying loop."""
+"""Vectors per iteration of a copy loop."""
 
 
 Convert = Callable[[Any, int], Any]
-"""From a vector of elements, so many lanes, to what is kept of it."""
+"""Converts a vector of elements, with this many lanes, to the stored type."""
 
 
 class PaddedCopy:
-    """Copies a tensor into scratch memory, inside a border of the number that lies outside of it.
+    """Copies a tensor into scratch memory, surrounded by its padding value.
 
-    `convert` says what is kept of a vector of elements, of type `kind`.
+    `convert` converts a vector of elements to the stored type `kind`.
     """
 
     def __init__(self, code: Code, side: Side, lanes: int, masked: bool, convert: Convert, kind: Any):
@@ -42,7 +42,7 @@ class PaddedCopy:
         self.padded = [size != old or before > 0 for size, old, before in sizes]
 
     def emit(self) -> Any:
-        """Make the copy; returns the buffer that holds it."""
+        """Emit the copy; return its buffer."""
         self._dim(0, self._start(), self._start())
         return self.target
 
@@ -56,7 +56,7 @@ class PaddedCopy:
         held: Dim = self.shape[dim]
         if self.padded[dim]:
             first = D.minimum(self.before[dim], self.shape[dim])
-            # The copy holds the indices first .. of the tensor, as many as are read.
+            # The copy holds the indices from `first` on, as many as are read.
             held = D.minimum(self.source_shape[dim], self.shape[dim] - first)
             rest = self.shape[dim] - first - held
         if first != 0:
@@ -89,7 +89,7 @@ class PaddedCopy:
         self._run(count, write)
 
     def _run(self, count: Dim, each: Any) -> None:
-        """`each(start, piece)` for vectors that cover `count` elements."""
+        """Emit `each(start, piece)` for vectors that cover `count` elements."""
         step = self.lanes * COPY_VECTORS
         whole: Any = count // step * step
 
@@ -109,6 +109,6 @@ class PaddedCopy:
 
 
 def _moved(cursor: Cursor, value: Any, stride: Dim = 1) -> Cursor:
-    """A cursor moved by `value * stride`, the value a number or an index."""
+    """Return a cursor moved by `value * stride`, the value an integer or an index."""
     walk = Axis(-1, 1, False)
     return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

@@ -1,4 +1,4 @@
-"""Where a kernel stands in each buffer that it touches, and the buffers."""
+"""The current position of a kernel in each of its buffers, and the buffers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Places:
     rows: Cursor
     columns: Cursor
     ahead: Cursor | None
-    """What to fetch for the panel after this one."""
+    """What to prefetch for the next panel."""
     guards: tuple[Cursor, ...]
     """The index of the first tap of each guarded window."""
     writes: tuple[Cursor, ...]
@@ -36,11 +36,11 @@ class Places:
         )  # fmt: skip
 
     def advance(self, axis: Axis, value: Any) -> Places:
-        """With this value, a number or an index, for an axis."""
+        """Substitute a value, an integer or an index, for an axis."""
         return self.map(lambda cursor: cursor.advance(axis, value))
 
     def with_columns(self, columns: Cursor) -> Places:
-        """The column operand read somewhere else: from its packed panel."""
+        """Replace the cursor of the column operand, by that of its packed panel."""
         return replace(self, columns=columns)
 
     @staticmethod

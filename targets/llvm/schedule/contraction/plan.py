@@ -1,4 +1,4 @@
-"""Decisions before any code: the axis of the lanes, that of the rows, what is packed, the order of the loops."""
+"""Planning of a contraction: lane and row axes, packing, the order of the loops."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ from mirlo.targets.llvm.schedule.contraction.tiles import (
 )
 
 DOT_BELOW_ROWS = 16
-"""Up to so many rows, dot products along the sum cost less than transposing the column operand."""
+"""Rows up to which dot products along K cost less than transposing the column operand."""
 MOST_SUMS = 64
-"""No tile holds more vectors than this: it would be a mistake of the model of the machine."""
+"""Most accumulators of a tile: more would be an error of the machine model."""
 EDGE_TILES = 4
-"""Most tiles at edges, each of which is code of its own; with more, the rows are padded in a copy."""
+"""Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
 UNROLL_TAPS = 16
-"""Inner loops of the sum up to this length are unrolled where their loads overlap (depthwise convolutions)."""
+"""Longest inner reduction loops that are unrolled if their loads overlap (depthwise convolutions)."""
 
 
 NO_AXIS = Axis(-2, 1, False)
-"""Stands for the axis of the lanes where the output is a single number."""
+"""The lane axis of a scalar output."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The copy of a panel of columns, one row for each product of the sum."""
+    """The copy of a panel of columns, one row for each k-step."""
 
     panel: Form
-    """The row of a product, over the reduction axes as the tiles walk them."""
+    """The row of a k-step, over the reduction axes as the tiles iterate over them."""
     axes: list[Axis]
-    """The reduction axes as the packing walks them."""
+    """The reduction axes as packing iterates over them."""
     source: Form
     target: Form
     """Position in the operand, and the row, over these."""
@@ -83,40 +83,40 @@ class Plan:
     lane_axis: Axis
     row_axis: Axis | None
     column_loops: list[Axis]
-    """Axes outside of the panels: those that the column operand walks."""
+    """Axes outside of the panels: those that the column operand depends on."""
     row_loops: list[Axis]
-    """Axes between a panel and its tiles: those along which the column operand stays."""
+    """Axes between a panel and its tiles: those that the column operand does not depend on."""
     order: list[Axis]
     """All reduction axes, outermost first."""
     reduce: list[Axis]
-    """Reduction axes as the kernel walks them, fused, outermost first."""
+    """Reduction axes of the kernel's loops, fused, outermost first."""
     packing: Packing | None
-    """How panels of the column operand are copied; None where it is read in place."""
+    """How panels of the column operand are packed; None if it is read in place."""
     tile_rows: int
     tile_vectors: int
     lanes: int
     unrolled: list[Axis]
-    """The last ones of `reduce`, which are unrolled."""
+    """The last axes of `reduce`, which are unrolled."""
     dot: bool
-    """Whether the lanes run along the sum, and not along the output."""
+    """Whether the lanes run along K instead of the output."""
     writes: list[Form]
     reads: list[list[Form | None]]
     indices: list[list[Form]]
     question: TileQuestion
-    """What the choice of the tile depended on."""
+    """The parameters of the choice of the tile."""
     may_pack: bool = False
-    """Whether copying panels is a choice, and not a need."""
+    """Whether packing panels is optional."""
     group: Group | None = None
-    """Products that one instruction sums up, where there is one for them."""
+    """The operand groups of a dot-product instruction, if it is used."""
     is_streamed: bool = True
-    """Whether panels may be fetched ahead: whether they follow each other in the order of the loops."""
+    """Whether panels may be prefetched: they are read one after the other."""
     order_of_loops: LoopOrder = LoopOrder()
     free: Freedom = Freedom(False, False, None)
-    """Which other orders there are."""
+    """The other permitted orders."""
     is_stored: bool = False
-    """Whether the column operand may be stored as panels before the kernel runs."""
+    """Whether the column operand may be packed before the kernel runs."""
     may_dot: bool = False
-    """Whether the lanes could run along the sum as well as along the output."""
+    """Whether the lanes could run along K as well as along the output."""
 
     @property
     def tile_columns(self) -> int:
@@ -128,21 +128,21 @@ class Plan:
 
     @property
     def panel_rows(self) -> Dim:
-        """Rows of a packed panel: products of the sum, or groups of them."""
+        """Return the rows of a packed panel: k-steps, or groups of them."""
         assert self.packing is not None
         return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
 
     @property
     def panel_columns(self) -> int:
-        """Columns of the vectors of a panel, with those of the last one that are beyond it."""
+        """Return the columns of a panel's vectors, including the inactive ones of the last vector."""
         columns = min(self.lane_axis.extent, self.tile_columns)
         return sum(piece.lanes for piece in pieces(columns, self.lanes, self.machine.masked))
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
-        """The tiles along the rows; those at edges, where products are left out, are marked.
+        """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
 
-        There are none where the number of rows is known at run time only.
+        There are none if the number of rows is dynamic.
         """
         axis, edge = self.row_axis, self.rows.edge
         if axis is None:
@@ -161,16 +161,16 @@ class Plan:
 
     @property
     def open_rows(self) -> bool:
-        """Whether the number of rows is known at run time only."""
+        """Return whether the number of rows is dynamic."""
         return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
 
     @property
     def rows_first(self) -> bool:
-        """Whether the loops over rows are outside of those over panels: each row operand is read once only."""
+        """Return whether the loops over rows are outside of those over panels: row operands are read once."""
         return self.order_of_loops.rows_outside
 
     def cut(self, columns: Dim) -> list[Piece]:
-        """The vectors that cover this many columns, less than a panel has where it is no number."""
+        """Return the vectors that cover this many columns; fewer than a panel has if the number is dynamic."""
         if not isinstance(columns, int):
             starts = range(0, self.tile_columns, self.lanes)
             return [Piece(start, self.lanes, columns - start) for start in starts]
@@ -178,9 +178,9 @@ class Plan:
 
 
 def make_plan(contraction: Contraction, machine: Machine, constants: Collection[Any] = ()) -> Plan | Decline:
-    """Decide everything, or say why this contraction is none for register tiles.
+    """Plan a contraction, or decline it for register tiles.
 
-    `constants` are operands that may be stored anew before the kernel runs.
+    `constants` are operands that may be packed before the kernel runs.
     """
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
     spatial = sorted(contraction.spatial, key=lambda axis: -D.guess(writes[0].stride(axis)))
@@ -198,7 +198,7 @@ def make_plan(contraction: Contraction, machine: Machine, constants: Collection[
             return sides
         plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants).plan()
         edge = plan.rows.edge
-        # Tiles can leave products out at their edges only along their rows, and where the taps are unrolled.
+        # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
         is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
         if is_possible and sum(is_edge for _, is_edge in plan.row_spans) <= EDGE_TILES:
             break
@@ -212,7 +212,8 @@ def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
 def _sides(
     contraction: Contraction, lane_axis: Axis, spatial: list[Axis], allow_edge: bool
 ) -> tuple[Side, Side] | Decline:
-    """The operand whose elements are spread over a row, and the one whose vectors run along the lanes."""
+    """Return the row operand, whose elements are broadcast, and the column operand, whose vectors run along the
+    lanes."""
     operands = [(contraction.product.lhs, contraction.lhs), (contraction.product.rhs, contraction.rhs)]
     forms = [row_major(access.dims, access.shape) for _, access in operands]
     if any(not forms[0].stride(axis) and not forms[1].stride(axis) for axis in spatial):
@@ -223,8 +224,9 @@ def _sides(
         operands.reverse()
         left, right = right, left
     (row_factor, row_access), (column_factor, column_access) = operands
-    # The tile's rows run along the innermost axis that moves the row operand alone. Products outside along other axes
-    # are skipped by the bounds of loops; along this one tiles at edges leave them out (depthwise), else it is padded.
+    # The tile's rows run along the innermost axis that only the row operand depends on. Along other axes loop bounds
+    # skip products that are out of bounds; along this one tiles at edges skip them (depthwise), or the operand is
+    # padded.
     walks, stays = (row_major(access.dims, access.shape) for access in (row_access, column_access))
     moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis) and not stays.stride(axis)]
     inner = moving[-1] if moving else None
@@ -238,7 +240,7 @@ def _sides(
 
 
 class _Planner:
-    """Makes the plan, once the sides and the axis of the lanes are known."""
+    """Makes the plan for given operands and lane axis."""
 
     def __init__(
         self, contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis,
@@ -278,7 +280,7 @@ class _Planner:
         others = [axis for axis in self.spatial if axis is not lane_axis]
         panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
         shared = [axis for axis in others if columns.form.stride(axis) == 0]
-        # An axis that moves the columns alone counts panels: of a single row there is nothing else to share.
+        # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
         moving = [axis for axis in others if rows.form.stride(axis)]
         question = TileQuestion(
             1, D.guess(lane_axis.extent), lanes, count_of(order),
@@ -286,17 +288,17 @@ class _Planner:
             element_bytes=accumulator_bytes, row_bytes=bytes_read_again(rows, self.spatial),
             pours=pours_out(self.contraction, rows, columns, machine),
         )  # fmt: skip
-        # Rows that multiply vectors of their own cannot share a packed panel.
+        # Rows with column vectors of their own cannot share a packed panel.
         must_pack = columns.form.stride(lane_axis) not in (0, 1)
         reuse = count_of(shared)
-        is_counted = all(isinstance(axis.extent, int) for axis in shared)  # of many rows, panels are better
+        is_counted = all(isinstance(axis.extent, int) for axis in shared)  # with many rows, panels are better
         can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and is_counted
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         chosen = machine.chosen
         along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
         grouped = None
-        is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be of run time
+        is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be dynamic
         if group is not None and question.shared_rows and question.shared_columns and is_fixed:
             least = 0 if columns.access.value in self.constants else NEVER if along is not None else WORTH_PACKING
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
@@ -343,7 +345,7 @@ class _Planner:
         )  # fmt: skip
 
     def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
-        """Axes that the tile's rows may run along."""
+        """Return the axes that the tile's rows may run along."""
         if self.rows.edge is not None:
             return [axis for axis in axes if axis.id == self.rows.edge.position.id]
         guarded = {window.position.id for window in self.rows.guards}
@@ -352,7 +354,7 @@ class _Planner:
     def _fuse_reduce(
         self, order: list[Axis], pack: bool, grouped: GroupedSum | None
     ) -> tuple[list[Axis], Packing | None]:
-        """The reduction axes as the kernel walks them, and how a panel is packed."""
+        """Return the reduction axes of the kernel's loops, and how a panel is packed."""
         if grouped is not None:
             self.rows.form, self.columns.form = grouped.rows, grouped.columns
             packing = Packing(grouped.panel, grouped.packed, grouped.columns, grouped.panel)
@@ -384,6 +386,6 @@ class _Planner:
 def plan_of(
     blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine, constants: Collection[Any] = ()
 ) -> Plan | Decline:
-    """How to compute some blocks, the first of which is the contraction, in register tiles."""
+    """Plan some blocks, the first of which is the contraction, in register tiles."""
     found = analyze(blocks, kept)
     return found if isinstance(found, Decline) else make_plan(found, machine, constants)

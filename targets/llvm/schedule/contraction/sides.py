@@ -1,4 +1,5 @@
-"""How a kernel reads an operand whose map leaves the tensor: by skipping products, or from a padded copy."""
+"""Operands of a contraction as the kernel reads them; accesses out of bounds are skipped, or read from a padded
+copy."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
 
 @dataclass(frozen=True)
 class Window:
-    """An index `stride * position + step * tap + offset` that may lie outside of `0 .. size - 1`."""
+    """An index `stride * position + step * tap + offset` that may be outside of `0 .. size - 1`."""
 
     position: Axis
     tap: Axis
@@ -28,59 +29,59 @@ class Window:
     size: int
 
     def holds(self, position: int, tap: int) -> bool:
-        """Whether this tap reads inside of the tensor."""
+        """Return whether this tap is in bounds."""
         return 0 <= self.stride * position + self.step * tap + self.offset < self.size
 
     def interior(self) -> tuple[int, int]:
-        """The positions `first .. stop - 1` of which every tap reads inside."""
+        """Return the positions `first .. stop - 1` for which every tap is in bounds."""
         first = -(self.offset // self.stride) if self.offset < 0 else 0
         last = (self.size - 1 - self.offset - self.step * (self.tap.extent - 1)) // self.stride
         return first, max(first, min(last + 1, self.position.extent))
 
     @property
     def form(self) -> Form:
-        """The index of the first tap."""
+        """Return the index of the first tap."""
         return Form({self.position.id: self.stride}, self.offset)
 
 
 @dataclass
 class Side:
-    """One operand of the product, as the kernel reads it."""
+    """An operand of the contraction, as the kernel reads it."""
 
     factor: Factor
     access: Access
     form: Form
-    """Position in the buffer that the kernel reads: the operand itself, or its padded copy."""
+    """Position in the buffer that the kernel reads: the operand, or its padded copy."""
     padded_shape: tuple[int, ...] | None = None
-    """Shape of the padded copy, where there is one."""
+    """Shape of the padded copy, if there is one."""
     padding: tuple[int, ...] = ()
-    """Elements before the first, in each dim of the copy."""
+    """Padding before the first element, in each dim of the copy."""
     is_converted: bool = False
-    """Whether the kernel reads a copy of what is multiplied, casts done."""
+    """Whether the kernel reads a converted copy."""
     guards: list[Window] = field(default_factory=list)
-    """Windows whose outside products are skipped by the bounds of the tap's loop."""
+    """Windows whose products out of bounds are skipped by the bounds of the loop over taps."""
     edge: Window | None = None
-    """The window whose outside products are left out tile by tile."""
+    """The window whose products out of bounds are skipped tile by tile."""
 
     def needs_cast(self, kind: Any) -> bool:
-        """Whether an element is not what is multiplied, a number of this type."""
+        """Return whether an element must be converted to this type before the product."""
         return bool(self.factor.body_ops) or self.access.element_type != kind
 
 
 def make_side(
     factor: Factor, access: Access, axes: Sequence[Axis], guarded: Collection[int] = (), edge: int | None = None
 ) -> Side | Decline:
-    """How the kernel reads an operand.
+    """Plan how the kernel reads an operand.
 
-    Where the outside is zero, windows over the axes in `guarded`, and that over the axis `edge`, are read in place;
-    every other dim that its map leaves is padded in a copy.
+    If the padding value is zero, windows over the axes in `guarded`, and the window over the axis `edge`, are read
+    in place; every other dim with accesses out of bounds is padded in a copy.
     """
     extents = {axis.id: axis.extent for axis in axes}
     side = Side(factor, access, row_major(access.dims, access.shape))
     if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
-        return side  # nothing says that it leaves the tensor
+        return side  # no access is out of bounds
     ranges = [dim.range(extents) for dim in access.dims]
-    # What depends on the sizes at run time may be beyond; an operand that nothing lies around says that it is not.
+    # Accesses that depend on dynamic sizes may be out of bounds, unless the operand declares that it has no padding.
     beyond = [
         low < 0 or not D.known(partial(operator.lt, high, size))
         for (low, high), size in zip(ranges, access.shape, strict=True)
@@ -99,7 +100,7 @@ def make_side(
         elif window is not None and window.position.id == edge:
             side.edge = window
         else:
-            # A map may leave the tensor at the end only, and begin after its start.
+            # A map may pass the end of the tensor only, and begin after its start.
             low = min(low, 0)
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
     side.form = row_major(dims, shape)
@@ -111,7 +112,7 @@ def make_side(
 
 
 def _window(index: Form, size: int, axes: Sequence[Axis]) -> Window | None:
-    """An index as a window: one spatial axis and one of the reduction, both forwards."""
+    """Match an index as a window: one spatial and one reduction axis, both with positive steps."""
     moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):
         return None

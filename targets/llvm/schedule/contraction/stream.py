@@ -1,4 +1,4 @@
-"""What tiles fetch of column operands from beyond the first cache: a later part of their own, or the next panel."""
+"""Prefetches of column operands from beyond the L1 cache: further ahead in the same panel, or in the next panel."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mirlo.passes.schedule.blocks.contraction.forms import Form
 from mirlo.targets.llvm.schedule.contraction.plan import Plan
 
 LEAD_BYTES = 4096
-"""How far ahead of what is read a panel is fetched that one tile reads."""
+"""Prefetch distance in bytes for a panel that one tile reads."""
 
 
 def next_panel(plan: Plan) -> Form | None:
-    """Position in the column operand of what the tiles at hand should fetch for the next panel, or None.
+    """Return the position in the column operand that the current tiles should prefetch for the next panel, or None.
 
-    Panels that come from memory are read by the first row of tiles only; spread over all tiles of a panel, the next one
-    arrives while this one is computed with. How many tiles there are may be known at run time only.
+    Only the first row of tiles reads a panel from memory; prefetched by all tiles of a panel, the next one arrives
+    while this one is in use. The number of tiles may be dynamic.
     """
     form, width = plan.columns.form, plan.tile_columns
     if not _streams(plan) or plan.lane_axis.extent != width or plan.group is not None:
@@ -43,10 +43,10 @@ def next_panel(plan: Plan) -> Form | None:
 
 
 def lead(plan: Plan) -> tuple[int, int]:
-    """How many elements ahead a tile fetches the column operand, and how many each step reads.
+    """Return the prefetch distance of a tile in elements of the column operand, and the elements of a k-step.
 
-    The machine's own fetching does not run as far ahead as the way to the caches beyond the first is long. Zeros where
-    several tiles read a panel, or the operand fits.
+    Hardware prefetching does not run far enough ahead to hide the latency of the outer caches. Zeros if several
+    tiles read a panel, or the operand fits the cache.
     """
     if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= plan.machine.l1_bytes:
         return 0, 0
@@ -56,7 +56,7 @@ def lead(plan: Plan) -> tuple[int, int]:
 
 
 def _streams(plan: Plan) -> bool:
-    """Whether the column operand lies in panels that are read from their first byte to the last."""
+    """Return whether the column operand consists of panels that are read from the first byte to the last."""
     inner = plan.reduce[-1] if plan.reduce else None
     if inner is None or not all(isinstance(axis.extent, int) for axis in (plan.lane_axis, *plan.reduce)):
         return False
@@ -67,14 +67,14 @@ def _streams(plan: Plan) -> bool:
 
 
 def _width(plan: Plan) -> int:
-    """Elements of a panel for one step along the sum."""
+    """Return the elements of a panel for one k-step."""
     extent = plan.lane_axis.extent
     assert isinstance(extent, int)
     return extent * (1 if plan.group is None else plan.group.size)
 
 
 def _tiles_of_panel(plan: Plan) -> Dim:
-    """How many tiles read the same panel."""
+    """Return the number of tiles that read the same panel."""
     tiles = D.product([axis.extent for axis in plan.row_loops])
     return tiles * (D.ceildiv(plan.row_axis.extent, plan.tile_rows) if plan.row_axis is not None else 1)
 

@@ -1,4 +1,4 @@
-"""One register tile: sums of rows x vectors, carried through the loops of the reduction."""
+"""Register tiles: rows x vectors accumulators, carried through the loops of the reduction."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Extent:
     rows: int
     cut: list[Piece]
     first_row: int | None = None
-    """The row that it starts at, where products outside of the tensor must be left out."""
+    """The row that it starts at, if products out of bounds must be skipped."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the sums, where they are cut along an axis; what the earlier ones gave is kept in a buffer."""
+    """A K block; the results of earlier blocks are in a buffer."""
 
     axis: int
     extent: int
     held: Any
-    """The sums so far, placed as the first output."""
+    """The partial sums, with the layout of the first output."""
     is_first: Any
-    """A bool, or a value that tells at run time."""
+    """A bool, or a value that is computed at run time."""
     is_last: bool
 
 
 class Tiles:
-    """Emits tiles of a plan. `packed` says that the column operand is read from its panel."""
+    """Emits tiles of a plan. `packed` tells that the column operand is read from its panel."""
 
     def __init__(self, code: Code, plan: Plan, buffers: Buffers, packed: bool):
         self.code = code
@@ -60,19 +60,19 @@ class Tiles:
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
         self.limits: dict[int, Any] = {}
-        """Where axes of the sum end, by id: an index, or None for their extent."""
+        """Ends of reduction axes, by id: an index, or None for their extent."""
         self.part: Part | None = None
-        """What is summed up, where that is not all."""
+        """The current K block, if the reduction is blocked."""
 
     def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
-        """Load all vectors of a short column operand once, for the tiles that follow."""
+        """Load all vectors of a short column operand once, for the following tiles."""
         self.resident = {}
         if len(self.plan.unrolled) == len(self.plan.reduce) and self.row_stride(columns) == 0:
             for tap, (p, piece) in product(self._taps(columns), enumerate(cut)):
                 self.resident[tap.columns, p] = self._column(columns, tap.columns, piece)
 
     def emit(self, places: Places, extent: Extent) -> None:
-        """A tile: its sums, what is computed from them, and the stores."""
+        """Emit a tile: accumulators, epilogue, stores."""
         product_ = self.plan.contraction.product
         start = emit_init(self.plan.contraction.block, product_.accumulate_type)
         if self.part is None or self.part.is_last:
@@ -88,7 +88,7 @@ class Tiles:
             self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
     def _held(self, places: Places, extent: Extent) -> Iterator[tuple[Any, Piece]]:
-        """Where the sums of a tile are kept."""
+        """Yield the positions of a tile's partial sums in their buffer."""
         axis, first = self.plan.row_axis, places.writes[0]
         for r in range(extent.rows):
             here = first if axis is None else first.advance(axis, r)
@@ -96,7 +96,7 @@ class Tiles:
                 yield here.position(piece.offset), piece
 
     def _continued(self, part: Part, places: Places, sums: list[Any], extent: Extent) -> list[Any]:
-        """The sums that a part begins with."""
+        """Return the initial accumulators of a K block."""
 
         def loaded() -> list[Any]:
             return [self.code.load_vector(part.held, *place) for place in self._held(places, extent)]
@@ -131,7 +131,7 @@ class Tiles:
         return self.code.loop(Span(0, count, 1), body, sums)
 
     def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
-        """The loop over those taps of a window that read inside of the tensor."""
+        """Emit the loop over the taps of a window that are in bounds."""
         if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
             span = Span(taps[0], taps[-1] + 1, 1) if taps else None
@@ -148,7 +148,7 @@ class Tiles:
         return self.code.range_loop(lower, upper, body, sums)
 
     def _taps(self, columns: Cursor) -> list[_Tap]:
-        """The products of the unrolled loops."""
+        """Return the products of the unrolled loops."""
         axes, rows = self.plan.unrolled, self.plan.rows.form
         found = []
         for values in product(*(range(axis.extent) for axis in axes)):
@@ -161,7 +161,7 @@ class Tiles:
         return found
 
     def _step(self, places: Places, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]) -> list[Any]:
-        """Add one product to each sum; `loaded` remembers what was read, by its offset."""
+        """Add one product to each accumulator; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
         self.fetch(places)
@@ -182,7 +182,7 @@ class Tiles:
         return following
 
     def fetch(self, places: Places) -> None:
-        """Ask for what a later step or the next panel reads of the column operand, where the plan says so."""
+        """Prefetch the column operand of a later k-step or of the next panel, if planned."""
         if places.ahead is not None:
             self.code.prefetch(self.buffers.columns, places.ahead.position())
         ahead, width = self.lead
@@ -196,12 +196,12 @@ class Tiles:
         return not edge.holds(extent.first_row + row, tap.values[edge.tap.id])
 
     def row_stride(self, cursor: Cursor) -> int:
-        """How far apart the rows of a tile are."""
+        """Return the stride between the rows of a tile."""
         axis = self.plan.row_axis
         return cursor.form.stride(axis) if axis is not None else 0
 
     def _row(self, at: Cursor, shift: int, piece: Piece, loaded: dict[Any, Any]) -> Any:
-        """The row operand for one vector: an element for all lanes, or a vector of its own."""
+        """Load the row operand for one vector: an element for all lanes, or a vector."""
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
         if key not in loaded:
@@ -221,7 +221,7 @@ class Tiles:
         return splat(made, piece.lanes)
 
     def read(self, side: Side, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
-        """What is multiplied of an operand: a vector along the lanes, or one element where it stays."""
+        """Load and convert an operand: a vector along the lanes, or one element if it does not depend on them."""
         position = at.position(shift + piece.offset * stride)
         if side is self.plan.columns and stride == 1 and self.whole_columns:
             element = self.code.load_vector(buffer, position, piece, whole=True)
@@ -231,7 +231,7 @@ class Tiles:
 
 
 def _has_whole_columns(plan: Plan) -> bool:
-    """Whether vectors of columns may be read whole: something lies beyond the last column, whatever it is."""
+    """Return whether vectors of columns may be read whole: memory beyond the last column is readable."""
     side, lane_axis = plan.columns, plan.lane_axis
     if plan.dot or not isinstance(lane_axis.extent, int):
         return False
@@ -243,13 +243,13 @@ def _has_whole_columns(plan: Plan) -> bool:
 
 
 def converted(plan: Plan, side: Side, element: Any, lanes: int) -> Any:
-    """An element of an operand, or a vector of them, as what is multiplied."""
+    """Convert an element of an operand, or a vector of elements, to the type of the product."""
     return widened(side.factor.emit(element, lanes), plan.contraction.product.accumulate_type)
 
 
 @dataclass(frozen=True)
 class _Tap:
-    """One product of the unrolled loops: how far it lies from the first, and the values of their axes."""
+    """One product of the unrolled loops: its offset from the first, and the values of their axes."""
 
     rows: int
     columns: int
@@ -257,7 +257,7 @@ class _Tap:
 
 
 def multiply_add(left: Any, right: Any, total: Any) -> Any:
-    """`total + left * right`, rounded once where it is of floating point."""
+    """Emit `total + left * right`, rounded once for floats."""
     if isinstance(total.type.element_type, ir.FloatType):
         return create("vector.fma", total.type, left, right, total)
     return create("arith.addi", total.type, total, create("arith.muli", total.type, left, right))

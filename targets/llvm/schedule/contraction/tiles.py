@@ -1,4 +1,4 @@
-"""The register tile: how many rows and vectors of sums are held at once, by a small model of the machine."""
+"""Sizes of register tiles, rows and vectors of accumulators, by a cost model of the machine."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from mirlo.targets.llvm.machine import Machine
 
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 TILE_OVERHEAD = 30.0
-"""Cycles to begin and end a tile: addresses, loop control, the pipeline filling up."""
+"""Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
 HIDDEN_SUMS = 8
-"""Sums of a tile that are written while the next one begins, where results pour into memory."""
+"""Accumulators whose stores overlap the next tile, if the output exceeds the L2 cache."""
 FINISHING_CYCLES = 3.0
-"""Of each one beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller tiles."""
+"""Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
+tiles."""
 L2_BYTES_PER_CYCLE = 32.0
 LINE_BYTES = 64
 FAR = 3
-"""From how many times the second cache on an operand counts as coming from beyond it."""
+"""Multiple of the L2 cache from which on an operand counts as coming from beyond it."""
 FAR_VECTORS = 4
 LATENCY_SLACK = 1.25
-"""Products in flight beyond those that the latency alone demands: loads come late now and then."""
+"""Factor on the products in flight that the latency demands: loads are late now and then."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A vector's worth of columns; `active` of its lanes are there."""
+    """A vector of columns, of which `active` lanes exist."""
 
     offset: int
     lanes: int
     active: Dim
-    """Where it is a dim of run time, it may be more than there are lanes, or less than none."""
+    """A dynamic dim may exceed the number of lanes, or be negative."""
 
     @property
     def is_partial(self) -> bool:
@@ -51,42 +52,42 @@ class Span:
 
 @dataclass(frozen=True)
 class TileQuestion:
-    """What the choice of a tile depends on."""
+    """The parameters of the choice of a tile."""
 
     rows: int
-    """Extent of the axis that the tile's rows run over."""
+    """Extent of the axis of the tile's rows."""
     columns: int
     lanes: int
     depth: int
-    """Products summed up for each element."""
+    """K: products that are summed for each element."""
     shared_columns: bool
     """Whether all rows multiply the same vectors (false for depthwise convolutions)."""
     shared_rows: bool
     """Whether all columns multiply the same row elements."""
     element_bytes: int
     row_bytes: int = 0
-    """Bytes of the row operand where neighbouring rows read the same of it; else 0."""
+    """Bytes of the row operand if adjacent rows read the same elements of it; else 0."""
     pours: bool = False
-    """Whether sums of few products are written to more memory than the second cache keeps."""
+    """Whether K is small and the output exceeds the L2 cache."""
     row_step: int = 0
-    """Bytes between the elements of neighbouring rows in the row operand; 0 where that is not known."""
+    """Stride in bytes between rows of the row operand; 0 if unknown."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
-    """An extent cut into tiles of this size, and one smaller tile for the rest."""
+    """Divide an extent into tiles of this size, and one smaller tile for the rest."""
     whole = extent // size * size
     found = [Span(0, whole, size)] if whole else []
     return found + ([Span(whole, extent, extent - whole)] if whole < extent else [])
 
 
 def span_count(span: Span) -> int:
-    """How many tiles a span has, of which all numbers are known."""
+    """Return the number of tiles of a static span."""
     assert isinstance(span.start, int) and isinstance(span.stop, int)
     return (span.stop - span.start) // span.size
 
 
 def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span, bool]]:
-    """An extent cut into tiles; those that reach outside of `first .. stop - 1`, one by one, are marked."""
+    """Divide an extent into tiles; tiles that reach outside of `first .. stop - 1` are single spans, and marked."""
     found, at = [], 0
     while at < min(first, extent):
         found.append((Span(at, min(at + size, extent), min(size, extent - at)), True))
@@ -103,7 +104,7 @@ def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span
 
 
 def pieces(columns: int, lanes: int, masked: bool) -> list[Piece]:
-    """Vectors that cover this many columns; the rest in one partial vector, or in ever narrower whole ones."""
+    """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
     found = [Piece(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
     offset = columns // lanes * lanes
     rest = columns - offset
@@ -120,14 +121,14 @@ def pieces(columns: int, lanes: int, masked: bool) -> list[Piece]:
 
 
 def register_need(rows: int, vectors: int, question: TileQuestion) -> int:
-    """Vector registers that a tile keeps busy."""
+    """Return the vector registers that a tile occupies."""
     return rows * vectors + (vectors if question.shared_columns else 1) + 1
 
 
 def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
-    """Cycles to add one product to each sum of a tile."""
+    """Estimate the cycles of a k-step of a tile."""
     sums = rows * vectors
-    # Vectors of rows that overlap, those of windows, are loaded once for several products.
+    # Overlapping vectors of rows, those of windows, are loaded once for several products.
     row_loads = rows if question.shared_rows else sums / 2
     column_loads = 0 if not question.shared_columns and question.depth <= machine.vector_registers else vectors
     bounds = [
@@ -142,10 +143,10 @@ def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
 
 
 def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
-    """How much longer a step takes where the lines of a tile's rows compete for the same sets of the first cache.
+    """Return the slowdown of a k-step if the lines of a tile's rows conflict in the L1 cache.
 
-    Rows of 1024 or 3072 floats all begin in the same set: of more rows than it has ways none stays until its next
-    element is read.
+    Rows of 1024 or 3072 floats all begin in the same set: of more rows than the cache's associativity none stays
+    until its next element is read.
     """
     if question.row_step <= 0 or not question.shared_rows:
         return 1.0
@@ -157,12 +158,12 @@ def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
 
 @lru_cache(maxsize=4096)
 def _lines_of_a_set(rows: int, row_step: int, sets: int) -> int:
-    """Lines that the set of the first cache holds which has the most of them; the search for a tile asks it often."""
+    """Return the most lines of rows that one set of the L1 cache holds; memoized for the search of a tile."""
     return max(Counter(row * row_step // LINE_BYTES % sets for row in range(rows)).values())
 
 
 def tile_overhead(rows: int, vectors: int, question: TileQuestion) -> float:
-    """Cycles of a tile beside its products."""
+    """Estimate the cycles of a tile besides its products."""
     sums = rows * vectors
     if not question.pours:
         return TILE_OVERHEAD + sums
@@ -180,7 +181,7 @@ def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, mach
 
 
 def tile_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
-    """Cycles that the model expects for all tiles of this size."""
+    """Estimate the cycles of all tiles of this size."""
     cost = 0.0
     for span in spans(question.columns, vectors * question.lanes):
         held = -(-span.size // question.lanes)
@@ -189,9 +190,9 @@ def tile_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
 
 
 def _far_vectors(question: TileQuestion, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
-    """Vectors of a tile whose rows, with columns of their own, come from beyond the second cache; None for the others.
+    """Return the vectors of a tile whose rows, with columns of their own, come from beyond L2; None for other tiles.
 
-    They come faster in longer runs: of 256 bytes in as little as half of the time.
+    Longer contiguous runs arrive faster: runs of 256 bytes in as little as half of the time.
     """
     if question.shared_rows or question.row_bytes <= FAR * machine.l2_bytes:
         return None
@@ -199,7 +200,7 @@ def _far_vectors(question: TileQuestion, machine: Machine, most_sums: int, most_
 
 
 def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, float]:
-    """Rows, vectors, and the cycles that the model expects for all tiles of this question."""
+    """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
     if machine.chosen.tile is not None:
         rows, vectors = min(machine.chosen.tile[0], question.rows), machine.chosen.tile[1]
         return rows, vectors, tile_cycles(rows, vectors, question, machine)
@@ -218,9 +219,9 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
             continue
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
         if question.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, question) < 20:
-            continue  # nothing is used twice: long runs through memory are all that counts
+            continue  # without reuse, only the length of contiguous runs counts
         cost = tile_cycles(rows, vectors, question, machine)
-        # Among equals the larger tile reads its operands fewer times.
+        # Between equals, the larger tile reads its operands fewer times.
         if best is None or cost < best[0] * 0.99:
             best = (cost, rows, vectors)
     assert best is not None
