@@ -1,4 +1,4 @@
-"""`tir.call_extern` becomes a call of a declared function, which the linker or the loader finds."""
+"""Lowering of `tir.call_extern` to calls of declared functions, which the linker or the loader resolves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CALL = "tir.call_extern"
 
 
 def lower_found_calls(root: Any, calls: list[Any]) -> None:
-    """Lower these external calls, all of an operation's; the functions are declared, private, in its module."""
+    """Lower all external calls in an operation; the functions are declared, private, in its module."""
     if not calls:
         return
     module = root.operation
@@ -26,7 +26,7 @@ def lower_found_calls(root: Any, calls: list[Any]) -> None:
 
 
 def _mixed_buffers(calls: list[Any]) -> set[str]:
-    """Functions that are called with buffers of several types: to them, a buffer is a pointer."""
+    """Return functions that are called with buffers of several types: they take buffers as pointers."""
     types: dict[str, list[Any]] = {}
     mixed = set()
     for call in calls:
@@ -39,12 +39,12 @@ def _mixed_buffers(calls: list[Any]) -> set[str]:
 
 
 def find(root: Any, name: str) -> list[Any]:
-    """The operations of a name in another, outer ones first."""
+    """Return the operations of a name in another one, in pre-order."""
     return find_all(root, name)[name]
 
 
 def find_all(root: Any, *names: str) -> dict[str, list[Any]]:
-    """The operations of several names in another, outer ones first: to come by all operations takes a while."""
+    """Return the operations of several names in another one, in pre-order: walking all operations is slow."""
     found: dict[str, list[Any]] = {name: [] for name in names}
 
     def visit(op: Any) -> Any:
@@ -76,8 +76,8 @@ def _lower_call(op: Any, block: Any, declared: dict[str, Any], as_pointers: bool
 
 
 def _pointer(buffer: Any) -> Any:
-    """The address of a buffer's first element."""
+    """Return the address of a buffer's first element."""
     i64 = ir.IntegerType.get_signless(64)
     address = arith.IndexCastOp(i64, memref.ExtractAlignedPointerAsIndexOp(buffer).result).result
-    # Without the dialect's classes, which take 20 ms to make.
+    # Without the dialect's classes, which take 20 ms to create.
     return ir.Operation.create("llvm.inttoptr", results=[ir.Type.parse("!llvm.ptr")], operands=[address]).results[0]

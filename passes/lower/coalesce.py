@@ -1,4 +1,4 @@
-"""A parallel loop and the one inside of it as a single loop, so that threads have more and smaller parts to share.
+"""Coalescing of nested parallel loops into one, so that threads share more and smaller chunks.
 
     scf.for %i = 0 to 5 step 1 { %c = affine.apply ...; scf.for %j = 0 to 7 step 1 { body } {parallel} } {parallel}
 becomes
@@ -14,11 +14,11 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import PARALLEL, index
 
 _READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "vector.broadcast")
-"""What may stand before the inner loop, beside arithmetic: it is done again for each of its iterations."""
+"""Operations that, besides arithmetic, may precede the inner loop: they are repeated in each of its iterations."""
 
 
 def coalesce(loop: Any, most: int) -> Any:
-    """The loop, made one with the parallel loops inside of it for as long as it has fewer than `most` iterations."""
+    """Coalesce a loop with the parallel loops inside of it while it has fewer than `most` iterations."""
     while True:
         inner = _only_loop(loop)
         sizes = None if inner is None else (known_range(loop), known_range(inner))
@@ -31,19 +31,19 @@ def coalesce(loop: Any, most: int) -> Any:
 
 
 def known_range(loop: Any) -> range | None:
-    """The values that a loop's index takes, where its bounds are constants."""
+    """Return the values that a loop's index takes if its bounds are constants."""
     low, high, step = (known_index(value) for value in list(loop.operands)[:3])
     return None if low is None or high is None or step is None else range(low, high, step)
 
 
 def known_index(value: Any) -> int | None:
-    """The number that an index is, if it is a constant."""
+    """Return the value of a constant index, else None."""
     is_constant = isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
     return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
 
 
 def _only_loop(loop: Any) -> Any | None:
-    """The parallel loop that is all of a loop's body, but for what may be done again."""
+    """Return the parallel loop that is the whole body of a loop except for operations that may be repeated."""
     if len(loop.results):
         return None
     *before, inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations] or [None, None]

@@ -28,12 +28,12 @@ class FloatFormat:
 
     @property
     def magic(self) -> float:
-        """1.5 × 2^fraction: adding it rounds to an integer, whose bits are then the low ones of the sum."""
+        """Return 1.5 × 2^fraction: adding it rounds to an integer, which is then in the low bits of the sum."""
         return 1.5 * 2.0**self.fraction
 
     @property
     def largest(self) -> float:
-        """The largest finite number."""
+        """Return the largest finite value."""
         return (2.0 - 2.0**-self.fraction) * 2.0**self.bias
 
     @property

@@ -1,4 +1,4 @@
-"""Lower intrinsics: `tir.exp` and the like become upstream operations by the rules of a target."""
+"""The pass `lower-intrinsics`: lowers `tir.exp` and the like to upstream operations by the rules of a target."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 CUSTOM_RULES = "intrinsics"
-"""The session's option with a caller's own rules, by intrinsic: tried before all others."""
+"""The session option with a caller's own rules, by intrinsic: tried before all others."""
 
 MAX_ROUNDS = 16
-"""Rules may emit intrinsics, which are lowered in the next round; more rounds than this is a circle."""
+"""Rules may emit intrinsics, which are lowered in the next round; more rounds than this are a cycle."""
 
 
 class IntrinsicCall:
-    """What a rule sees of the operation that it lowers."""
+    """The operation that a rule lowers, with the builder for its replacement."""
 
     def __init__(self, operation: Any, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
         self.operation = operation
@@ -43,12 +43,12 @@ class IntrinsicCall:
 
     @cached_property
     def nums(self) -> list[Num]:
-        """The operands as Nums, to compute with."""
+        """Return the operands as Nums, to compute with."""
         return [self._b.num(value) for value in self.args]
 
     @cached_property
     def dtype(self) -> str:
-        """The element type of the first operand: 'f32', 'i8', ..."""
+        """Return the element type of the first operand: 'f32', 'i8', ..."""
         return self.nums[0].kind
 
     @property
@@ -62,7 +62,7 @@ class IntrinsicCall:
 
 @dataclass(frozen=True)
 class IntrinsicChoice:
-    """Which rule lowered an intrinsic on a type, and which declined before it; a record in the session's notes."""
+    """The rule that lowered an intrinsic on a type, and those that declined before it: a record in the notes."""
 
     intrinsic: str
     type: str
@@ -78,11 +78,11 @@ class IntrinsicChoice:
 @register_pass
 @dataclass(frozen=True)
 class LowerIntrinsics(Pass):
-    """Turn tir intrinsics into arith, math, vector and llvm operations by the rules of the target.
+    """Lower tir intrinsics to arith, math, vector and llvm operations by the rules of the target.
 
-    Each `tir.<intrinsic>`, on scalars or vectors, is given to the rules registered for it along the chain of the target
-    (`mydsp`, its parents, `default`); the first that accepts replaces it. Rules may emit other intrinsics, which are
-    lowered in turn, and call C functions. One that no rule takes is an error with the reason of each.
+    For each `tir.<intrinsic>`, on scalars or vectors, the rules registered along the chain of the target (`mydsp`,
+    its parents, `default`) are tried; the first that accepts replaces it. Rules may emit other intrinsics, which are
+    lowered in turn, and call C functions. An intrinsic that no rule accepts is an error with the reason of each.
     """
 
     name = "lower-intrinsics"
@@ -116,7 +116,7 @@ def load_default_rules() -> None:
 
 
 def _check_names(targets: tuple[str, ...], custom: Given) -> None:
-    """A rule for an intrinsic that does not exist would never be tried, and nobody would be told."""
+    """Reject rules for intrinsics that do not exist: they would silently never be tried."""
     for name in custom:
         if name not in INTRINSICS:
             place = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
@@ -129,7 +129,7 @@ def _check_names(targets: tuple[str, ...], custom: Given) -> None:
 
 
 class Lowering:
-    """One run over one operation and all that is in it."""
+    """One run over an operation and all nested ones."""
 
     def __init__(
         self, targets: tuple[str, ...], custom: Given | None = None, options: Mapping[str, Any] = MappingProxyType({})
@@ -140,7 +140,7 @@ class Lowering:
         self.options = options
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
         self.calls: list[Any] = []
-        """After a run, the external calls that rules made or that there were."""
+        """After a run, the external calls that rules emitted or that were already there."""
         self._rules: dict[str, list[Rule]] = {}
 
     def run(self, root: Any) -> None:
@@ -148,7 +148,7 @@ class Lowering:
             found, self.calls = _intrinsics_in(root)
             if not found:
                 return
-            # Constants are shared within a block. In the next round they may come after what is lowered then.
+            # Constants are shared within a block. In the next round they may follow operations that are lowered then.
             constants: dict[Any, dict[Any, Any]] = {}
             for operation in found:
                 try:
@@ -161,7 +161,7 @@ class Lowering:
         raise PassError(message, left[0].location)
 
     def lower(self, operation: Any, constants: dict[Any, Any]) -> None:
-        """Replace one operation."""
+        """Lower one operation."""
         name = operation.name.removeprefix("tir.")
         result = operation.results[0]
         first = operation.operands[0].type
@@ -191,7 +191,7 @@ class Lowering:
         return found
 
     def nobody(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
-        """The error for an intrinsic that no rule takes."""
+        """Return the error for an intrinsic that no rule accepts."""
         types = ", ".join(str(value.type) for value in call.args)
         message = f"no rule lowers 'tir.{call.name}' on ({types}) for target '{self.targets[0]}'"
         if attempts:
@@ -204,7 +204,7 @@ class Lowering:
 
 
 def _intrinsics_in(root: Any) -> tuple[list[Any], list[Any]]:
-    """The operations to lower, in the order of the text, and the external calls: to come by all takes a while."""
+    """Return the operations to lower, in program order, and the external calls: walking all operations is slow."""
     found: list[Any] = []
     calls: list[Any] = []
 

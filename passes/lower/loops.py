@@ -1,4 +1,4 @@
-"""The pass `lower-loops`: tir's own loops, blocks over buffers and external calls become upstream operations."""
+"""The pass `lower-loops`: lowers tir's loops, blocks over buffers and external calls to upstream operations."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ALLOCA = "memref.alloca"
 @register_pass
 @dataclass(frozen=True)
 class LowerLoops(Pass):
-    """Turn `tir.for` into `scf.for`, `tir.block` over buffers into loops, `tir.call_extern` into calls.
+    """Lower `tir.for` to `scf.for`, `tir.block` over buffers to loops, `tir.call_extern` to calls.
 
-    A parallel loop keeps the attribute `tir.parallel`; an unrolled one is repeated; a vectorized one is left to LLVM's
-    vectorizer. A loop bound to a hardware axis is an error, and so is memory of a block of threads: this pass is for
-    targets that have neither.
+    A parallel loop keeps the attribute `tir.parallel`; an unrolled one is repeated; a vectorized one is left to
+    LLVM's vectorizer. A loop bound to a hardware axis is an error, and so is shared memory of a thread block: this
+    pass is for targets that have neither.
     """
 
     name = "lower-loops"
@@ -57,7 +57,7 @@ def _lower_block(op: Any) -> None:
 
 
 def _lower_for(op: Any) -> bool:
-    """Replace one loop; whether it was unrolled."""
+    """Replace one loop; return whether it was unrolled."""
     view = op.opview
     if view.kind == "bound":
         raise PassError(f"the loop is bound to '{view.thread}', which this target does not have", op.location)
@@ -82,7 +82,7 @@ def _lower_for(op: Any) -> bool:
 
 
 def _unroll(loop: Any, view: Any) -> None:
-    """One copy of the loop for each iteration, with a trip count of one; folding leaves the bodies."""
+    """Copy the loop once per iteration, with a trip count of one; folding leaves the bodies."""
     low, high = _known(view.lower), _known(view.upper)
     if low is None or high is None:
         raise PassError("an unrolled loop needs bounds that are constants", loop.operation.location)

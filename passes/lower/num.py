@@ -1,4 +1,4 @@
-"""A number in the IR with Python's operators: each emits one operation, by the builder that made the number."""
+"""SSA values with Python's operators: each emits one operation, by the builder that created the value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Number = Union["Num", float, int]
 
 
 class Emitter(Protocol):
-    """The builder of a value: emits the operations that Python's operators stand for."""
+    """The builder of a value: emits the operations of Python's operators."""
 
     def like(self, x: Num, value: Number) -> Num:
         """Return a number as a value of the type of `x`."""
 
     def emit(self, op: str, kind: str, *operands: Num) -> Num:
-        """Emit an operation by its name; its value, of the kind `kind`."""
+        """Emit an operation by its name; return its value, of element type `kind`."""
 
     def compare(self, predicate: str, x: Num, y: Number) -> Num:
         """Emit a comparison."""

@@ -1,4 +1,4 @@
-"""The pass `outline-parallel`: parallel loops become functions that a thread pool can call on parts of the range.
+"""The pass `outline-parallel`: outlines parallel loops as functions that a thread pool calls on chunks.
 
     scf.for %i = %lo to %hi step %s { body } {tir.parallel}
 becomes
@@ -6,7 +6,7 @@ becomes
     func.func private @kernel_fork0(...) attributes {tir.fork = {region = @kernel_region0, step = s, chunks = c}}
     func.func private @kernel_region0(%lo, %hi, captured...) { scf.for %i = %lo to %hi step %s { body } }
 
-The target gives the fork its body: it hands the region to its thread pool.
+The target provides the body of the fork, which passes the region to its thread pool.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.schedule import FLOPS
 
 CHUNKS_PER_THREAD = 4
-"""More chunks than threads even out threads that start late or are slower."""
+"""Several chunks per thread balance threads that start late or are slower."""
 FEWEST_TRIPS = 32
-"""Per thread, of a loop that is not made one with the parallel loop inside of it."""
+"""Iterations per thread from which a loop is not coalesced with the parallel loop inside of it."""
 PRIVATE_BYTES = 1 << 20
-"""Most scratch memory of a region; it lies on the stacks of the pool's threads."""
+"""Most bytes of scratch memory of a region, which is on the stacks of the pool's threads."""
 LARGE = 1 << 60
 OPERATIONS_PER_BYTE = 4
-"""What touching a byte costs, in floating-point operations, for the estimate of the work."""
+"""Cost of accessing a byte, in floating-point operations, for the estimate of the work."""
 
 
 @dataclass(frozen=True)
 class ParallelRecord:
-    """What became of the parallel loops of a kernel: how many were outlined, or why one was not."""
+    """The parallel loops of a kernel: how many were outlined, or why one was not."""
 
     function: str
     outlined: int
@@ -47,9 +47,9 @@ class ParallelRecord:
 @register_pass
 @dataclass(frozen=True)
 class OutlineParallel(Pass):
-    """Move the bodies of parallel loops to functions that run on several threads.
+    """Outline the bodies of parallel loops as functions that run on several threads.
 
-    Loops of kernels with little work stay as they are: handing them out would cost more than it saves.
+    Loops of kernels with little work stay sequential: starting the threads costs more than it saves.
     """
 
     name = "outline-parallel"
@@ -85,7 +85,7 @@ class OutlineParallel(Pass):
 
 
 def known_flops(function: Any) -> int | None:
-    """Floating-point operations of a kernel; None where they depend on sizes of run time."""
+    """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
     attributes = function.operation.attributes
     if FLOPS not in attributes:
         return 0
@@ -96,14 +96,14 @@ def known_flops(function: Any) -> int | None:
 def _work(function: Any) -> int:
     flops = known_flops(function)
     if flops is None:
-        return LARGE  # depends on sizes of run time
+        return LARGE  # depends on run-time sizes
     types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
     moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
     return flops + OPERATIONS_PER_BYTE * moved
 
 
 def _parallel_loops(function: Any) -> list[Any]:
-    """Parallel loops that are in no other parallel loop."""
+    """Return the outermost parallel loops."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -153,7 +153,7 @@ class _Outliner:
         return step, -(-(high - low) // step)
 
     def _captured(self) -> list[Any]:
-        """Values from outside that the body uses, in order of first use."""
+        """Return values from outside that the body uses, in order of first use."""
         inside: set[Any] = set()
         used: dict[Any, None] = {}
 
@@ -170,12 +170,12 @@ class _Outliner:
         return [v for v in used if v not in inside]
 
     def _is_private_scratch(self, value: Any) -> bool:
-        """Scratch memory that only this loop uses: what an iteration leaves there, no other one reads."""
+        """Return whether scratch memory is private to this loop: no iteration reads what another one writes."""
         if not isinstance(value, ir.OpResult) or value.owner.name not in ("memref.alloca", "memref.view"):
             return False
         if SHARED in value.owner.attributes:
             return False
-        # Blocks of rows that are left behind a loop use the same memory as those in it.
+        # A remainder loop behind it uses the same memory.
         return PRIVATE in value.owner.attributes or all(self._is_inside(use.owner) for use in value.uses)
 
     def _is_inside(self, op: Any) -> bool:
@@ -218,7 +218,7 @@ class _Outliner:
         index = ir.IndexType.get()
         chunks = self.threads * CHUNKS_PER_THREAD
         if trips is not None and trips <= 2 * chunks:
-            chunks = trips  # parts of one iteration and of two would not even out
+            chunks = trips  # chunks of one iteration and of two would be unbalanced
         types = [index, index, *(v.type for v in passed)]
         with self.loop.location:
             fork = func.FuncOp(
@@ -246,7 +246,7 @@ def _stack_buffer(kind: Any) -> Any:
 
 
 def _replace_inside(root: Any, env: dict[Any, Any]) -> None:
-    """Let the operations inside use the region's own values for those of the function that they came from."""
+    """Replace uses of the original function's values inside by the region's own."""
 
     def visit(op: Any) -> Any:
         for i, value in enumerate(op.operands):
@@ -262,7 +262,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _passes_by_pointer(kind: Any) -> bool:
-    """Index values, and buffers whose place is all there is to know of them."""
+    """Return whether a value is passed as is: an index, or a buffer that its pointer fully describes."""
     if isinstance(kind, ir.MemRefType):
         return kind.has_static_shape and ir.AffineMap.get_identity(len(kind.shape)) == kind.affine_map
     return isinstance(kind, ir.IndexType)

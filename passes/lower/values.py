@@ -1,12 +1,12 @@
-"""Numbers in the IR as Python expressions: what a rule for an intrinsic computes with.
+"""SSA values with Python operators: the expressions of rules for intrinsics.
 
     x = op.nums[0]                      # a Num: an MLIR value, a scalar or a vector
     y = b.select(x < 0.0, -x, x)        # arith.cmpf, arith.select, with constants splatted to the shape of x
     n = b.bits(y) >> 23                 # arith.bitcast, arith.shrui
 
-A `Num` knows its element type (`kind`), and its operators emit one operation each. All Nums of one builder have one
-shape, so that a rule is written once for scalars and vectors; what it emits has no branch and no call, so that a scalar
-loop over it vectorizes as well.
+A `Num` has an element type (`kind`), and its operators emit one operation each. All Nums of one builder have one
+shape, so that a rule is written once for scalars and vectors; the emitted code has no branch and no call, so that a
+scalar loop over it vectorizes as well.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def _at(position: tuple[int, ...]) -> dict[str, Any]:
 
 
 class ValueBuilder:
-    """Emits operations at the insertion point, on scalars (`shape` None) or vectors of one shape.
+    """Emitter of operations at the insertion point, on scalars (`shape` None) or vectors of one shape.
 
-    `constants` may be shared by builders whose insertion points come one after the other in one block.
+    `constants` may be shared by builders whose insertion points follow each other in one block.
     """
 
     def __init__(self, shape: tuple[int, ...] | None, constants: dict[Any, Any] | None = None):
@@ -61,13 +61,13 @@ class ValueBuilder:
 
     @property
     def constants(self) -> dict[Any, Any]:
-        """Those that were made, for a builder that goes on at the same place."""
+        """Return the constants emitted so far, for a builder that continues at the same position."""
         return self._constants
 
     # Types and values
 
     def type(self, kind: str) -> Any:
-        """The MLIR type of a Num of this kind."""
+        """Return the MLIR type of a Num of this kind."""
         found = self._types.get(kind)
         if found is None:
             scalar = ir.Type.parse(kind)
@@ -75,7 +75,7 @@ class ValueBuilder:
         return found
 
     def num(self, value: Any) -> Num:
-        """A Num for an MLIR value of this builder's shape."""
+        """Return a Num for an MLIR value of this builder's shape."""
         if isinstance(value, Num):
             return value
         mlir_type = value.type
@@ -83,18 +83,18 @@ class ValueBuilder:
         return Num(self, value, str(element))
 
     def emit(self, op: str, kind: str, *operands: Num, **attributes: Any) -> Num:
-        """Any operation with one result, a Num of this kind."""
+        """Emit any operation with one result, a Num of this kind."""
         made = ir.Operation.create(
             op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=attributes
         )
         return Num(self, made.results[0], kind)
 
     def call(self, name: str, *operands: Num) -> Num:
-        """Another intrinsic, `tir.<name>`; its own rule takes it from there."""
+        """Emit another intrinsic, `tir.<name>`, which is lowered by its own rule."""
         return self.num(tir_intrinsics.emit(name, *(x.value for x in operands)))
 
     def call_extern(self, function: str, kind: str, *operands: Num) -> Num:
-        """A C function that takes scalars and returns one of this kind; for a vector, called for each lane."""
+        """Call a C function that takes scalars and returns one of this kind; for a vector, once per lane."""
         if self.shape is None:
             return Num(self, self._call_scalar(function, kind, [x.value for x in operands]), kind)
         made = self.constant(kind, 0).value
@@ -107,7 +107,7 @@ class ValueBuilder:
         return CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
 
     def constant(self, kind: str, number: float | int) -> Num:
-        """A number in every lane. An integer is taken modulo its width: bit patterns may be written unsigned."""
+        """Return a constant in every lane. An integer is taken modulo its width: bit patterns may be unsigned."""
         as_float = kind in FORMATS
         key = (kind, self.shape, struct.pack("<d", number) if as_float else int(number))
         found = self._constants.get(key)
@@ -132,7 +132,7 @@ class ValueBuilder:
         return ir.Operation.create("arith.constant", results=[mlir_type], attributes={"value": attribute}).results[0]
 
     def like(self, x: Num, other: Number) -> Num:
-        """`other` as a Num of the kind of x."""
+        """Return `other` as a Num of the kind of x."""
         if not isinstance(other, Num):
             return self.constant(x.kind, other)
         if other.kind != x.kind:
@@ -142,7 +142,7 @@ class ValueBuilder:
     # Choices
 
     def compare(self, predicate: str, x: Num, y: Number) -> Num:
-        """An i1 Num; for floats an ordered comparison (false for NaN), but for 'ne' and 'unordered'."""
+        """Return an i1 Num; float comparisons are ordered (false for NaN), except 'ne' and 'unordered'."""
         table, op = (_FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (_INT_PREDICATES, "arith.cmpi")
         i64 = ir.IntegerType.get_signless(64)
         return self.emit(op, "i1", x, self.like(x, y), predicate=ir.IntegerAttr.get(i64, table[predicate]))
@@ -157,40 +157,40 @@ class ValueBuilder:
         return self.emit("arith.select", yes.kind, condition, yes, no)
 
     def clamp_above(self, x: Num, limit: Number) -> Num:
-        """min(x, limit), or x where that is NaN; one instruction on most machines."""
+        """Return min(x, limit), or x if it is NaN; one instruction on most machines."""
         return self.select(x > limit, limit, x)
 
     def clamp_below(self, x: Num, limit: Number) -> Num:
-        """max(x, limit), or x where that is NaN."""
+        """Return max(x, limit), or x if it is NaN."""
         return self.select(x < limit, limit, x)
 
     # Arithmetic
 
     def fma(self, x: Num, y: Number, z: Number) -> Num:
-        """x·y + z, rounded once."""
+        """Return x·y + z, rounded once."""
         return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z))
 
     def multiply_add(self, x: Num, y: Number, z: Number) -> Num:
-        """x·y + z, rounded once or twice: for machines on which rounding once is dear."""
+        """Return x·y + z, rounded once or twice: for machines on which a fused operation is slow."""
         loose = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
         return self.emit("math.fma", x.kind, x, self.like(x, y), self.like(x, z), **loose)
 
     def quotient(self, x: Num, y: Num) -> Num:
-        """x / y, where y is positive, and both and what comes out are far from the largest and smallest numbers.
+        """Return x / y for positive y, where operands and result are far from the ends of the range.
 
-        If they are not, nothing may be done with it: a target may compute it in a way that gives no number then.
+        Otherwise the result must be unused: a target may compute the quotient in a way that results in NaN.
         """
         return x / y
 
     def polynomial(self, x: Num, coefficients: Sequence[float]) -> Num:
-        """Horner's scheme; the coefficient of the highest power first."""
+        """Evaluate a polynomial by Horner's scheme; the coefficient of the highest power first."""
         result = self.constant(x.kind, coefficients[0])
         for coefficient in coefficients[1:]:
             result = self.multiply_add(result, x, coefficient)
         return result
 
     def unary(self, op: str, x: Num) -> Num:
-        """An upstream operation that every LLVM back end has without a call, such as 'math.sqrt'."""
+        """Emit an upstream operation that every LLVM back end supports without a call, such as 'math.sqrt'."""
         return self.emit(op, x.kind, x)
 
     def sqrt(self, x: Num) -> Num:
@@ -208,7 +208,7 @@ class ValueBuilder:
     # Control flow
 
     def if_any(self, condition: Num, body: Callable[[], Sequence[Num]], *otherwise: Num) -> list[Num]:
-        """What `body` computes (for all lanes) where the condition holds in any lane, `otherwise` where in none."""
+        """Return the results of `body` (for all lanes) if the condition holds in any lane, else `otherwise`."""
         flag = condition.value
         if self.shape is not None:
             flat = ir.VectorType.get([math.prod(self.shape)], ir.Type.parse("i1"))
@@ -223,7 +223,7 @@ class ValueBuilder:
 
     def _yield_in(self, region: Any, arguments: list[Any], body: Callable[[Any], Sequence[Num]]) -> None:
         block = ir.Block.create_at_start(region, arguments)
-        # Constants from before are visible in the block, those made in it are not after it.
+        # Earlier constants are visible in the block; those created in it are not visible after it.
         outside, self._constants = self._constants, dict(self._constants)
         try:
             with ir.InsertionPoint(block):
@@ -233,7 +233,7 @@ class ValueBuilder:
             self._constants = outside
 
     def largest_lane(self, n: Num) -> Index:
-        """The largest of the lanes of a signed integer."""
+        """Return the maximum over the lanes of a signed integer."""
         value = n.value
         if self.shape is not None:
             kind = ir.Attribute.parse("#vector.kind<maxsi>")
@@ -241,7 +241,7 @@ class ValueBuilder:
         return Index(_create("arith.index_cast", ir.IndexType.get(), value))
 
     def repeat(self, count: Index, body: Callable[..., Sequence[Num]], *initial: Num) -> list[Num]:
-        """`body` applied at least once and `count` times, to the values of the time before."""
+        """Apply `body` `count` times, and at least once, each time to its previous results."""
         index = ir.IndexType.get()
         zero, one = (_create("arith.constant", index, value=ir.IntegerAttr.get(index, k)) for k in (0, 1))
         limit = _create("arith.maxsi", index, count.value, one)
@@ -259,20 +259,20 @@ class ValueBuilder:
     # Representations
 
     def bits(self, x: Num) -> Num:
-        """The bit pattern of a float, as an integer."""
+        """Return the bit pattern of a float as an integer."""
         return self.emit("arith.bitcast", x.format.int_kind, x)
 
     def from_bits(self, x: Num, kind: str) -> Num:
-        """The float with this bit pattern."""
+        """Return the float with this bit pattern."""
         return self.emit("arith.bitcast", kind, x)
 
     def power_of_two(self, n: Num, kind: str) -> Num:
-        """2^n for integers n from 1 - bias to bias; only the low bits of n count."""
+        """Return 2^n for integers n from 1 - bias to bias; only the low bits of n count."""
         form = FORMATS[kind]
         return self.from_bits((n << form.fraction) + (form.bias << form.fraction), kind)
 
     def round_to_int(self, x: Num) -> tuple[Num, Num]:
-        """x rounded to the nearest integer, as a float, and as an integer of which the low bits are right.
+        """Round x to the nearest integer; return it as a float, and as an integer whose low bits are valid.
 
         For |x| below 2^(fraction - 2); cheaper than a conversion, and never undefined.
         """
@@ -284,11 +284,11 @@ class ValueBuilder:
         return self.emit("arith.fptosi", kind, x)
 
     def to_float(self, x: Num, kind: str) -> Num:
-        """The signed integer as a float."""
+        """Convert a signed integer to a float."""
         return self.emit("arith.sitofp", kind, x)
 
     def small_int_to_float(self, n: Num, kind: str) -> Num:
-        """The signed integer n, |n| below 2^(fraction - 2) and as wide as the float, by addition alone."""
+        """Convert a signed integer n, |n| below 2^(fraction - 2) and as wide as the float, by addition alone."""
         form = FORMATS[kind]
         magic_bits = struct.unpack("<q", struct.pack("<d", form.magic))[0] if form.bits == 64 else 0x4B400000
         return self.from_bits(n + magic_bits, kind) - form.magic
@@ -300,7 +300,7 @@ class ValueBuilder:
         return self.emit("arith.trunci", kind, x)
 
     def convert(self, x: Num, kind: str) -> Num:
-        """A float in another format, rounded to nearest even."""
+        """Convert a float to another format, rounded to nearest even."""
         if x.kind == kind:
             return x
         if x.kind == "bf16":
@@ -311,7 +311,7 @@ class ValueBuilder:
         return self.emit("arith.extf" if FORMATS[kind].bits > x.format.bits else "arith.truncf", kind, x)
 
     def _to_bf16(self, x: Num) -> Num:
-        # By bits: LLVM calls a run-time function for this where the machine has no such instruction.
+        # By bits: LLVM calls a run-time function if the machine has no such instruction.
         bits = self.bits(x)
         rounded = (bits + ((bits >> 16) & 1) + 0x7FFF) >> 16
         quiet = (bits >> 16) | 0x40

@@ -1,4 +1,4 @@
-"""The planned function: parameters, outputs, weights and the arena are its arguments, its body calls prim functions."""
+"""The planned function: its arguments are parameters, outputs, weights and the arena; its body calls prim functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 
 @dataclass
 class Planned:
-    """A function while it is built anew over buffers."""
+    """A function that is being rebuilt over buffers."""
 
     name: str
     function: Any
@@ -39,14 +39,14 @@ class Planned:
     symbols: Symbols
     callee: Callable[[Any], Any]
     buffers: ChainMap[Any, Any] = field(default_factory=ChainMap)
-    """Of tensors; a region adds its own, which do not outlive it."""
+    """Buffers of tensors; a region adds its own, which are not visible outside."""
     scalars: dict[Any, Any] = field(default_factory=dict)
-    """Values that are no tensors: the old ones and those that stand for them."""
+    """Values other than tensors: from old to new ones."""
     late: dict[int, Any] = field(default_factory=dict)
-    """Memory of outputs whose sizes are known while the model runs only, by number."""
+    """Memory of outputs with data-dependent sizes, by number."""
 
     def build(self, arena: Dim) -> None:
-        """Put the function over buffers in place of the one over tensors."""
+        """Replace the function over tensors by one over buffers."""
         old = self.function.operation
         body = self.places.timeline.body
         operations = self.places.timeline.operations()
@@ -71,7 +71,7 @@ class Planned:
         self.buffers.update(zip(inputs, buffers, strict=False))
         with ir.InsertionPoint(block):
             with old.location:
-                # Sizes that are known before the call are computed here, whoever asks for them.
+                # All sizes known before the call are computed here, for any user.
                 self.values = self.symbols.load(self.record) if self.symbols.any else {}
                 self.early = Sizes(dict(self.values))
                 self.anchor = index(0).owner
@@ -88,7 +88,7 @@ class Planned:
         old.erase()
 
     def _annotate(self, made: Any, values: list[Any], params: list[str]) -> None:
-        """What each argument is: for `emit`, and for whoever reads the IR."""
+        """Annotate each argument with its role, for `emit` and for readers of the IR."""
         old, body = self.function.operation, self.places.timeline.body
         inputs, outputs = len(body.arguments), len(body.terminator.operands)
         names = [*argument_names(old, "arg_attrs", inputs), *argument_names(old, "res_attrs", outputs), *params]
@@ -111,13 +111,13 @@ class Planned:
         attributes["relax.outputs"] = ir.IntegerAttr.get(i64, outputs)
 
     def emit_body(self, body: Body) -> None:
-        """The operations of a block, at the insertion point."""
+        """Emit the operations of a block at the insertion point."""
         for step in body.steps:
             with step.op.location:
                 self._emit(step)
 
     def emit_moves(self, number: int) -> None:
-        """The copies of this number."""
+        """Emit the copies of this number."""
         moves = self.places.moves[number]
         sources = []
         for move in moves:
@@ -131,7 +131,7 @@ class Planned:
             self.copy(source, self._buffer_in(target, tensor), tensor)
 
     def copy(self, source: Any, target: Any, tensor: Any) -> None:
-        """All elements of a tensor of this type, from one buffer to another."""
+        """Copy all elements of a tensor of this type from one buffer to another."""
         dims = dims_of(tensor)
         if all(isinstance(dim, int) for dim in dims):
             memref.CopyOp(source, target)
@@ -140,7 +140,7 @@ class Planned:
         for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]) and None)
 
     def size(self, dim: Dim) -> Any:
-        """The value of a dim, at the insertion point."""
+        """Return the value of a dim at the insertion point."""
         if not isinstance(dim, int) and self.symbols.is_early(dim):
             with ir.InsertionPoint(self.anchor):
                 return self.early.emit(dim)
@@ -151,7 +151,7 @@ class Planned:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Within a region: buffers made here are not known outside."""
+        """Enter a region: buffers created here are not visible outside."""
         self.buffers = self.buffers.new_child()
         try:
             yield
@@ -161,7 +161,7 @@ class Planned:
     def _emit(self, step: Step) -> None:
         op = step.op
         if step.bodies:
-            for value in filter(is_tensor, op.results):  # what all branches and rounds write to exists before them
+            for value in filter(is_tensor, op.results):  # destinations of all branches and iterations exist before them
                 self.buffer(value)
             control.emit(self, step)
         elif op.name == "relax.constant":
@@ -172,7 +172,7 @@ class Planned:
         elif op.name == "relax.call_tir":
             arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
             if step.start in self.places.workspaces:
-                # A bound of a size may be known here, and take its place; the callee has the size itself.
+                # A bound of a size may be known here and be used instead; the callee computes the size itself.
                 wanted = workspace_type(workspace_of(self.callee(op)))
                 arguments.append(self._interval(self.places.workspaces[step.start], wanted))
             arguments += [self.size(D.symbol(name)) for name in symbols_of_function(self.callee(op))]
@@ -194,7 +194,7 @@ class Planned:
             scalars.emit(self, op)
 
     def _called(self, op: Any) -> str:
-        """The name of the function that is called: another one, where its result lies over an input."""
+        """Return the name of the called function: a variant if its result aliases an input."""
         callee = self.callee(op)
         own = self.places.storage.get(op.results[0]) if len(op.results) == 1 else None
         operands = (op.operands[i] for i in inplace_of(callee))
@@ -203,9 +203,9 @@ class Planned:
         return str(op.opview.callee)
 
     def _check_view(self, op: Any) -> None:
-        """Where a size that data told decides whether a view has as many elements as what it looks at, that is checked.
+        """Check a view at run time if a data-dependent size decides whether the numbers of elements match.
 
-        What is known before the call is checked there.
+        Sizes known before the call are checked there.
         """
         before, after = (D.product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
         if before == after or (self.symbols.is_early(before) and self.symbols.is_early(after)):
@@ -216,7 +216,7 @@ class Planned:
         runtime_calls.check(self.module, self.record, old, new, number)
 
     def buffer(self, value: Any) -> Any:
-        """The buffer of a tensor, made where it is first asked for."""
+        """Return the buffer of a tensor, created on first use."""
         found = self.buffers.get(value)
         if found is None:
             wanted, root = storage_memref(value.type), self.places.root(value)
@@ -238,7 +238,7 @@ class Planned:
         return reshaped(self._late_output(storage.output, returned), wanted)
 
     def _interval(self, interval: Interval, wanted: Any) -> Any:
-        """A part of the arena; memory of the run time where nobody knew before the call how much is needed."""
+        """Return a part of the arena, or memory of the run time if its size was unknown before the call."""
         if interval.is_late:
             made = self.buffers.get(id(interval))
             if made is None:
@@ -248,7 +248,7 @@ class Planned:
         return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
 
     def _late_output(self, number: int, returned: Any) -> Any:
-        """Memory for an output whose size the data told; the run time learns its dims with it."""
+        """Allocate an output of data-dependent size; this also reports its dims to the run time."""
         if number not in self.late:
             for dim in dims_of(returned.type):
                 if not isinstance(dim, int) and not self.symbols.is_early(dim):
@@ -258,7 +258,7 @@ class Planned:
         return memref.ViewOp(storage_memref(returned.type), self.late[number], index(0), []).result
 
     def _bind(self, op: Any) -> None:
-        """Symbols get their values from a tensor; a value that cannot be ends the call."""
+        """Bind symbols to elements of a tensor; an invalid value ends the call."""
         view = op.opview
         buffer = self.buffer(op.operands[0])
         for i, name in enumerate(view.symbols):
@@ -272,7 +272,7 @@ class Planned:
         self._require_late()
 
     def _require_late(self) -> None:
-        """Check what is required of sizes as soon as all that it depends on is known."""
+        """Check requirements on sizes as soon as all of their symbols are bound."""
         ready = [each for each in self.symbols.late if each.symbols <= set(self.values)]
         values = Values(Sizes(self.values))
         for each in ready:
@@ -284,9 +284,9 @@ class Planned:
                 runtime_calls.check(self.module, self.record, self.size(each.dim), None, text)
 
     def _global(self, op: Any, value: Any) -> Any:
-        """A small constant as a read-only global of the module."""
+        """Emit a small constant as a read-only global of the module."""
         kind = storage_memref(op.results[0].type)
-        symbols = ir.SymbolTable(self.module.operation)  # a table made later would take the new name for known
+        symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
         with ir.InsertionPoint.at_block_begin(self.function.operation.block):
             made = ir.Operation.create(
                 "memref.global",
@@ -307,7 +307,7 @@ def i8() -> Any:
 
 
 def reshaped(buffer: Any, wanted: Any) -> Any:
-    """A contiguous buffer looked at in another shape."""
+    """View a contiguous buffer in another shape."""
     if buffer.type == wanted:
         return buffer
     strides: list[int] = []
@@ -319,7 +319,7 @@ def reshaped(buffer: Any, wanted: Any) -> Any:
 
 
 def stored(value: Any, kind: Any) -> Any:
-    """A dense attribute of a relax tensor as what a buffer of this type holds."""
+    """Convert a dense attribute of a relax tensor to the storage types of a buffer."""
     tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
     if value.type == tensor:
         return value
@@ -333,7 +333,7 @@ def stored(value: Any, kind: Any) -> Any:
 
 
 def argument_names(op: Any, attribute: str, count: int) -> list[str]:
-    """The user's names of arguments or results; numbered ones where there are none."""
+    """Return the user's names of arguments or results, or numbered ones."""
     prefix = "input" if attribute == "arg_attrs" else "output"
     names = [f"{prefix}_{i}" for i in range(count)]
     if attribute in op.attributes:

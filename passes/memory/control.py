@@ -1,4 +1,4 @@
-"""`scf.if`, `scf.for` and `scf.while` over buffers: tensors stay in their places, scalars are carried as before."""
+"""`scf.if`, `scf.for` and `scf.while` over buffers: tensors keep their memory, scalars are carried as before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo.passes.memory.timeline import Body, Step, is_tensor
 
 
 def emit(planned: FunctionBuilder, step: Step) -> None:
-    """The operation over buffers, at the insertion point."""
+    """Emit the operation over buffers at the insertion point."""
     op = step.op
     if op.name != "scf.if":
         planned.emit_moves(step.start)
@@ -36,6 +36,6 @@ def _emit_region(planned: FunctionBuilder, region: Any, body: Body) -> None:
         planned.emit_body(body)
         with end.location:
             planned.emit_moves(body.end)
-            # The condition of a loop comes first among what its terminator takes.
+            # The condition of a loop is the first operand of its terminator.
             scalars = [planned.scalars[value] for value in end.operands if not is_tensor(value)]
             ir.Operation.create(end.name, operands=scalars)

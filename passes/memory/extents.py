@@ -1,8 +1,9 @@
-"""Products of run-time sizes that compiled code computes, and the limits that each is checked against.
+"""Products of run-time sizes in compiled code, and the limits they are checked against.
 
-Sizes are multiplied in 64 bits, in the planned function and at the start of kernels. That is exact because the planned
-function first requires that no product exceeds its limit: bytes of tensors, iterations of kernels, and the parts of
-dims that are sums. Zeros count as ones there, so that a part of a product is never larger than the product.
+Sizes are multiplied in 64 bits, in the planned function and at the start of kernels. This is exact because the
+planned function first requires that no product exceeds its limit: bytes of tensors, iterations of kernels, and the
+terms of dims that are sums. The checks replace zeros by ones, so that a part of a product is never larger than the
+product.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import Sizes
 
 _SATURATED = float(1 << 62)
-"""What products beyond it are taken for: an exact f64 that fits in 64 bits."""
+"""Products are clamped to this: an exact f64 that fits in 64 bits."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """`scale` times the product of the factors, which must be at most `limit`."""
+    """`scale` times the product of dims, which must be at most `limit`."""
 
     factors: tuple[Dim, ...]
     scale: int
@@ -37,7 +38,7 @@ class Extent:
         return set().union(*map(D.symbols_of, self.factors))
 
     def emit(self, values: Values) -> Any:
-        """The product at the insertion point, as an index; 2^62 where it is larger."""
+        """Return the product at the insertion point as an index, clamped to 2^62."""
         product = values.constant(float(self.scale))
         for factor in self.factors:
             product = create("arith.mulf", product.type, product, values.at_least_one(factor))
@@ -59,7 +60,7 @@ class Nonnegative:
 
 
 class Values:
-    """Sizes as f64, each computed once."""
+    """Emitter of sizes as f64, each computed once."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -69,7 +70,7 @@ class Values:
         return emit_constant(number, ir.F64Type.get())
 
     def at_least_one(self, dim: Dim) -> Any:
-        """max(dim, 1)"""
+        """Return max(dim, 1)."""
         key = str(dim)
         if key not in self._known:
             index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
@@ -80,7 +81,7 @@ class Values:
 
 @dataclass
 class Extents:
-    """The products of one function, of which those that others imply are left out."""
+    """The products of one function, without those that others imply."""
 
     is_early: Callable[[Dim], bool]
     _largest: dict[tuple[str, ...], Extent] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Extents:
             self._keep(Extent(tuple(sorted(factors, key=str)), scale, limit, text))
 
     def add_dim(self, dim: Dim, text: str, limit: int = MAX_ITERATIONS) -> None:
-        """Require that each product which a dim is a sum of is at most the limit; so for dims that it is made of."""
+        """Require that each term of a dim is at most the limit, recursively for the dims in it."""
         if isinstance(dim, int) or (limit == MAX_ITERATIONS and (dim.is_symbol or str(dim) in self._parts)):
             return
         self._parts.add(str(dim))
@@ -118,7 +119,7 @@ class Extents:
             self._largest[key] = extent
 
     def required(self) -> list[Extent]:
-        """What has to be checked so that all are within their limits."""
+        """Return the checks that keep all products within their limits."""
         found = [(Counter(key), extent) for key, extent in self._largest.items()]
         return [
             extent
@@ -127,14 +128,14 @@ class Extents:
         ]
 
     def _implies(self, more: Counter[str], other: Extent, factors: Counter[str], extent: Extent) -> bool:
-        """Whether an extent, checked no later, is within its limit wherever the other one is."""
+        """Return whether an extent, checked no later, is within its limit whenever the other one is."""
         if not factors <= more or extent.scale * other.limit > other.scale * extent.limit:
             return False
         return _late(other.factors, self.is_early) == _late(extent.factors, self.is_early)
 
 
 def _late(dims: Iterable[Dim], is_early: Callable[[Dim], bool]) -> set[str]:
-    """The symbols of these dims that data tells."""
+    """Return the data-dependent symbols of these dims."""
     return {name for dim in dims for name in D.symbols_of(dim) if not is_early(D.symbol(name))}
 
 

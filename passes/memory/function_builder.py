@@ -1,4 +1,4 @@
-"""The function over buffers while it is built, as control flow and scalars see it."""
+"""The interface of a function over buffers under construction, for control flow and scalars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class FunctionBuilder(Protocol):
     """The builder of a planned function (`build.py`)."""
 
     scalars: dict[Any, Any]
-    """By value of the function over tensors, the scalar of the function over buffers."""
+    """Scalars of the function over buffers, by value of the function over tensors."""
 
     def buffer(self, value: Any) -> Any:
         """Return the buffer of a tensor."""
@@ -27,4 +27,4 @@ class FunctionBuilder(Protocol):
         """Emit the copies of this number."""
 
     def inside(self) -> AbstractContextManager[None]:
-        """Enter a region: buffers made in it are not known outside."""
+        """Enter a region: buffers created in it are not visible outside."""

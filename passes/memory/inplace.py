@@ -1,4 +1,4 @@
-"""Which inputs of a prim function its output may overwrite."""
+"""In-place execution: inputs of a prim function that its output may overwrite."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 
 
 def annotate_inplace(view: PrimView) -> None:
-    """Write `tir.inplace` on a prim function in tensor form, where there are such inputs."""
+    """Annotate a prim function in tensor form with `tir.inplace` if it has such inputs."""
     positions = inplace_inputs(view)
     if positions:
         view.op.attributes[INPLACE] = ir.DenseI64ArrayAttr.get(positions)
 
 
 def inplace_inputs(view: PrimView) -> list[int]:
-    """Positions of the inputs that the output may overwrite: functions of one elementwise block have some."""
+    """Return positions of the inputs that the output may overwrite, for functions of one elementwise block."""
     if len(view.blocks) != 1 or view.others or len(view.returned) != 1:
         return []
     block = view.blocks[0]
@@ -40,7 +40,7 @@ def _bytes(value: Any) -> Dim:
 
 
 def _reads_in_step(block: BlockView, argument: Any, output: OperandView) -> bool:
-    """Whether each element of the argument is read only where the same element of the output is computed."""
+    """Return whether each element of the argument is read only for the same element of the output."""
     reads = [operand for operand in block.inputs if operand.value == argument]
     return bool(reads) and all(
         not operand.is_opaque
@@ -52,15 +52,15 @@ def _reads_in_step(block: BlockView, argument: Any, output: OperandView) -> bool
 
 
 def inplace_of(function: Any) -> list[int]:
-    """The inputs that a scheduled prim function allows to be overwritten."""
+    """Return the inputs that a scheduled prim function allows to be overwritten."""
     attributes = function.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[INPLACE])) if INPLACE in attributes else []
 
 
 def without_start(module: Any, function: Any) -> str:
-    """The name of a prim function for where its output is in the memory of its input: nothing is copied first.
+    """Return the name of the variant of a prim function that works in place, without the initial copy.
 
-    The function itself, if it copies nothing.
+    This is the function itself if it has no initial copy.
     """
     name = ir.StringAttr(function.operation.attributes["sym_name"]).value
     if not _starts(function.operation):
@@ -81,6 +81,6 @@ def _functions(module: Any) -> list[Any]:
 
 
 def _starts(function: Any) -> list[Any]:
-    """What copies an input to the output first."""
+    """Return the initial copies of an input to the output."""
     blocks = function.regions[0].blocks
     return [op.operation for op in blocks[0].operations if START in op.operation.attributes] if len(blocks) else []

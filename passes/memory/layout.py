@@ -1,8 +1,8 @@
-"""Where buffers lie in one arena: offsets such that buffers alive at one time do not overlap.
+"""Layout of the arena: offsets such that buffers alive at the same time do not overlap.
 
-Buffers whose sizes are numbers are packed first. Those whose sizes depend on symbols share *slots* behind them: a slot
-is as large as the largest of its buffers, none of which are alive at one time, so that its size, and where the next one
-begins, are expressions that compiled code computes when the model is called.
+Buffers of static sizes are packed first. Those of symbolic sizes share *slots* behind them: a slot is as large as
+the largest of its buffers, no two of which are alive at the same time. Its size and the offset of the next slot are
+expressions that compiled code evaluates in each call.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mirlo.dialects.tir.buffers import ALIGNMENT, aligned
 
 @dataclass
 class Interval:
-    """A buffer: its size, and the first and last step at which it is alive."""
+    """A buffer: its size and its live range, from the first to the last step."""
 
     size: Dim
     first: int
     last: int
     offset: Dim = 0
     is_late: bool = False
-    """Whether nobody knows before the call how large it is: it is no part of the arena."""
+    """Whether its size is unknown before the call: it is not part of the arena."""
 
     def overlaps(self, other: Interval) -> bool:
         return self.first <= other.last and other.first <= self.last
@@ -37,7 +37,7 @@ class _Slot:
 
 
 def place(buffers: Sequence[Interval]) -> Dim:
-    """Set the offset of each buffer; returns the size of the arena."""
+    """Set the offset of each buffer; return the size of the arena."""
     total: Dim = _place_fixed([b for b in buffers if isinstance(b.size, int)])
     for slot in _slots([b for b in buffers if not isinstance(b.size, int)]):
         for buffer in slot.members:
@@ -47,7 +47,7 @@ def place(buffers: Sequence[Interval]) -> Dim:
 
 
 def _place_fixed(buffers: Sequence[Interval]) -> int:
-    """Largest first, each as low as it fits."""
+    """Pack buffers of static sizes, largest first, each at the lowest free offset."""
     placed: list[Interval] = []
     total = 0
     for buffer in sorted(buffers, key=lambda b: (-_number(b.size), b.first)):
@@ -63,7 +63,7 @@ def _place_fixed(buffers: Sequence[Interval]) -> int:
 
 
 def _slots(buffers: Sequence[Interval]) -> list[_Slot]:
-    """The slots of buffers of symbolic sizes: largest first, each in the slot that grows least for it."""
+    """Assign buffers of symbolic sizes to slots: largest first, each to the slot that grows least."""
     slots: list[_Slot] = []
     for buffer in sorted(buffers, key=lambda b: (-D.guess(b.size), b.first)):
         size = aligned(buffer.size)
@@ -85,7 +85,7 @@ def _number(size: Dim) -> int:
 
 
 def lower_bound(buffers: Sequence[Interval]) -> int:
-    """Bytes that are alive at the worst moment, of buffers of known sizes: no plan needs less."""
+    """Return the peak of live bytes of buffers of static sizes: no plan needs less."""
     fixed = [(_number(aligned(b.size)), b) for b in buffers if isinstance(b.size, int)]
     steps = sorted({b.first for _, b in fixed})
     return max((sum(size for size, b in fixed if b.first <= s <= b.last) for s in steps), default=0)

@@ -1,10 +1,10 @@
-"""What a planned module calls its functions: for those who make code of it, and need nothing of what planned it."""
+"""Names of functions in a planned module, for code generators that need nothing else of the planner."""
 
 from __future__ import annotations
 
 SIZES_SUFFIX = "_sizes"
-"""After the name of a function: the one that gives the sizes of its results and its arena."""
+"""Suffix of the function that computes the sizes of a function's results and arena."""
 ALLOCATE, CHECK = "mirlo_allocate", "mirlo_check"
-"""The functions that give memory of sizes that data told, and that end a call for such a size."""
+"""The functions that allocate memory of data-dependent sizes, and that end a call for an invalid size."""
 FORK = "tir.fork"
 """Attribute of a function without body that runs a region on several threads."""

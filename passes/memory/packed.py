@@ -1,7 +1,7 @@
-"""Calls of run-time functions in a planned function.
+"""Calls of packed functions in a planned function.
 
-`relax.call_dps_packed` becomes a call of a declared function that takes the pointers of all packed functions, the call
-record, and the buffers; it returns whether the function failed. The target gives it a body.
+`relax.call_dps_packed` becomes a call of a declared function that takes the pointers of all packed functions, the
+call record, and the buffers; it returns whether the function failed. The target provides its body.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from mirlo.dialects.bindings import func, ir
 
 CALL = "relax.call_dps_packed"
 PACKED = "relax.packed"
-"""Names of the run-time functions that a function calls; on a declaration, the one that it stands for."""
+"""Names of the packed functions that a function calls; on a declaration, the one it stands for."""
 TYPES = "relax.types"
-"""On a declaration: the tensor types of the buffers that the run-time function is given."""
+"""On a declaration: the tensor types of the buffers passed to the packed function."""
 WRITTEN = "relax.written"
-"""On a declaration: how many of the buffers, the last ones, the run-time function writes."""
+"""On a declaration: how many of the buffers, the last ones, the packed function writes."""
 FUNCTIONS, RECORD = "relax.functions", "relax.record"
-"""Arguments of a planned function: the pointers of the run-time functions, and the call record."""
+"""Arguments of a planned function: the pointers of the packed functions, and the call record."""
 RECORD_WORDS = 2
 
 
 @dataclass
 class PackedCalls:
-    """The run-time functions that one function calls, and the declarations made for its calls."""
+    """The packed functions that one function calls, and the declarations for its calls."""
 
     module: Any
     names: list[str]
@@ -35,15 +35,14 @@ class PackedCalls:
     declared: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def argument_types(self) -> list[Any]:
-        """Types of the pointers, where functions are called, and of the record, where there is any use for it."""
+        """Return the types of the pointers, if functions are called, and of the record, if it is used."""
         i64 = ir.IntegerType.get_signless(64)
         pointers = [ir.MemRefType.get([len(self.names)], i64)] if self.names else []
         has_record = bool(self.names) or self.record_words > RECORD_WORDS
         return pointers + ([ir.MemRefType.get([self.record_words], i64)] if has_record else [])
 
     def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any], written: int) -> None:
-        """The call at the insertion point; `arguments` are the pointers, the record, the buffers, and then the values
-        of all dims of the tensors that are no numbers."""
+        """Emit the call; `arguments` are the pointers, the record, the buffers, then the values of all dynamic dims."""
         i1 = ir.IntegerType.get_signless(1)
         key = (name, str(written), *map(str, tensor_types), *(str(v.type) for v in arguments))
         if key not in self.declared:
@@ -53,7 +52,7 @@ class PackedCalls:
     def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any], written: int) -> str:
         i1 = ir.IntegerType.get_signless(1)
         kind = ir.FunctionType.get(list(types), [i1])
-        symbols = ir.SymbolTable(self.module.operation)  # a table made later would take the new name for known
+        symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
         made = func.FuncOp("packed_" + re.sub(r"\W", "_", name), kind, visibility="private", ip=False)
         self.module.regions[0].blocks[0].append(made.operation)
         symbol = ir.StringAttr(symbols.insert(made.operation)).value
@@ -64,12 +63,12 @@ class PackedCalls:
 
 
 def packed_names(steps: Sequence[Any]) -> list[str]:
-    """The run-time functions that these operations call, each once."""
+    """Return the packed functions that these operations call, without duplicates."""
     return list(dict.fromkeys(op.opview.function for op in steps if op.name == CALL))
 
 
 def names_called(main: Any) -> list[str]:
-    """The run-time functions that the entry function calls, in the order of their pointers."""
+    """Return the packed functions that the entry function calls, in the order of their pointers."""
     if PACKED not in main.attributes:
         return []
     return [ir.StringAttr(name).value for name in ir.ArrayAttr(main.attributes[PACKED])]

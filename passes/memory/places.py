@@ -1,4 +1,4 @@
-"""Where each tensor of a function lives: in a parameter, in an output, or for some steps in the arena."""
+"""Memory assignment of the tensors of a function: a parameter, an output, or an interval of the arena."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mirlo.passes.memory.timeline import Body, Step, Timeline, is_tensor, tensor
 from mirlo.passes.registry import PassError
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
-"""Operators that only look at a buffer in another shape."""
+"""Operators that only view a buffer in another shape."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
-"""Operators that write their results to buffers that they are given."""
+"""Operators that write their results to buffers passed to them."""
 BIND = "relax.bind_dims"
 SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"
 
 
 def storage_memref(tensor_type: Any) -> Any:
-    """The buffer type of a relax tensor."""
+    """Return the buffer type of a relax tensor."""
     element = dtype_of_mlir(tensor_type.element_type)
     if element is None:
         raise PassError(f"no buffer can hold {tensor_type}")
@@ -36,13 +36,13 @@ def storage_memref(tensor_type: Any) -> Any:
 
 @dataclass(eq=False)
 class Storage:
-    """Memory that one tensor after another lives in: an output, or an interval of the arena."""
+    """Memory that several tensors use one after another: an output, or an interval of the arena."""
 
     interval: Interval
     output: int | None = None
     members: int = 0
     free_after: int = 0
-    """Until this number something else is read here: what is made later may be made right here."""
+    """The step until which the current content is read; a tensor defined later may be computed here."""
 
     def cover(self, first: int, last: int) -> None:
         self.interval.first = min(self.interval.first, first)
@@ -51,7 +51,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Move:
-    """A tensor that must be copied, and where; over another place first, if what it is copied from is written to."""
+    """A required copy of a tensor, through temporary memory if its source is overwritten first."""
 
     source: Any
     target: Storage
@@ -59,11 +59,11 @@ class Move:
 
 
 class Places:
-    """The places of all tensors of a function.
+    """The memory assignment of all tensors of a function.
 
-    What an `scf.if` yields is computed right into the memory of its results where it can be, and else copied. A loop
-    has one place for each tensor that it carries: before the loop, in every round, and after it. What a round yields
-    is computed right there if the value of the round before is not read any more.
+    The values that an `scf.if` yields are computed directly in the memory of its results where possible, and else
+    copied. A loop has one storage for each tensor that it carries: before the loop, in every iteration, and after
+    it. A yielded value is computed directly there if the value of the previous iteration is not read any more.
     """
 
     def __init__(self, timeline: Timeline, callee: Callable[[Any], Any]) -> None:
@@ -72,11 +72,11 @@ class Places:
         self.in_place = 0
         """How many calls overwrite an input."""
         self.storage: dict[Any, Storage] = {}
-        """By root."""
+        """Storage by root tensor."""
         self.workspaces: dict[int, Interval] = {}
         """Scratch memory of the calls, by number."""
         self.moves: dict[int, list[Move]] = {}
-        """Copies, by the number of the terminator or of the loop before which they happen."""
+        """Copies, by the number of the terminator or loop before which they happen."""
         self._roots: dict[Any, Any] = {}
         self._made: dict[Any, Step] = {}
         for step in timeline.steps():
@@ -92,14 +92,14 @@ class Places:
         told = {
             name: step.start for step in timeline.steps() if step.op.name == BIND for name in step.op.opview.symbols
         }
-        # Nothing is computed right into an output before its dims are known.
+        # No value is computed directly in an output before the output's dims are known.
         outputs = [
             Storage(Interval(bytes_of(value), body.end, body.end), output=i, free_after=_known_at(value, told))
             for i, value in enumerate(returned)
         ]
         pairs = zip(returned, outputs, strict=True)
         self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
-        """Roots that are computed right into an output."""
+        """Roots that are computed directly in an output."""
         self._want(body.end, returned, outputs)
         self._settle(body)
         self._cover()
@@ -113,12 +113,12 @@ class Places:
         return self._roots.get(value, value)
 
     def intervals(self) -> list[Interval]:
-        """All that needs a part of the arena."""
+        """Return all intervals of the arena."""
         staged = [move.through for moves in self.moves.values() for move in moves if move.through is not None]
         found = {id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None}
         return [*found.values(), *self.workspaces.values()]
 
-    # What is computed right where it is wanted. Later steps are looked at first: they say where.
+    # Values that are computed directly in their destination. Steps are visited backwards: later ones determine it.
 
     def _settle(self, body: Body) -> None:
         for step in reversed(body.steps):
@@ -135,7 +135,7 @@ class Places:
                 self._settle_while(step, targets, body)
 
     def _settle_while(self, step: Step, targets: list[Storage], body: Body) -> None:
-        """What the condition lets through is what the round reads, and the result: one place if it is just passed."""
+        """Assign what the condition passes on, the iteration's input and the result, one storage if equal."""
         before, after = step.bodies
         arguments, forwarded = tensors(before.arguments), tensors(before.terminator.operands)
         for argument, target in zip(tensors(after.arguments), targets, strict=True):
@@ -153,7 +153,7 @@ class Places:
         self._yield(before, forwarded, targets, [])
 
     def _enter(self, step: Step, inits: list[Any], arguments: list[Any], places: list[Storage], body: Body) -> None:
-        """What a loop starts with is computed where the loop carries it, if nothing else reads it."""
+        """Compute the initial values of a loop in its carried storage if nothing else reads them."""
         for init, argument, storage in zip(inits, arguments, places, strict=True):
             self._put(argument, storage)
             if self.last[self.root(init)] == step.start:
@@ -163,7 +163,7 @@ class Places:
     def _yield(
         self, body: Body, values: list[Any], targets: list[Storage], readers: Sequence[Any] | None = None
     ) -> None:
-        """Compute the values in the targets, which tensors of the body (its arguments, else `readers`) live in."""
+        """Compute the yielded values in the targets, which the body's tensors (arguments, else `readers`) are."""
         readers = tensors(body.arguments) if readers is None else readers
         kept = [(storage, storage.free_after) for storage in (*targets, *(self.storage[reader] for reader in readers))]
         for reader in readers:
@@ -177,7 +177,7 @@ class Places:
             storage.free_after = before
 
     def _claim(self, value: Any, storage: Storage, body: Body, readers: Sequence[Any] = ()) -> bool:
-        """Let a value be computed in a storage, if this body computes it, and what is there is not read any more."""
+        """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
         if step is None or root in self.storage or not any(step is each for each in body.steps):
@@ -202,7 +202,7 @@ class Places:
         storage.members += 1
 
     def _cover(self) -> None:
-        """The time for which each storage is needed: from its first tensor to the last use of any."""
+        """Compute the live range of each storage: from its first tensor to the last use of any."""
         for value, storage in self.storage.items():
             step = self._made.get(value)
             if step is not None:
@@ -233,7 +233,7 @@ class Places:
                 return
 
     def _may_overwrite(self, op: Any, root: Any) -> bool:
-        """Whether a call may write its result over this input: wherever it reads it, it has read it before."""
+        """Return whether a call may write its result over this input: it reads each element before it writes it."""
         if op.name != "relax.call_tir" or len(op.results) != 1:
             return False
         allowed = set(inplace_of(self.callee(op)))
@@ -246,7 +246,7 @@ class Places:
         self._wanted.append((number, values, targets))
 
     def _moves(self, number: int, values: list[Any], targets: list[Storage]) -> list[Move]:
-        """The copies that bring values to their targets, as if all happened at once."""
+        """Return the copies that move values to their targets as if all happened at once."""
         wanted = [
             (value, self.storage.get(self.root(value)), target) for value, target in zip(values, targets, strict=True)
         ]
@@ -259,7 +259,7 @@ class Places:
 
 
 def _known_at(value: Any, told: Mapping[str, int]) -> int:
-    """The number of the step that tells the last of a tensor's dims; 0 for what is known before."""
+    """Return the number of the step that binds the last of a tensor's dims; 0 if all are known before."""
     dims = dims_of(value.type) if is_tensor(value) else ()
     return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
 

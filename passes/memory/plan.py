@@ -1,12 +1,12 @@
-"""The pass `plan-memory`: the graph function from tensors to buffers, all intermediates in one arena.
+"""The pass `plan-memory`: rewrites the graph function to buffers, with all intermediates in one arena.
 
     func.func @main(%x: tensor<..> {relax.name = "x"}) -> (tensor<..> {relax.name = "y"})
 becomes
     func.func @main(%x: memref<..> {..}, %y: memref<..> {..}, %w: memref<..> {relax.param = "w"},
                     %arena: memref<Nxi8> {relax.arena})
 
-whose body is calls of prim functions on parameters and views of the arena, in `scf.if`, `scf.for` and `scf.while` where
-the graph has them. Liveness is by program order.
+whose body calls prim functions on parameters and views of the arena, within the `scf.if`, `scf.for` and `scf.while` of
+the graph. Liveness follows program order.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, register_pass
 
 GIVEN_AWAY = ("relax.call_external", "func.call")
-"""Calls of parts of the model that code generators were given, and have not compiled."""
+"""Calls of parts of the model that belong to code generators and are not compiled yet."""
 
 
 @dataclass(frozen=True)
 class MemoryRecord:
-    """What the plan came to: bytes of the arena, and the least that any plan needs."""
+    """The result of planning: bytes of the arena, and a lower bound for any plan."""
 
     function: str
     arena: Dim
@@ -48,9 +48,9 @@ class MemoryRecord:
 @register_pass
 @dataclass(frozen=True)
 class PlanMemory(Pass):
-    """Give every tensor of the graph a place: a parameter, an output, or a part of one arena.
+    """Assign memory to every tensor of the graph: a parameter, an output, or a part of one arena.
 
-    Needs scheduled prim functions. Tensors that are alive at different times share memory.
+    Prim functions must be scheduled. Tensors that are alive at different times share memory.
     """
 
     name = "plan-memory"
@@ -69,8 +69,8 @@ def _functions(module: Any) -> list[Any]:
 
 
 READABLE = 64
-"""Bytes behind an arena whose buffers may have no elements: kernels load what is the same in all iterations before a
-loop, also where there are no iterations."""
+"""Readable bytes behind an arena whose buffers may be empty: kernels hoist loop-invariant loads out of loops, also
+of loops without iterations."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class _Planner:
         return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
 
     def _check_views(self, symbols: Symbols) -> None:
-        """A view has as many elements as what it is a view of: where only run time tells, that is checked there."""
+        """Require that views have the elements of their operands; checked at run time if unknown."""
         for op in self.timeline.operations():
             if op.name not in VIEWS:
                 continue
@@ -114,16 +114,16 @@ class _Planner:
 
     @staticmethod
     def _is_late(interval: Interval, symbols: Symbols) -> bool:
-        """Whether a buffer's size is known while the model runs only; else it becomes one known before."""
+        """Return whether a buffer's size is data-dependent; otherwise replace it by a size known before the call."""
         size = symbols.bounded(interval.size)
         interval.is_late = size is UNKNOWN
         if not interval.is_late:
-            # In a branch that is not taken a size may be negative: it must not make room for what is beside it.
+            # In a branch that is not taken a size may be negative, which must not shrink the arena.
             interval.size = size if is_nonnegative(size) else maximum(size, 0)
         return interval.is_late
 
     def check(self) -> None:
-        """Only what the plan understands may be there, with known sizes."""
+        """Check that the function contains only operations that the planner supports, with known sizes."""
         for op in self.timeline.operations():
             if op.name == "relax.call_packed":
                 raise PassError(
@@ -167,7 +167,7 @@ class _Planner:
                 self._check_body(nested)
 
     def _bound_symbols(self) -> set[str]:
-        """The symbols whose values are known when the model runs."""
+        """Return the symbols whose values are known when the model runs."""
         dims = [dim for value in self.timeline.body.arguments if is_tensor(value) for dim in dims_of(value.type)]
         names = set().union(*map(symbols_of, dims))
         for op in self.timeline.operations():

@@ -1,4 +1,4 @@
-"""What a planned function requires of run-time sizes, so that what it computes with them cannot overflow."""
+"""Requirements of a planned function on run-time sizes, so that its computations on them cannot overflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
 
 
 class Requirements:
-    """Collects the products and the dims of a function, and of the kernels that it calls."""
+    """Collector of the products and the dims of a function, and of the kernels that it calls."""
 
     def __init__(self, timeline: Timeline, symbols: Symbols, callee: Callable[[Any], Any]) -> None:
         self.symbols = symbols
@@ -31,7 +31,7 @@ class Requirements:
         self._visit(timeline.body, True)
 
     def settle(self) -> list[Dim]:
-        """Hand what is required to the symbols; returns those of which the run time wants the values, to show them."""
+        """Add the requirements to the symbols; return the dims whose values the run time shows in errors."""
         symbols, shown = self.symbols, list[Dim]()
         late: list[Any] = []
         for each, always in self._dims.values():
@@ -68,7 +68,7 @@ class Requirements:
                 self._visit(nested, False)
 
     def _tensor(self, value: Any, names: str, always: bool) -> None:
-        """Require of a tensor that it can be in memory; `always`, of one that is made in every call."""
+        """Require that a tensor fits in memory; `always`, for one that is created in every call."""
         tensor = TensorType.from_mlir(value.type) if is_tensor(value) else None
         if tensor is None or all(isinstance(dim, int) for dim in tensor.shape):
             return

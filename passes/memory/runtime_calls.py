@@ -1,7 +1,7 @@
-"""What a planned function asks of the run time while it runs: memory of a size that data told, an end with an error.
+"""Calls of the run time in a planned function: allocation of data-dependent sizes, termination with an error.
 
-Both are calls of declared functions, to which the target gives bodies; the function that calls them returns at once
-where they say that something failed.
+Both are calls of declared functions, whose bodies the target provides; their caller returns at once if they report a
+failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNLIMITED = (1 << 63) - 1
 
 
 def allocate(module: Any, record: Any, number: int, size: Any) -> Any:
-    """Bytes of memory that live until the call's results are handed over; `number` is that of an output, or -1."""
+    """Allocate bytes that live until the call's results are returned; `number` is that of an output, or -1."""
     index = ir.IndexType.get()
     memory = ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
     _declare(module, ALLOCATE, [record.type, index, index], [memory])
@@ -26,7 +26,7 @@ def allocate(module: Any, record: Any, number: int, size: Any) -> Any:
 
 
 def check(module: Any, record: Any, value: Any, most: Any | None, number: int) -> None:
-    """End the call unless 0 <= value <= most; `number` is that of the text that is said."""
+    """End the call unless 0 <= value <= most; `number` is that of the error text."""
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
     _declare(module, CHECK, [record.type, index, index, index], [i1])
     limit = emit_constant(UNLIMITED, index) if most is None else most

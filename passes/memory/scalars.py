@@ -1,4 +1,4 @@
-"""Scalars among tensors: conditions, numbers of rounds. Elements of tensors are loaded and stored."""
+"""Scalars among tensors: conditions, trip counts. Elements of tensors are loaded and stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXTRACT = "tensor.extract"
 
 
 def is_known(op: Any) -> bool:
-    """Whether this is an operation that `emit` takes."""
+    """Return whether `emit` supports this operation."""
     if op.name == EXTRACT:
         return _can_be_loaded(op.results[0].type)
     if op.name == FROM_ELEMENTS:
@@ -29,7 +29,7 @@ def is_known(op: Any) -> bool:
 
 
 def emit(planned: FunctionBuilder, op: Any) -> None:
-    """The operation over buffers, at the insertion point."""
+    """Emit the operation over buffers at the insertion point."""
     if op.name == EXTRACT:
         places = [planned.scalars[value] for value in list(op.operands)[1:]]
         stored = memref.LoadOp(planned.buffer(op.operands[0]), places).result
@@ -46,13 +46,13 @@ def emit(planned: FunctionBuilder, op: Any) -> None:
 
 
 def _can_be_loaded(scalar: Any) -> bool:
-    """Unsigned numbers and the narrow floats that lie in integers have no operations of their own."""
+    """Return whether a scalar can be loaded: unsigned and coded low-precision types have no upstream operations."""
     found = dtype_of_mlir(scalar)
     return found is not None and (found.name == "bool" or ir.Type.parse(found.storage) == scalar)
 
 
 def _loaded(stored: Any, wanted: Any) -> Any:
-    """A stored element as what the graph works with: bools lie in bytes."""
+    """Convert a stored element to the graph's type: bools are stored as bytes."""
     if stored.type == wanted:
         return stored
     zero = arith.ConstantOp(stored.type, ir.IntegerAttr.get(stored.type, 0)).result
@@ -69,7 +69,7 @@ def _store_all(planned: FunctionBuilder, op: Any) -> None:
 
 
 def _select(planned: FunctionBuilder, op: Any) -> None:
-    """One of two tensors, copied. Simplification makes this of branches that compute nothing."""
+    """Copy one of two tensors. Simplification creates this from branches that compute nothing."""
     condition, *values = op.operands
     target = planned.buffer(op.results[0])
     made = scf.IfOp(planned.scalars[condition], has_else=True)

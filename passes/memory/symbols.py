@@ -1,7 +1,7 @@
-"""Sizes of run time in a planned function: the values of symbols, what is computed from them, and what they must fit.
+"""Run-time sizes in a planned function: values of symbols, sizes computed from them, and their checks.
 
-The run time hands the sizes of the inputs' dims to compiled code in the *call record*. Before a call it asks the
-function of sizes (`@main_sizes`), which checks them, and writes how large the arena and the outputs' dims are.
+The run time passes the dims of the inputs to compiled code in the *call record*. Before a call it runs the size
+function (`@main_sizes`), which checks them, and writes the size of the arena and the dims of the outputs.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ from mirlo.passes.registry import PassError
 SYMBOLS = "relax.symbols"
 """Attribute of a planned function: the dims of its inputs that the run time writes into the call record, in order."""
 SIZES = "relax.sizes"
-"""Attribute of a planned function: the dims that compiled code writes into the record after those; the first is the
-size of the arena."""
+"""Attribute of a planned function: the dims that compiled code writes into the record after those of the inputs; the
+first is the size of the arena."""
 CHECKS = "relax.checks"
-"""Attribute of a planned function: what is said where sizes do not fit, by number."""
+"""Attribute of a planned function: the error texts for failed size checks, by number."""
 SHOWN = "relax.shown"
-"""Attribute of a planned function: for each of those, the symbols whose values are shown with it."""
+"""Attribute of a planned function: for each error text, the symbols whose values are shown with it."""
 LATE = "relax.late"
-"""Attribute of a planned function: the sizes that compiled code writes while it runs, and not before."""
+"""Attribute of a planned function: the sizes that compiled code writes during the call, not before."""
 
 
 @dataclass
 class Check:
-    """Something that must hold of sizes before a call: left == right, or left <= right."""
+    """A check of sizes before a call: left == right, or left <= right."""
 
     left: Dim
     right: Dim
     text: str
     is_equality: bool = True
     shown: tuple[str, ...] = ()
-    """The symbols whose values are shown, where not the value of `left`."""
+    """The symbols whose values are shown instead of the value of `left`."""
 
 
 @dataclass
 class Symbols:
-    """The symbols of one function: those of its inputs, and those that operations bind while it runs."""
+    """The symbols of one function: those of its inputs, and those that operations bind during the call."""
 
     inputs: list[str]
-    """The text of each distinct dim of the inputs that is no number, in order: most are plain symbols."""
+    """The text of each distinct dynamic dim of the inputs, in order: most are plain symbols."""
     bounds: dict[str, Dim]
-    """Of the symbols that data tells: what each is at most; UNKNOWN where nothing is known."""
+    """Upper bounds of data-dependent symbols; UNKNOWN for no bound."""
     sizes: list[Dim] = field(default_factory=list)
-    """What is written into the record after the inputs' dims."""
+    """The sizes written into the record after the inputs' dims."""
     checks: list[Check] = field(default_factory=list)
     solved: dict[str, Dim] = field(default_factory=dict)
-    """Symbols that no input has for a dim, each with the dim of an input that tells what it is."""
+    """Symbols that are no dim of an input, each with the input dim that determines it."""
     extents: list[Extent] = field(default_factory=list)
-    """What is required of products of sizes that are known before the call."""
+    """Requirements on products of sizes that are known before the call."""
     late: list[Extent | Nonnegative] = field(default_factory=list)
-    """What is required of sizes that data tells."""
+    """Requirements on data-dependent sizes."""
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is said where a product, or a size that data tells, is wrong, after the checks: each with the symbols whose
+    """Error texts of products and of data-dependent sizes, numbered after the checks: each with the symbols whose
     values are shown."""
 
     @staticmethod
     def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> Symbols:
-        """From the types of the inputs, and the operations that bind symbols."""
+        """Create the symbols from the types of the inputs, and the operations that bind symbols."""
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
         bounds: dict[str, Dim] = {}
@@ -98,12 +98,12 @@ class Symbols:
 
     @property
     def plain(self) -> list[str]:
-        """The inputs' dims that are symbols themselves."""
+        """Return the inputs' dims that are plain symbols."""
         return [text for text in self.inputs if D.is_symbol_name(text)]
 
     @property
     def early(self) -> set[str]:
-        """The symbols whose values are known before the call."""
+        """Return the symbols whose values are known before the call."""
         return {*self.plain, *self.solved}
 
     @property
@@ -112,27 +112,27 @@ class Symbols:
 
     @property
     def words(self) -> int:
-        """Words of the call record: the last one is the function that gives memory."""
+        """Return the number of words of the call record, including the allocation function at the end."""
         return RECORD_WORDS + (len(self.inputs) + len(self.sizes) + 1 if self.any else 0)
 
     def slot(self, dim: Dim) -> int:
-        """The word of the record that holds a dim."""
+        """Return the word of the record that holds a dim."""
         text = str(dim)
         if text in self.inputs:
             return RECORD_WORDS + self.inputs.index(text)
         return RECORD_WORDS + len(self.inputs) + list(map(str, self.sizes)).index(text)
 
     def text_number(self, text: str, shown: Iterable[str] = ()) -> int:
-        """The number of what is said where a size that data tells is wrong: it follows the checks."""
+        """Return the number of the error text for an invalid data-dependent size; these follow the checks."""
         self.texts.setdefault(text, tuple(sorted(shown)))
         return len(self.checks) + list(self.texts).index(text)
 
     def is_early(self, dim: Dim) -> bool:
-        """Whether the dim is known before the call."""
+        """Return whether the dim is known before the call."""
         return D.symbols_of(dim) <= self.early
 
     def bounded(self, size: Dim) -> Dim:
-        """A size before the call that is at least as large; UNKNOWN where none is known."""
+        """Return an upper bound of a size that is known before the call, or UNKNOWN."""
         for _ in range(len(self.bounds) + 1):
             late = D.symbols_of(size) - self.early
             if not late:
@@ -143,14 +143,14 @@ class Symbols:
         return D.UNKNOWN
 
     def load(self, record: Any) -> dict[str, Any]:
-        """The values of the inputs' symbols, at the insertion point."""
+        """Return the values of the inputs' symbols at the insertion point."""
         values = {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
         for name, dim in self.solved.items():
             factor = _linear_in(dim, name)
             assert factor is not None
             rest = Sizes(values).emit(dim - D.symbol(name) * factor)
             total = arith.SubIOp(load_word(record, self.slot(dim)), rest).result
-            # That nothing is left over is checked as for all dims that are computed from others.
+            # A remainder is checked like all dims that are computed from others.
             values[name] = arith.FloorDivSIOp(total, emit_constant(factor, ir.IndexType.get())).result
         return values
 
@@ -168,7 +168,7 @@ class Symbols:
             function.attributes[key] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])
 
     def build_function(self, name: str, after: Any) -> None:
-        """The function of sizes: it checks what the record says of the inputs, and writes all sizes known then."""
+        """Build the size function: it checks the input dims in the record, and writes all sizes known then."""
         kind = ir.MemRefType.get([self.words], ir.IntegerType.get_signless(64))
         with after.location, ir.InsertionPoint(after):
             made = func.FuncOp(name + SIZES_SUFFIX, ir.FunctionType.get([kind], []))
@@ -199,7 +199,7 @@ class Symbols:
 
 
 def load_or_emit(symbols: Symbols, sizes: Sizes, record: Any, dim: Dim) -> Any:
-    """What an input's dim is: from the record, not computed."""
+    """Return the value of an input's dim: loaded from the record, not computed."""
     return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
 
 
@@ -208,7 +208,7 @@ def compare(predicate: str, left: Any, right: Any) -> Any:
 
 
 def load_word(record: Any, slot: int) -> Any:
-    """A word of the record as an index."""
+    """Load a word of the record as an index."""
     word = memref.LoadOp(record, [emit_constant(slot, ir.IndexType.get())]).result
     return create("arith.index_cast", ir.IndexType.get(), word)
 
@@ -219,7 +219,7 @@ def store_word(value: Any, record: Any, slot: int) -> None:
 
 
 def _linear_in(dim: Dim, name: str) -> int | None:
-    """The positive factor of a symbol that a dim depends on in no other way."""
+    """Return the positive coefficient of a symbol if the dim is linear in it, else None."""
     if isinstance(dim, int):
         return None
     factors = [factor for atoms, factor in dim.terms if atoms == (name,)]
@@ -229,7 +229,7 @@ def _linear_in(dim: Dim, name: str) -> int | None:
 
 
 def _grows(size: Dim) -> bool:
-    """Whether a size is larger, or as large, where its symbols are larger."""
+    """Return whether a size is monotonic in its symbols."""
     return isinstance(size, int) or all(factor >= 0 and all(map(_atom_grows, atoms)) for atoms, factor in size.terms)
 
 

@@ -1,7 +1,7 @@
-"""The operations of a function in the order in which they run, and how long each tensor is needed.
+"""The operations of a function in execution order, and the live ranges of tensors.
 
-Steps are numbered in pre-order; an operation with regions has a number before its regions and one after. What a loop
-uses from outside is needed until the loop ends: each round reads it.
+Steps are numbered in pre-order; an operation with regions has a number before its regions and one after. A value
+from outside of a loop is needed until the loop ends, as each iteration reads it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mirlo.dialects.bindings import ir
 
 LOOPS = frozenset({"scf.for", "scf.while"})
 REGIONS = frozenset({"scf.if", *LOOPS})
-"""Operations with regions that plans understand."""
+"""Operations with regions that the planner supports."""
 
 
 @dataclass
 class Body:
-    """A block: its operations, and the one that ends it."""
+    """A block: its operations and its terminator."""
 
     arguments: list[Any]
     steps: list[Step]
@@ -30,7 +30,7 @@ class Body:
 
 @dataclass
 class Step:
-    """An operation and when it runs: from `start` to `end`, the same number where it has no regions."""
+    """An operation and its range of steps: from `start` to `end`, the same number if it has no regions."""
 
     op: Any
     start: int
@@ -66,14 +66,14 @@ class Timeline:
         return step
 
     def steps(self) -> Iterator[Step]:
-        """All steps, outer ones before those inside."""
+        """Yield all steps, outer ones before inner ones."""
         return _steps_of(self.body)
 
     def operations(self) -> list[Any]:
         return [step.op for step in self.steps()]
 
     def last_uses(self, root: Callable[[Any], Any]) -> dict[Any, int]:
-        """The number at which each root is needed last. Roots are the tensors that others are views of."""
+        """Return the last step that needs each root. Roots are the tensors that others are views of."""
         last: dict[Any, int] = {}
         depth: dict[Any, int] = {}
 
@@ -110,5 +110,5 @@ def is_tensor(value: Any) -> bool:
 
 
 def tensors(values: Any) -> list[Any]:
-    """The values that need a buffer; the others are scalars, which stay as they are."""
+    """Return the values that need a buffer; the others are scalars, which stay as they are."""
     return [value for value in values if is_tensor(value)]

@@ -1,4 +1,4 @@
-"""What is said where a view does not have as many elements as what it is a view of."""
+"""Error texts for views whose number of elements differs from that of their operand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.passes.locations import names_of
 
 
 def view_text(op: Any, before: Dim, after: Dim, end: str = "") -> str:
-    """Return the text of the error: what the view says of itself, or how many elements there are."""
+    """Return the text of the error: the view's own text, or the numbers of elements."""
     names = ", ".join(names_of(op.location)) or op.name
     if VIEW_TEXT in op.attributes:
         return f"{names}: {ir.StringAttr(op.attributes[VIEW_TEXT]).value}"

@@ -1,7 +1,7 @@
-"""Letting go of arrays that passes made and that nothing names any more: each copy of the weights takes their memory.
+"""Release of arrays that passes created and that are no longer named: each copy of the weights takes their memory.
 
-A compilation whose store belongs to it alone says so with the option `release`; elsewhere, nothing is let go. Modules
-for other targets may name arrays in ways of their own: where there are any, everything is kept.
+Only a compilation that owns its store sets the option `release`; otherwise nothing is released. Modules for other
+targets may name arrays in their own form: if there are any, all arrays are kept.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import params_of_artifacts
 
 RELEASE = "release"
-"""The session's option."""
+"""The session option that allows releasing."""
 
 
 def named_arrays(root: Any) -> Counter[str] | None:
-    """How many constants, and artifacts of code generators, name each array; None where others may name some."""
+    """Count the constants and artifacts of code generators that name each array; None if others may name some."""
     found: Counter[str] = Counter()
     foreign = False
 
@@ -31,13 +31,13 @@ def named_arrays(root: Any) -> Counter[str] | None:
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    # What code generators made is handed its constants when the model is loaded.
+    # Artifacts of code generators receive their constants when the model is loaded.
     found.update(params_of_artifacts(root))
     return None if foreign else found
 
 
 def release_unnamed(op: Any, session: Any) -> None:
-    """Let go of every array that passes made and that no constant of the module names."""
+    """Release every array that passes created and that no constant of the module names."""
     root = op.operation
     while root.parent is not None:
         root = root.parent.operation
@@ -50,7 +50,7 @@ def release_unnamed(op: Any, session: Any) -> None:
 
 
 class Releaser:
-    """Erases constants one by one, and lets go of their arrays at once."""
+    """Eraser of constants, one by one, that releases their arrays at once."""
 
     def __init__(self, module: Any, session: Any) -> None:
         self.params = session.params

@@ -1,4 +1,4 @@
-"""What the rules for elementary functions share."""
+"""Shared parts of the rules for elementary functions."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def is_infinite(b: ValueBuilder, x: Num) -> Num:
 
 
 def sign_bit(b: ValueBuilder, x: Num) -> Num:
-    """The sign of x in its place, all other bits zero."""
+    """Return the sign bit of x in place, all other bits zero."""
     return b.bits(x) & x.format.sign_bit
 
 
 def flip_sign(b: ValueBuilder, x: Num, sign: Num) -> Num:
-    """x, negated where `sign` (as of `sign_bit`) is set."""
+    """Return x, negated where `sign` (as of `sign_bit`) is set."""
     return b.from_bits(b.bits(x) ^ sign, x.kind)
 
 
 def keep_small(b: ValueBuilder, x: Num, result: Num) -> Num:
-    """`result`, but x where it is so small that f(x) rounds to x; keeps the sign of zero."""
+    """Return `result`, but x where f(x) rounds to x; keeps the sign of zero."""
     return b.select(b.abs(x) < 2.0 ** -(x.format.fraction // 2 + 1), x, result)
 
 
 def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
-    """tanh(2u) where tanh(u) is the quotient.
+    """Return tanh(2u) for tanh(u) = numerator / denominator.
 
-    Near 1 the errors of numerator and denominator cancel, so that short polynomials are enough for both.
+    Near 1 the errors of numerator and denominator cancel, so that short polynomials are accurate enough for both.
     """
     below = b.multiply_add(numerator, numerator, denominator * denominator)
     return b.quotient((numerator + numerator) * denominator, below)

@@ -8,7 +8,7 @@ from mirlo.passes.lower.expansions.elementary import doubled, elementary
 from mirlo.passes.lower.expansions.exponential import expm1_reduced, reduce_exp, scale
 from mirlo.passes.lower.values import Num, ValueBuilder
 
-# P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93, from where on it is 1
+# P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93; beyond, it is 1
 _ERF_LIMIT = 3.93
 _ERF_P = (-4.89557806e-06, 0.000981040532, 0.0196825936, 0.168701738, 0.950122237)
 _ERF_Q = (4.14443093e-05, 0.00562462397, 0.0661378354, 0.324317157, 1.68404782)
@@ -18,7 +18,7 @@ _ERF_Q = (4.14443093e-05, 0.00562462397, 0.0661378354, 0.324317157, 1.68404782)
 def erf(b: ValueBuilder, x: Num) -> Num:
     square = x * x
     below = doubled(b, x * b.polynomial(square, _ERF_P), b.polynomial(square, _ERF_Q))
-    # Exactly 1: Gelu multiplies what is left of 1 + erf with numbers of any size.
+    # Exactly 1: Gelu multiplies 1 + erf, where this cancels, by values of any magnitude.
     return b.select(b.abs(x) >= _ERF_LIMIT, b.copysign(b.like(x, 1.0), x), below)
 
 
@@ -48,7 +48,7 @@ class ErfcConstants:
     vanish: float
     """From here on, erfc(x) rounds to zero."""
     unit: float
-    """So that P, whose values are below 2, rounds well."""
+    """Scale that improves the rounding of P, whose values are below 2."""
     polynomial: tuple[float, ...]
 
 

@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sigmoid: 2^n · e^r with |r| ≤ ln 2 / 2, the second factor a polynomial."""
+"""exp, exp2, expm1, sigmoid: 2^n · e^r with |r| ≤ ln 2 / 2, where e^r is a polynomial."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LN_2 = 0.6931471805599453
 
 @dataclass(frozen=True)
 class ExpConstants:
-    """For one format."""
+    """Constants of one format."""
 
     ln2_high: float
-    """ln 2 with so many trailing zeros that its product with every n is exact; `ln2_low` is the rest."""
+    """ln 2 with trailing zeros such that its product with every n is exact; `ln2_low` is the remainder."""
     ln2_low: float
     polynomial: tuple[float, ...]
     """(e^r - 1 - r) / r² for |r| ≤ ln 2 / 2, minimax relative to e^r - 1."""
     short: tuple[float, ...]
     """The same, minimax relative to e^r, which takes fewer terms."""
     overflow: float
-    """At and above, e^x is infinite; a little more than the exact bound."""
+    """At and above, e^x is infinite; slightly above the exact bound."""
     vanish: float
     """At and below, e^x rounds to zero."""
 
@@ -67,13 +67,13 @@ EXP2_F32 = (0.00132646039, 0.00967157632, 0.055507347, 0.240222409, 0.693147004,
 
 
 def reduce_exp(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """r and n with x = r + n · ln 2; of n, an integer, only the low bits are right."""
+    """Return r and n with x = r + n · ln 2; only the low bits of the integer n are valid."""
     r, _, n = reduce_exp_whole(b, x)
     return r, n
 
 
 def reduce_exp_whole(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
-    """As `reduce_exp`, with n also as a float."""
+    """Return the result of `reduce_exp`, with n also as a float."""
     constants = EXP[x.kind]
     shifted = b.multiply_add(x, LOG2_E, x.format.magic)
     n = shifted - x.format.magic
@@ -82,28 +82,28 @@ def reduce_exp_whole(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
 
 
 def expm1_reduced(b: ValueBuilder, r: Num) -> Num:
-    """e^r - 1 for |r| ≤ ln 2 / 2."""
+    """Return e^r - 1 for |r| ≤ ln 2 / 2."""
     return b.multiply_add(r * r, b.polynomial(r, EXP[r.kind].polynomial), r)
 
 
 def exp_reduced(b: ValueBuilder, r: Num, precise: bool = False) -> Num:
-    """e^r for |r| ≤ ln 2 / 2; `precise` for less than an ulp of error before the result is rounded."""
+    """Return e^r for |r| ≤ ln 2 / 2; `precise` for an error below one ulp before the result is rounded."""
     constants = EXP[r.kind]
     return b.polynomial(r, (*(constants.polynomial if precise else constants.short), 1.0, 1.0))
 
 
 def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
-    """x · 2^n for n from 2 - 2·bias to 2·bias, rounded once: in two steps, for 2^n itself may be no normal number."""
+    """Return x · 2^n for n from 2 - 2·bias to 2·bias, rounded once: in two steps, as 2^n may not be a normal value."""
     half = b.shift_right_signed(n, 1)
     return x * b.power_of_two(half, x.kind) * b.power_of_two(n - half, x.kind)
 
 
 def _exp_up_to(b: ValueBuilder, x: Num, overflows: bool = True) -> Num:
-    """e^x; with `overflows` false, for x that does not overflow by much."""
+    """Return e^x; with `overflows` false, for x that does not overflow by much."""
     constants = EXP[x.kind]
     if overflows:
         x = b.clamp_above(x, constants.overflow)
-    # Products that underflow are slow on many machines, and masks of attention are full of them.
+    # Products that underflow are slow on many machines, and masks of attention cause many.
     vanishes = x < constants.vanish
     r, n = reduce_exp(b, b.select(vanishes, 0.0, x))
     return b.select(vanishes, 0.0, scale(b, exp_reduced(b, r), n))
@@ -125,10 +125,10 @@ def exp2(b: ValueBuilder, x: Num) -> Num:
 
 @elementary("expm1")
 def expm1(b: ValueBuilder, x: Num) -> Num:
-    # Where e^x vanishes beside 1 it needs no exponent of its own.
+    # Where e^x is negligible beside 1, it needs no exponent of its own.
     limited = b.clamp_below(b.clamp_above(x, EXP[x.kind].overflow), -(x.format.fraction + 3) * LN_2)
     r, n = reduce_exp(b, limited)
-    # 2^n overflows one step before the result does: half of everything, then doubled.
+    # 2^n overflows one step before the result: compute half of it, then double.
     half = b.power_of_two(n - 1, x.kind)
     result = b.multiply_add(expm1_reduced(b, r), half, half - 0.5) * 2.0
     return b.select(b.abs(x) < 2.0**-x.format.fraction, x, result)

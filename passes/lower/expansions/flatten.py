@@ -1,4 +1,4 @@
-"""Vectors of several dimensions, for the operations that LLVM has on one dimension only."""
+"""Flattening of multi-dimensional vectors for operations that LLVM supports in one dimension only."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ONE_DIMENSION_ONLY = ("fmod", "remainder")
 
 
 def is_flat(op: Any) -> bool:
-    """Whether the operands are scalars or vectors of one dimension."""
+    """Return whether the operands are scalars or vectors of one dimension."""
     return not isinstance(op.type, ir.VectorType) or op.type.rank == 1
 
 
 @intrinsic(*ONE_DIMENSION_ONLY, priority=1)
 def as_one_dimension(op: Any, b: ValueBuilder) -> Any:
-    """As a vector of one dimension."""
+    """Lower through a vector of one dimension."""
     if is_flat(op):
         return decline("the operands are not vectors of several dimensions")
     flat = [_shape_cast(value, [math.prod(value.type.shape)]) for value in op.args]

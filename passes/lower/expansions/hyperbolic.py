@@ -7,7 +7,7 @@ from mirlo.passes.lower.expansions.exponential import EXP, LN_2, exp_reduced, ex
 from mirlo.passes.lower.expansions.logarithm import log1p_above
 from mirlo.passes.lower.values import Num, ValueBuilder
 
-# tanh(x/2) = x · P(x²) / Q(x²) for |x| ≤ 9.02, from where on tanh(x) is 1
+# tanh(x/2) = x · P(x²) / Q(x²) for |x| ≤ 9.02; beyond, tanh(x) is 1
 _TANH_LIMIT = 9.02
 _TANH_P = (0.000103559949, 0.0269832443, 0.90625)
 _TANH_Q = (2.22837571e-06, 0.00218702829, 0.20500809, 1.8125)
@@ -41,7 +41,7 @@ def tanh_by_expm1(b: ValueBuilder, x: Num) -> Num:
 
 
 def _half_exp(b: ValueBuilder, x: Num) -> Num:
-    """e^x / 2 for x ≥ 0, without overflow before the half of it overflows."""
+    """Return e^x / 2 for x ≥ 0, which overflows only where the result does."""
     r, n = reduce_exp(b, b.clamp_above(x, EXP[x.kind].overflow + 1.0))
     return scale(b, exp_reduced(b, r), n - 1)
 
@@ -61,7 +61,7 @@ def cosh(b: ValueBuilder, x: Num) -> Num:
 
 
 def _log_of_double(b: ValueBuilder, x: Num, near: Num) -> Num:
-    """log(1 + near), but log(2x) where x is so large that its square may overflow."""
+    """Return log(1 + near), but log(2x) where x is so large that its square may overflow."""
     large = x >= 2.0 ** (x.format.fraction + 2)
     result = log1p_above(b, b.select(large, b.clamp_above(x, x.format.largest), near))
     result = b.select(large, result + LN_2, result)

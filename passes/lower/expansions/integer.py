@@ -8,11 +8,11 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
 COUNTS = {"popcount": "math.ctpop", "clz": "math.ctlz", "ctz": "math.cttz"}
-"""Intrinsics that are one upstream operation, which every LLVM back end has without a call."""
+"""Intrinsics that are one upstream operation, which every LLVM back end supports without a call."""
 SATURATING = ("sat_adds", "sat_addu", "sat_subs", "sat_subu")
 
 WORD = "i64"
-"""What `index` is computed as."""
+"""The type in which `index` is computed."""
 
 
 @intrinsic(*COUNTS)
@@ -39,7 +39,7 @@ def saturate_signed(op: Any, b: ValueBuilder) -> Any:
         return decline("has no form on index", dtype=op.dtype)
     x, y = op.nums
     result = x + y if op.name == "sat_adds" else x - y
-    # It overflows where the result is on another side of zero than x, and y does not explain it.
+    # It overflows if the result has another sign than x and y does not account for it.
     wrapped = (x ^ result) & ((y ^ result) if op.name == "sat_adds" else (x ^ y))
     limit = b.shift_right_signed(x, _bits(x) - 1) ^ ((1 << (_bits(x) - 1)) - 1)
     return b.select(wrapped < 0, limit, result)
@@ -63,7 +63,7 @@ def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
         return decline("has no form on index", dtype=op.dtype)
     x, count = op.nums
     shifted = x << count if op.name == "shl" else x >> count
-    # Where the count is not below the width the shift is undefined, and not chosen.
+    # A shift by the width or more is undefined, and not selected.
     return b.select(b.compare("ult", count, _bits(x)), shifted, 0)
 
 
@@ -84,9 +84,9 @@ def fixed_mul(op: Any, b: ValueBuilder) -> Any:
     bits = _bits(x)
     wide = f"i{2 * bits}"
     product = b.extend(x, wide) * b.extend(y, wide)
-    # No sum overflows: the product is at most 2^(2 · bits - 2) in size.
+    # No sum overflows: the magnitude of the product is at most 2^(2 · bits - 2).
     most = 2 * bits - 2
     count = b.extend(b.select(b.compare("ult", shift, most), shift, most), wide, signed=False)
-    # Half a unit of the result, none where nothing is shifted out.
+    # Half a unit of the result, zero if nothing is shifted out.
     half = (b.constant(wide, 1) << count) >> 1
     return b.truncate(b.shift_right_signed(product + half, count), x.kind)

@@ -43,13 +43,13 @@ _ATAN = {
     ),
 }
 QUARTER_PI = {"f32": (0.785398006439209, 1.5695823663008923e-07), "f64": (0.7853981633974483, 3.061616997868383e-17)}
-"""π/4 in two parts, the first with so many trailing zeros that its products with 1 to 4 are exact."""
+"""π/4 in two parts, the first with trailing zeros such that its products with 1 to 4 are exact."""
 
 TAN_EIGHTH_PI = 0.41421356237309503
 
 
 def _asin_core(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """Whether |x| > ½, and asin|x| where it is not; where it is, asin √((1 - |x|) / 2). NaN for |x| > 1."""
+    """Return whether |x| > ½, and asin|x| if not, else asin √((1 - |x|) / 2). NaN for |x| > 1."""
     size = b.abs(x)
     large = size > 0.5
     z = b.select(large, (1.0 - size) * 0.5, size * size)
@@ -74,7 +74,7 @@ def acos(b: ValueBuilder, x: Num) -> Num:
 
 
 def _atan_of_quotient(b: ValueBuilder, q: Num, quarters: Num) -> Num:
-    """atan(q) + quarters · π/4 for |q| ≤ tan(π/8)."""
+    """Return atan(q) + quarters · π/4 for |q| ≤ tan(π/8)."""
     high, low = QUARTER_PI[q.kind]
     z = q * q
     angle = b.multiply_add(q * z, b.polynomial(z, _ATAN[q.kind]), quarters * low) + q
@@ -99,7 +99,7 @@ def atan2(b: ValueBuilder, y: Num, x: Num) -> Num:
     steep = height > width
     larger = b.select(steep, height, width)
     smaller = b.select(steep, width, height)
-    # Two infinities or two zeros are as two ones, or as a zero over a one; and no sum overflows.
+    # Replace two infinities or two zeros by two ones, or a zero over a one; no sum overflows.
     both_infinite = smaller.equals(INFINITY)
     shrink = b.select(larger > x.format.largest / 4, 0.25, b.constant(x.kind, 1.0))
     smaller = b.select(both_infinite, 1.0, smaller * shrink)

@@ -37,7 +37,7 @@ _LOG_F64 = (
 
 
 def split_power(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """m and e with x = m · 2^e and m from √½ to √2, both floats, for positive finite x."""
+    """Return m and e with x = m · 2^e and m from √½ to √2, both floats, for positive finite x."""
     form = x.format
     tiny = x < form.smallest_normal
     lift = form.fraction + 2
@@ -49,7 +49,7 @@ def split_power(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 
 def log_terms(b: ValueBuilder, t: Num, addend: Num | None = None) -> Num:
-    """log(1 + t) + addend, for 1 + t from √½ to √2 and an addend that is small beside it."""
+    """Return log(1 + t) + addend, for 1 + t from √½ to √2 and a comparatively small addend."""
     square = t * t
     if t.kind == "f32":
         cube_term = b.polynomial(t, _LOG_F32)
@@ -65,7 +65,7 @@ def log_terms(b: ValueBuilder, t: Num, addend: Num | None = None) -> Num:
 
 
 def log_of_positive(b: ValueBuilder, x: Num, correction: Num | None = None) -> Num:
-    """log(x) + correction for positive finite x; the correction is small beside 1."""
+    """Return log(x) + correction for positive finite x; the correction is small compared to 1."""
     m, e = split_power(b, x)
     constants = EXP[x.kind]
     low = e * constants.ln2_low if correction is None else b.multiply_add(e, constants.ln2_low, correction)
@@ -73,7 +73,7 @@ def log_of_positive(b: ValueBuilder, x: Num, correction: Num | None = None) -> N
 
 
 def outside_domain(b: ValueBuilder, x: Num, result: Num) -> Num:
-    """The logarithm of zero, negative numbers, infinity and NaN."""
+    """Return the logarithm of zero, negative values, infinity and NaN; `result` for others."""
     result = b.select(x < INFINITY, result, x)
     result = b.select(x < 0.0, NAN, result)
     return b.select(x.equals(0.0), -INFINITY, result)
@@ -98,9 +98,9 @@ def log10(b: ValueBuilder, x: Num) -> Num:
 
 
 def log1p_above(b: ValueBuilder, x: Num) -> Num:
-    """log(1 + x) for finite x > -1."""
+    """Return log(1 + x) for finite x > -1."""
     u = x + 1.0
-    # What was lost in rounding 1 + x, whichever of the two is the larger.
+    # The rounding error of 1 + x, whichever of the two is larger.
     back = u - 1.0
     lost = (x - back) + (1.0 - (u - back))
     result = log_of_positive(b, u, lost / u)

@@ -25,7 +25,7 @@ _TWO_LOG2_E = {"f32": (2.885390043258667, 3.851925982253235e-08), "f64": (2.8853
 
 
 def _log2_in_two(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """log2(x) as a sum of two numbers, for positive finite x; its error is far below that of one number."""
+    """Return log2(x) as a sum of two floats, for positive finite x, far more accurate than one float."""
     m, e = split_power(b, x)
     t = m - 1.0
     d = t + 2.0
@@ -53,7 +53,7 @@ def _log2_in_two(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 
 def _exp2_of_two(b: ValueBuilder, x: Num, low: Num) -> Num:
-    """2^(x + low), overflowing to infinity and vanishing to zero."""
+    """Return 2^(x + low), overflowing to infinity and underflowing to zero."""
     limit = float(x.format.bias + x.format.fraction + 2)
     inside = b.abs(x) < limit
     x = b.clamp_below(b.clamp_above(x, limit), -limit)
@@ -87,7 +87,7 @@ def power(b: ValueBuilder, x: Num, y: Num) -> Num:
 @elementary("cbrt")
 def cbrt(b: ValueBuilder, x: Num) -> Num:
     size = b.abs(x)
-    # Away from the ends of the range, where a multiple overflows or the significand is short.
+    # Scale away from the ends of the range, where a multiple overflows or the significand is short.
     tiny, huge = size < x.format.smallest_normal, size > x.format.largest / 8
     lift = 24 if x.kind == "f32" else 54
     a = b.select(tiny, size * 2.0**lift, b.select(huge, size * 0.125, size))
@@ -104,7 +104,7 @@ def cbrt(b: ValueBuilder, x: Num) -> Num:
 
 
 def _cbrt_guess(b: ValueBuilder, a: Num) -> Num:
-    """The cube root of a positive normal number within a few percent: its bits divided by three."""
+    """Approximate the cube root of a positive normal value within a few percent: its bits divided by three."""
     bits = b.bits(a)
     if a.kind == "f32":
         third = ((bits >> 15) * 0xAAAB >> 17) << 15
@@ -115,7 +115,7 @@ def _cbrt_guess(b: ValueBuilder, a: Num) -> Num:
 
 @elementary("hypot", "f32")
 def hypot(b: ValueBuilder, x: Num, y: Num) -> Num:
-    # Squares of f32 neither overflow nor vanish in f64.
+    # Squares of f32 neither overflow nor underflow in f64.
     wide_x, wide_y = b.convert(x, "f64"), b.convert(y, "f64")
     result = b.convert(b.sqrt(b.fma(wide_x, wide_x, wide_y * wide_y)), "f32")
     return b.select(is_infinite(b, x) | is_infinite(b, y), INFINITY, result)
@@ -130,7 +130,7 @@ def hypot_scaled(b: ValueBuilder, x: Num, y: Num) -> Num:
     x, y = x * shrink, y * shrink
     square, y_square = x * x, y * y
     total = square + y_square
-    # What the sum of squares lost, for the correction of the root.
+    # The rounding error of the sum of squares, to correct the root.
     larger_square = b.clamp_below(square, y_square)
     lost = (larger_square - total) + b.select(square < y_square, square, y_square)
     lost = lost + b.fma(x, x, -square) + b.fma(y, y, -y_square)

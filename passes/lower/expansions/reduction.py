@@ -1,8 +1,8 @@
-"""Arguments of trigonometric functions, reduced by a multiple of π/2 without loss, whatever their size.
+"""Exact reduction of trigonometric arguments of any magnitude by a multiple of π/2.
 
-Small ones by subtraction: three parts of π/2 times the multiple, each product fused. Large ones as Payne and Hanek do:
-with x = M · 2^k, the bits of 2^k / 2π before the point are whole turns and do not matter, so that M times those after
-it gives the fraction of a turn.
+Small arguments subtract the multiple of π/2 in three parts, with fused products. Large ones use the method of Payne
+and Hanek: with x = M · 2^k, the bits of 2^k / 2π before the binary point are whole turns and do not matter, so that
+M times the bits after it is the fraction of a turn.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ HALF_PI_PARTS = {
     "f32": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "f64": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
-"""π/2 as a sum of numbers of the format. A fused n · part - x is exact for the first, so three are enough."""
+"""π/2 as a sum of values of the format. A fused n · part - x is exact for the first, so three suffice."""
 
 LARGE_EXPONENT = {"f32": 17, "f64": 45}
-"""From two to this on, arguments are large."""
+"""The binary exponent from which on arguments are large."""
 
 _TWO_PI, _TWO_PI_LOW = 6.283185307179586, 2.4492935982947064e-16
 
-# The bits of 1/2π after the point.
+# The bits of 1/2π after the binary point.
 _INVERSE_TWO_PI = (
     "28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef158"
     "6dc91b8e909374b801924bba827464873f877ac72c4a69cfba208d7d4baed121"
@@ -34,7 +34,7 @@ _INVERSE_TWO_PI = (
 
 
 def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    """r and q with x = r + q · π/2 and |r| ≤ π/4; of the integer q only the lowest two bits are right.
+    """Return r and q with x = r + q · π/2 and |r| ≤ π/4; only the lowest two bits of q are valid.
 
     r is NaN for infinite x.
     """
@@ -45,8 +45,8 @@ def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
         large_r, large_quadrant = _by_bits(b, x)
         return [b.select(large, large_r, r), b.select(large, large_quadrant, quadrant)]
 
-    # The exact way is long and seldom needed: not taken where no lane needs it. A scalar f32 stays without a branch, so
-    # that a loop over it vectorizes.
+    # The exact method is long and rarely needed: it is skipped if no lane needs it. A scalar f32 stays branch-free,
+    # so that a loop over it vectorizes.
     without_branch = b.shape is None and x.kind == "f32"
     r, quadrant = exact() if without_branch else b.if_any(large, exact, r, quadrant)
     return b.select(b.abs(x) < INFINITY, r, NAN), quadrant
@@ -89,7 +89,7 @@ def _turn_f64(b: ValueBuilder, significand: Num, position: Num, before: int) -> 
     upper, lower = significand >> 32, significand & mask
     by_lower = [lower * word for word in words]
     by_upper = [upper * word for word in words]
-    # Column k weighs 2^(-32 k); the fifth is only for its carry.
+    # Column k has weight 2^(-32 k); the fifth only provides its carry.
     carry = b.constant("i64", 0)
     columns = []
     for k in (5, 4, 3, 2, 1):
@@ -112,13 +112,13 @@ def _turn_f64(b: ValueBuilder, significand: Num, position: Num, before: int) -> 
 
 
 def _nearest_quarter(turns: Num) -> tuple[Num, Num]:
-    """The nearest quarter of a turn and the signed rest, of a fraction of a turn in units of 2^-64."""
+    """Return the nearest quarter turn and the signed remainder, in units of 2^-64 turns."""
     quadrant = (turns + (1 << 61)) >> 62
     return quadrant, turns - (quadrant << 62)
 
 
 def _words(b: ValueBuilder, position: Num, before: int, index_bits: int, count: int) -> list[Num]:
-    """`count` times 32 bits from bit `position` on, of 1/2π after `before` zero bits; as i64."""
+    """Return `count` words of 32 bits, from bit `position` on, of 1/2π after `before` zero bits; as i64."""
     text = f"{int(_INVERSE_TWO_PI, 16):0{4 * len(_INVERSE_TWO_PI)}b}"
     text = "0" * before + text
     last = (1 << index_bits) + count

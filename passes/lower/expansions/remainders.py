@@ -1,4 +1,4 @@
-"""fmod and remainder, exact for all arguments: long division of the significands, many bits of the quotient a step."""
+"""fmod and remainder, exact for all arguments: long division of the significands, many quotient bits per step."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 STEP_BITS = {"f32": 18, "f64": 47}
-"""Bits of the quotient in one step: so few that an estimate of the partial quotient is at most one too large."""
+"""Quotient bits per step: few enough that an estimate of the partial quotient is at most one too large."""
 
 
 def _divide(b: ValueBuilder, top: Num, bottom: Num, difference: Num) -> Num:
-    """top · 2^difference modulo bottom, for top and bottom from √½ to √2; exact.
+    """Return top · 2^difference modulo bottom, for top and bottom from √½ to √2; exact.
 
-    The number of steps is that of the lane that needs most: one, unless arguments are many orders of magnitude apart.
+    The slowest lane determines the number of steps: one, unless arguments are many orders of magnitude apart.
     """
     step = STEP_BITS[top.kind]
-    # A little too large, so that the partial quotient is never too small.
+    # Slightly too large, so that the partial quotient is never too small.
     inverse = (1.0 / bottom) * (1.0 + 2.0 ** (3 - top.format.fraction))
     steps = b.largest_lane(_to_int(b, difference) + (step - 1)) // step
 
@@ -34,7 +34,7 @@ def _divide(b: ValueBuilder, top: Num, bottom: Num, difference: Num) -> Num:
 
 
 def _to_int(b: ValueBuilder, x: Num) -> Num:
-    """A small float with an integer value as an integer."""
+    """Convert a small float with an integer value to an integer."""
     return b.bits(x + x.format.magic) - b.bits(b.constant(x.kind, x.format.magic))
 
 
@@ -58,7 +58,7 @@ def remainder(b: ValueBuilder, x: Num, y: Num) -> Num:
     size, divisor = b.abs(x), b.abs(y)
     top, top_exponent = split_power(b, size)
     bottom, exponent = split_power(b, divisor)
-    # Modulo 2y, so that it is known whether the quotient by y is even.
+    # Modulo 2y, which determines whether the quotient by y is even.
     rest = _divide(b, top, bottom, top_exponent - exponent - 1.0)
     half = bottom * 0.5
     once = rest - half

@@ -28,7 +28,7 @@ def nextafter(b: ValueBuilder, x: Num, y: Num) -> Num:
     wide = x.kind if x.format.bits >= 32 else "f32"
     wide_x, wide_y = b.convert(x, wide), b.convert(y, wide)
     bits = b.bits(x)
-    # Away from zero is one more, towards it one less, whatever the sign.
+    # Away from zero is one more, towards it one less, for either sign.
     outwards = b.compare("eq", wide_x < wide_y, wide_x > 0.0)
     moved = b.select(outwards, bits + 1, bits - 1)
     from_zero = (b.bits(y) & x.format.sign_bit) | 1
@@ -45,7 +45,7 @@ def ldexp(op: Any, b: ValueBuilder) -> Any:
     x, n = op.nums
     size = b.abs(x)
     m, e = split_power(b, size)
-    # Beyond this, every number overflows or vanishes.
+    # Beyond this, every value overflows or underflows.
     limit = 2 * (x.format.bias + x.format.fraction)
     n = _resized(b, _clamped(b, n, limit), x.format.int_kind)
     total = _clamped(b, n + b.bits(e + x.format.magic) - b.bits(b.constant(x.kind, x.format.magic)), limit // 2 + 4)
@@ -54,7 +54,7 @@ def ldexp(op: Any, b: ValueBuilder) -> Any:
 
 
 def _clamped(b: ValueBuilder, n: Num, limit: int) -> Num:
-    """n between -limit and limit."""
+    """Clamp n to -limit and limit."""
     if _width(n) <= 8:
         return n
     return b.select(n > limit, limit, b.select(n < -limit, -limit, n))

@@ -1,4 +1,4 @@
-"""Rounding to integers and other functions that every LLVM back end has as they are."""
+"""Rounding to integers and other functions that every LLVM back end supports natively."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sin, cos, tan: polynomials on |r| ≤ π/4, after the argument is reduced by a multiple of π/2."""
+"""sin, cos, tan: polynomials on |r| ≤ π/4 after argument reduction by a multiple of π/2."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ COS = {
 
 
 def sin_and_cos(b: ValueBuilder, r: Num) -> tuple[Num, Num]:
-    """Both, for |r| ≤ π/4."""
+    """Return sine and cosine for |r| ≤ π/4."""
     z = r * r
     sin = b.multiply_add(r * z, b.polynomial(z, SIN[r.kind]), r)
     half = z * 0.5
     top = 1.0 - half
-    # (1 - top) - half is what the subtraction lost.
+    # (1 - top) - half is the rounding error of the subtraction.
     cos = top + b.multiply_add(z * z, b.polynomial(z, COS[r.kind]), (1.0 - top) - half)
     return sin, cos
 
 
 def _turned(b: ValueBuilder, r: Num, quadrant: Num) -> Num:
-    """sin(r + quadrant · π/2)."""
+    """Return sin(r + quadrant · π/2)."""
     sin, cos = sin_and_cos(b, r)
     value = b.select((quadrant & 1).differs(0), cos, sin)
     return flip_sign(b, value, (quadrant & 2) << (r.format.bits - 2))

@@ -1,4 +1,4 @@
-"""Intrinsics on the 16-bit floats: computed in f32, rounded once at the end."""
+"""Intrinsics on 16-bit floats: computed in f32, rounded once at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo.passes.rules import decline, intrinsic
 
 NARROW = ("f16", "bf16")
 BY_BITS = ("abs", "copysign", "nextafter")
-"""These have a rule on the bit patterns of every format."""
+"""Intrinsics with a rule on the bit patterns of every format."""
 
 _WIDENED = [row.name for row in INTRINSICS.values() if row.operands != "int" and row.name not in BY_BITS]
 
