@@ -6,10 +6,7 @@ known to mean nothing there; whoever writes a name into C, a shell command, HTML
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +46,8 @@ def c_identifier(text: str) -> str:
     name = _NOT_IN_IDENTIFIER.sub("_", text)
     name = name if name and not name[0].isdigit() else f"_{name}"
     if name != text or _HASHED.search(text):
+        import hashlib  # start-up does not need it, nor json and shlex below
+
         name = f"{name}_h{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
     return name
 
@@ -56,6 +55,8 @@ def c_identifier(text: str) -> str:
 def shell_word(text: str) -> str:
     """Return text as one word of a command that is printed for a POSIX shell."""
     if text.isprintable():
+        import shlex
+
         return shlex.quote(text)
     # $'...' is of bash, zsh and POSIX 2024; nothing in it but the backslash and the quote means anything.
     escaped = re.sub(r"[\\']", lambda found: f"\\{found[0]}", text)
@@ -76,6 +77,8 @@ def html(text: str) -> str:
 
 def html_json(value: Any) -> str:
     """Return JSON for a `<script>` element: `<`, `>` and `&` are escaped, so nothing in it ends or opens an element."""
+    import json
+
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads hostile input."""
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """A kind of random input and what becomes of it.
 
     The module has `judge(seed)`, which returns a verdict with `state`, `text`, and `mutation` or `operators`; and
     `STATES`, the meaning of each state. With `write(seed, folder)`, it writes the input of a seed.
+    A named tuple, since `mirlo --help` reads the table: a dataclass would import `inspect`.
     """
 
     module: str

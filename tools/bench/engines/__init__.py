@@ -6,12 +6,11 @@ ready for calls with these arrays, `run()` and `outputs()`. A file runs in a pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Engine:
-    """What is known of an engine without importing it."""
+class Engine(NamedTuple):
+    """The description of an engine; a named tuple, since `mirlo --help` reads the table."""
 
     name: str
     title: str
