@@ -49,6 +49,44 @@ def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
     return made.reshape(*x.shape, most), counts
 
 
+@host_function("mirlo.string.tokenize")
+def tokenize(x: Any, *, separators: Sequence[str], expression: str, least: int, mark: bool, pad: str) -> Any:
+    """Return the tokens of each string, between the characters 2 and 3 where `mark`, filled up with `pad`.
+
+    Tokens are what an expression matches, the characters where the only separator is empty, or what is left between
+    separators, which are expressions that are searched one after the other. Shorter ones than `least` are left out.
+    """
+    find = re.compile(expression)
+    splits = [re.compile(separator) for separator in separators]
+
+    def tokens(text: str) -> list[str]:
+        if separators == [""]:
+            return list(text)
+        pieces = [match[0] for match in find.finditer(text)] if expression else [text]
+        for split in splits:
+            pieces = [part for piece in pieces for part in _between(split, piece)]
+        return [piece for piece in pieces if len(piece) >= least]
+
+    rows = [tokens(text) for text in x.flat]
+    most = max(map(len, rows), default=0)
+    if most and mark:
+        rows, most = [["\x02", *row, "\x03"] for row in rows], most + 2
+    made = np.full((len(rows), most), pad, object)
+    for row, found in zip(made, rows, strict=True):
+        row[: len(found)] = found if most else []
+    return made.reshape(*x.shape, most)
+
+
+def _between(split: re.Pattern[str], text: str) -> list[str]:
+    """Return what is between the matches of an expression; a match of no letters separates nothing."""
+    parts, start = [], 0
+    for match in split.finditer(text):
+        if match.end() > match.start():
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [*parts, text[start:]]
+
+
 @host_function("mirlo.string.normalize")
 def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> Any:
     """Words without the stop words, in upper or lower case; a single empty word where none is left."""

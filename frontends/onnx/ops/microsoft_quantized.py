@@ -75,7 +75,12 @@ def qlinear_reduce_mean(node: Node) -> Any:
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
 def dynamic_quantize_matmul(node: Node) -> Any:
     """Convert; inputs: float A, quantized as by DynamicQuantizeLinear, B, its scale and zero point, bias."""
-    x = node[0]
+    product = node.emit("matmul", dynamically_quantized(node, node[0]), _columns(node, 1, 2, 3))
+    return node.emit("add", product, node[4]) if node.has(4) else product
+
+
+def dynamically_quantized(node: Node, x: Any) -> Any:
+    """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
     zero = node.constant(0, "f32")
     low = node.emit("minimum", node.emit("reduce_min", x), zero)
     high = node.emit("maximum", node.emit("reduce_max", x), zero)
@@ -86,10 +91,7 @@ def dynamic_quantize_matmul(node: Node) -> Any:
         "clip", node.emit("round", node.emit("divide", node.emit("negative", low), scale)), min=0, max=255
     )
     code = node.emit("quantize", x, scale, node.emit("cast", point, dtype="u8"), dtype="u8")
-    rhs = _columns(node, 1, 2, 3)
-    lhs = node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
-    product = node.emit("matmul", lhs, rhs)
-    return node.emit("add", product, node[4]) if node.has(4) else product
+    return node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
 
 
 def _columns(node: Node, value: int, scale: int, zero: int) -> Any:

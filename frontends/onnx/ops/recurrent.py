@@ -47,6 +47,8 @@ class _Direction:
     """[gates * hidden, hidden]"""
     recurrent_bias: Any
     """[gates * hidden], if it is not part of the input projection already; else None."""
+    quantize: Function | None = None
+    """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
     peepholes: list[Any] = field(default_factory=list)
 
     def gate(self, index: int, value: Any) -> Any:
@@ -65,6 +67,8 @@ class _Direction:
         return self.node.emit("multiply", left, right)
 
     def product(self, state: Any, weights: Any) -> Any:
+        if self.quantize is not None:
+            return self.node.emit("matmul", self.quantize(state), weights)
         return self.node.emit("matmul", state, weights, transpose_rhs=True)
 
     def parts(self, value: Any, count: int, axis: int = -1) -> tuple[Any, ...]:
@@ -72,6 +76,16 @@ class _Direction:
         if count == 1:
             return (value,)
         return self.node.emit("split", value, axis=axis, sizes=(self.hidden,) * count)
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """How a layer reads weights that are quantized: [directions, size, gates * hidden]."""
+
+    quantize: Function
+    """What operands of products with the weights go through."""
+    pick: Callable[[int, int], Any]
+    """The weights of an input, of a direction, as real values."""
 
 
 Step = Callable[[_Direction, Any, States], States]
@@ -92,8 +106,13 @@ def gru(node: Node) -> Any:
 
 @converter("LSTM")
 def lstm(node: Node) -> Any:
+    return lstm_layer(node)
+
+
+def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> Any:
+    """Convert an LSTM, whose weights may be quantized."""
     step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
-    return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step)
+    return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step, quantized=quantized)
 
 
 def _rnn_step(d: _Direction, x: Any, states: States) -> States:
@@ -142,7 +161,13 @@ def _lstm_coupled_step(d: _Direction, x: Any, states: States) -> States:
 
 
 def _layer(
-    node: Node, gates: int, states: int, defaults: Sequence[str], step: Step, keep_recurrent_bias: bool = False
+    node: Node,
+    gates: int,
+    states: int,
+    defaults: Sequence[str],
+    step: Step,
+    keep_recurrent_bias: bool = False,
+    quantized: QuantizedWeights | None = None,
 ) -> Any:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
@@ -153,7 +178,7 @@ def _layer(
     length, batch, _ = type_of(x).shape
     direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
     count = 2 if direction == "bidirectional" else 1
-    hidden = node.type(2).shape[-1]
+    hidden = node.type(2).shape[-1 if quantized is None else 1]
     if "hidden_size" in node.attr and node.attr.int("hidden_size") != hidden:
         wanted = node.attr.int("hidden_size")
         raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
@@ -166,9 +191,11 @@ def _layer(
     finals: list[list[Any]] = [[] for _ in range(states)]
     for at in range(count):
         chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
-        made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias)
+        made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias, quantized)
         backwards = direction == "reverse" or at == 1
-        sequence, last = run(made, projected, tuple(_pick(node, s, at) for s in initial), step, backwards, lengths)
+        sequence, last = run(
+            made, projected, tuple(pick_direction(node, s, at) for s in initial), step, backwards, lengths
+        )
         outputs.append(sequence)
         for final, state in zip(finals, last, strict=True):
             final.append(state)
@@ -181,27 +208,36 @@ def _layer(
 
 
 def _direction(
-    node: Node, at: int, x: Any, gates: int, functions: list[Function], hidden: Dim, keep_recurrent_bias: bool
+    node: Node,
+    at: int,
+    x: Any,
+    gates: int,
+    functions: list[Function],
+    hidden: Dim,
+    keep_recurrent_bias: bool,
+    quantized: QuantizedWeights | None,
 ) -> tuple[_Direction, Any]:
     """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
+    read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
     made = _Direction(
-        node, functions, node.attr.float("clip", None), hidden, recurrent=_pick(node, node[2], at), recurrent_bias=None
+        node, functions, node.attr.float("clip", None), hidden, recurrent=read(2, at), recurrent_bias=None
     )
-    projected = made.product(x, _pick(node, node[1], at))
+    made.quantize = quantized.quantize if quantized else None
+    projected = made.product(x, read(1, at))
     if node.has(3):
         size = gates * hidden
-        from_input, recurrent = node.emit("split", _pick(node, node[3], at), axis=0, sizes=(size, size))
+        from_input, recurrent = node.emit("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
         projected = made.add(projected, from_input)
         if keep_recurrent_bias:
             made.recurrent_bias = recurrent
         else:
             projected = made.add(projected, recurrent)
     if node.has(7):
-        made.peepholes = list(made.parts(_pick(node, node[7], at), 3, axis=0))
+        made.peepholes = list(made.parts(pick_direction(node, node[7], at), 3, axis=0))
     return made, projected
 
 
-def _pick(node: Node, value: Any, at: int) -> Any:
+def pick_direction(node: Node, value: Any, at: int) -> Any:
     """Return the part of one direction: value[at]."""
     part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
     return node.emit("squeeze", part, axes=[0])

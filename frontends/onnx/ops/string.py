@@ -78,6 +78,36 @@ def normalize(node: Node) -> Any:
     return node.host("mirlo.string.normalize", node.object(0), results=[kind], **options)
 
 
+@converter("Tokenizer", domain="com.microsoft")
+def tokenizer(node: Node) -> Any:
+    """How many tokens there are at most is known at run time only."""
+    shape = shape_of_strings(node, 0)
+    if len(shape) not in (1, 2):
+        raise NodeError(f"input 'X' must be strings [C] or [N, C], got {node.any_value(0)}")
+    separators, expression = node.attr.strs("separators", None), node.attr.str("tokenexp", "")
+    if bool(separators) == bool(expression):
+        raise NodeError("exactly one of the attributes 'separators' and 'tokenexp' must be given")
+    least, is_by_letter = node.attr.int("mincharnum"), separators == [""]
+    if least < 1 or (is_by_letter and least > 1):
+        raise NodeError(
+            f"attribute 'mincharnum' must be {'1 for letters' if is_by_letter else '1 or more'}, got {least}"
+        )
+    for name, pattern in (("tokenexp", expression), *(("separators", text) for text in separators or ())):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise NodeError(f"attribute '{name}' has '{pattern}', no regular expression: {error}") from None
+    options = {
+        "separators": list(separators or ()),
+        "expression": expression,
+        "least": least,
+        "mark": node.attr.bool("mark"),
+        "pad": node.attr.str("pad_value"),
+    }
+    kind = Kind(STRING, (*shape, "tokens_of_" + re.sub(r"\W", "_", node.outputs[0])))
+    return node.host("mirlo.string.tokenize", node.object(0), results=[kind], **options)
+
+
 def cast_strings(node: Node, code: int) -> Any:
     """Cast to or from strings."""
     node.attr.ignore("saturate", "round_mode")

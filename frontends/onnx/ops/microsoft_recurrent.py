@@ -1,0 +1,34 @@
+"""`com.microsoft`: recurrent layers with quantized weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.microsoft_quantized import DOMAIN, dynamically_quantized
+from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer, pick_direction
+from mirlo.frontends.onnx.registry import converter
+
+
+@converter("DynamicQuantizeLSTM", domain=DOMAIN)
+def dynamic_quantize_lstm(node: Node) -> Any:
+    """Inputs: those of LSTM, with W and R transposed and quantized; scale and zero point of W, of R."""
+
+    def pick(index: int, at: int) -> Any:
+        """Scale and zero point are one value for each direction, or one for each of its columns."""
+        directions, _, columns = node.type(index).shape
+        scale, zero = (6 + 2 * index, 7 + 2 * index)
+        for given in (scale, zero):
+            if node.type(given).shape not in ((directions,), (directions, columns)):
+                raise NodeError(
+                    f"input '{node.input_name(given)}' must be [{directions}] or [{directions}, {columns}], "
+                    f"got {node.type(given)}"
+                )
+        values = [pick_direction(node, node[i], at) for i in (index, scale, zero)]
+        return node.emit("dequantize", *values, axis=1, dtype=node.type(scale).dtype)
+
+    for i in (1, 2):
+        if node.type(i).rank != 3:
+            raise NodeError(f"input '{'XWR'[i]}' must have 3 dims, got {node.type(i)}")
+    return lstm_layer(node, QuantizedWeights(lambda x: dynamically_quantized(node, x), pick))
