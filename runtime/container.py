@@ -38,6 +38,9 @@ from mirlo.runtime.files import open_regular
 from mirlo.runtime.memory import LARGE, require_available
 
 ALIGNMENT = 64
+READABLE = 64
+"""Bytes that can be read of a buffer without elements: kernels load what is the same in all iterations before a loop,
+also where there are no iterations."""
 _MAGIC = b"\x93MIRLO\r\n"
 _PREFIX = struct.Struct("<8s4sIQQQ")
 _DIGEST_BYTES = 16
@@ -119,7 +122,7 @@ def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     if nbytes >= LARGE:
         require_available(nbytes)
     try:
-        buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+        buffer = np.empty((nbytes or READABLE) + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError):
         raise OutOfMemoryError(f"{nbytes} bytes are needed at once, more than there is") from None
     start = -buffer.__array_interface__["data"][0] % ALIGNMENT

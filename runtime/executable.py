@@ -16,7 +16,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec, describe
-from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import numpy_dtype
@@ -327,7 +327,14 @@ class Executable:
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
 
 
+_NOTHING = empty_aligned(np.dtype(np.uint8), (READABLE,))
+_NOTHING_ADDRESS: int = _NOTHING.__array_interface__["data"][0]
+"""What stands for an array without elements, whoever made it."""
+
+
 def _address(array: np.ndarray) -> int:
+    if not array.size:
+        return _NOTHING_ADDRESS
     # Attributes of a subclass may say anything.
     return np.asarray(array).__array_interface__["data"][0]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.artifact import TensorSpec, describe
+from mirlo.runtime.container import READABLE
 from mirlo.runtime.dlpack import DLPackError, from_dlpack
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
@@ -35,11 +36,6 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
     if missing:
         raise InputError(f"{expected}, found {len(values)}: missing {', '.join(missing)}")
     return [values[spec.name] for spec in specs]
-
-
-READABLE = 64
-"""Bytes that may be read of a buffer without elements: kernels load what is the same in all rounds before a loop, also
-where there are no rounds."""
 
 
 def as_array(value: Any) -> np.ndarray:

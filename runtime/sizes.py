@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 
 FIRST = 2
@@ -84,8 +84,7 @@ class Allocations:
         try:
             if size < 0:
                 raise OutOfMemoryError(f"a size of {size} bytes was computed")
-            # One byte at least: an address stands for the memory of an empty output.
-            memory = empty_aligned(np.dtype(np.uint8), (size or 1,))
+            memory = empty_aligned(np.dtype(np.uint8), (size or READABLE,))
         except OutOfMemoryError as error:
             self.failed = str(error)
             return None

@@ -90,7 +90,7 @@ class _Planner:
         places = Places(self.timeline, self._callee)
         intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
         arena = place(intervals)
-        if not isinstance(arena, int):
+        if any(interval.size == 0 or not isinstance(interval.size, int) for interval in intervals):
             arena = arena + READABLE
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
         known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)

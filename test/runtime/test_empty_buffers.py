@@ -1,0 +1,56 @@
+"""Buffers without elements can be read for some bytes, wherever they are."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import parser
+
+import mirlo
+from mirlo.runtime.container import READABLE, empty_aligned
+from mirlo.runtime.executable import _address
+from mirlo.runtime.sizes import Allocations
+
+MODEL = """
+  <ir_version: 9, opset_import: ["": 18]>
+  g (float[{n}, 8] x, float[{n}, 1] s, float[4, 8] z) => (float[m, 8] y, float[8, 8] p, float[k, 8] t) {{
+    a = Mul(x, s)  b = Sigmoid(a)  axes = Constant<value_ints = [0]>()
+    c = ReduceSum<keepdims = 1>(b, axes)
+    d = Transpose<perm = [1, 0]>(b)  p = MatMul(d, b)
+    y = Softmax<axis = -1>(b)
+    e = Mul(z, c)  t = Concat<axis = 0>(e, y)
+  }}"""
+
+
+@pytest.mark.parametrize("n", ["0", "n"])
+def test_models_without_rows(n: str) -> None:
+    made = parser.parse_model(MODEL.format(n=n))
+    given = {"x": np.zeros((0, 8), np.float32), "s": np.zeros((0, 1), np.float32), "z": np.ones((4, 8), np.float32)}
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, given)
+    for one, other in zip(mirlo.compile(made)(**given), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_arenas_of_empty_buffers_can_be_read() -> None:
+    executable = mirlo.compile(parser.parse_model(MODEL.format(n="0")))
+    assert isinstance(executable, mirlo.Executable)
+    used = executable.artifact.arena_bytes
+    assert used == 0 or used >= READABLE
+
+
+def test_memory_of_a_call_can_be_read() -> None:
+    late = Allocations()
+    found: Any = late.function(0, 0, 0)
+    assert found % READABLE == 0
+    assert late._kept[0].nbytes >= READABLE
+    assert late.output(0, np.dtype(np.float32), (0, 3)).shape == (0, 3)
+
+
+def test_empty_arrays_of_users_can_be_read() -> None:
+    for array in (np.empty((0, 3), np.float32), empty_aligned(np.dtype(np.int64), (2, 0)), np.empty(0, bool)):
+        assert len(ctypes.string_at(_address(array), READABLE)) == READABLE
+    assert _address(np.ones(1)) != _address(np.empty(0))
